@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Self, TypedDict, Unpack
+from urllib.parse import unquote
 
 Fault = Callable[[BaseHTTPRequestHandler], None]
 """Sends a wrong response to a request, or none."""
@@ -57,6 +58,7 @@ class PackageIndex:
         cache_control: Value of `Cache-Control` on each page; empty for no header.
         base: Whether HTML pages set a base address, with relative links to the files.
         raw: Body and headers by path, sent unchanged.
+        raw_types: Media type of the answers in ``raw``, by path; by default that of a page as JSON.
         content_range: Value of `Content-Range` in place of the right one; empty for the right one.
         retry_after: Value of `Retry-After` on errors; empty for no header.
         certificate: File with a certificate and its key, to serve over TLS.
@@ -86,6 +88,7 @@ class PackageIndex:
     base: bool = False
     page_type: str = "application/vnd.pypi.simple.v1+json"
     raw: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
+    raw_types: dict[str, str] = field(default_factory=dict)
     content_range: str = ""
     retry_after: str = ""
     certificate: Path | None = None
@@ -238,9 +241,9 @@ class PackageIndex:
                 return 401, b"who are you", "text/plain", {}
         if path in self.raw:
             body, more = self.raw[path]
-            return 200, body, "application/vnd.pypi.simple.v1+json", more
+            return 200, body, self.raw_types.get(path, "application/vnd.pypi.simple.v1+json"), more
         if parts[0] == "files":
-            return self._file(parts[1], headers)
+            return self._file(unquote(parts[1]), headers)
         if self.status != 200 and self.failures != 0:
             self.failures = self.failures and self.failures - 1
             return self.status, b"no", "text/plain", {"Retry-After": self.retry_after} if self.retry_after else {}

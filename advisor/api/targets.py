@@ -111,7 +111,8 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
         stack = session.recommend().optimum.stack
         with activity("reading hashes and sizes"):
             files = pinned_files(stack, session.client)
-        stacks.append(TargetStack(target=session.context.target, stack=stack, files=files))
+        links = session.client.configuration.find_links
+        stacks.append(TargetStack(target=session.context.target, stack=stack, files=files, find_links=links))
     return write_pylock(stacks, folder=path.parent)
 
 

@@ -46,7 +46,10 @@ ExtraIndexUrlOption = Annotated[
     list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="Further index (repeatable).")
 ]
 FindLinksOption = Annotated[
-    list[str] | None, typer.Option("--find-links", "-f", metavar="DIR", help="Directory of wheels (repeatable).")
+    list[str] | None,
+    typer.Option(
+        "--find-links", "-f", metavar="DIR|URL", help="Directory of wheels, or page with links to them (repeatable)."
+    ),
 ]
 CacheOption = Annotated[
     Path | None,

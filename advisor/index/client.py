@@ -316,7 +316,7 @@ class IndexClient:
         digest = file.sha256
         if digest is None:
             path = local_path(file.url)
-            if path is None and not file.index:
+            if path is None and (not file.index or file.index in self.configuration.find_links):
                 return replace(file, sha256=self._distributions.remote_hash(file), size=self._size_or_none(file))
             if path is None:
                 raise IndexAnswerError(

@@ -31,7 +31,7 @@ class IndexConfiguration:
     Attributes:
         default: Base address of the default index's simple API; empty for PyPI.
         extra: Base addresses of further indexes, searched before the default one.
-        find_links: Directories (paths or ``file:`` addresses) with distributions.
+        find_links: Directories with distributions (paths or ``file:`` addresses), and pages with links to such files.
         bindings: By package, the base address of the only index that it comes from.
         strategy: ``first-index``: a package comes only from the first index that has it; ``unsafe-best-match``: all
             indexes are searched for every package, as pip does, so that any of them can provide any package.
@@ -103,7 +103,10 @@ def split_credentials(
     Raises:
         InputError: If an address is malformed.
     """
-    urls = (configuration.default, *configuration.extra, *configuration.bindings.values())
+    urls = (
+        *(configuration.default, *configuration.extra, *configuration.bindings.values()),
+        *configuration.find_links,
+    )
     machines = _netrc(os.environ if environment is None else environment)
     credentials: dict[str, tuple[str, str]] = {}
     for url in urls:
@@ -122,6 +125,7 @@ def split_credentials(
         configuration,
         default=without_credentials(configuration.default),
         extra=tuple(without_credentials(url) for url in configuration.extra),
+        find_links=tuple(without_credentials(url) for url in configuration.find_links),
         bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
     )
     return clean, credentials

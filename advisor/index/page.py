@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar, cast
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
 from advisor.index.configuration import without_credentials
 from advisor.index.limits import ADDRESS_CHARACTERS, NAME_CHARACTERS, PAGE_FILES
@@ -77,7 +77,13 @@ class _EntryError(ValueError):
 
 
 def parse_page(
-    body: bytes, content_type: str, *, url: str, index: str, selector: FileSelector | None = None
+    body: bytes,
+    content_type: str,
+    *,
+    url: str,
+    index: str,
+    selector: FileSelector | None = None,
+    links: bool = False,
 ) -> Listing:
     """Read the files of a project page of the simple repository API, JSON or HTML (PEP 503, 691, 700).
 
@@ -89,6 +95,7 @@ def parse_page(
         url: Address of the page, for relative addresses.
         index: Base address of the index, recorded in every file.
         selector: Selects the files to read; by default all wheels and sdists.
+        links: Whether it is any page with links to files, whose names are in the addresses: the texts are free.
 
     Raises:
         ValueError: If the answer is not a project page, or a page from the network links to local files.
@@ -97,7 +104,7 @@ def parse_page(
     if media_type.endswith("+json"):
         entries = _json_entries(body, url)
     elif media_type in ("text/html", "application/vnd.pypi.simple.v1+html"):
-        entries = _html_entries(body, url)
+        entries = _html_entries(body, url, links=links)
     else:
         raise ValueError(f"content type `{media_type}` is not one of the simple repository API")
     is_selected = is_distribution if selector is None else selector
@@ -267,7 +274,7 @@ class _LinkCollector:
             raise ValueError(f"it contains more than {limit} elements and texts")
 
 
-def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
+def _html_entries(body: bytes, url: str, *, links: bool) -> Iterator[_Entry]:
     from lxml import etree
 
     if b"<" not in body:
@@ -279,7 +286,8 @@ def _html_entries(body: bytes, url: str) -> Iterator[_Entry]:
         raise ValueError(str(error)) from None
     base = url if collector.base is None else urljoin(url, collector.base)
     for text, attributes in collector.links:
-        yield text, partial(_from_html, text, attributes, url, base)
+        name = unquote(attributes["href"].strip().partition("#")[0].rpartition("/")[2]) if links else text
+        yield name, partial(_from_html, name, attributes, url, base)
 
 
 def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:

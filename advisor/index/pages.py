@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -76,6 +77,7 @@ class Pages:
         self._cache = cache
         self._offline = offline
         self._refresh = refresh
+        self._links_lock = threading.Lock()
         self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
 
     def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
@@ -100,32 +102,50 @@ class Pages:
                 hint="run the same command once without `--offline`",
             )
         if about is not None and (self._offline or (not refresh and self._is_fresh(about))):
-            return self._stored_page(project, key, about)
-        return self._fetch(project, base or self._configuration.default_url, key, about)
+            return self._stored_page(key, about)
+        index = base or self._configuration.default_url
+        return self._fetch(f"{index.rstrip('/')}/{project}/", index, key, about)
 
     def linked(self, links: str, project: NormalizedName) -> ProjectPage:
-        """Return the files of a project in a find-links directory.
+        """Return the files of a project in a find-links directory, or that a find-links page links to.
 
         Raises:
-            UnavailableError: If the location is not a directory of this machine.
+            UnavailableError: If the page cannot be read, or is not in the cache while offline.
         """
-        directory = local_path(links)
-        if directory is None:
-            raise UnavailableError(
-                f"the find-links location `{without_credentials(links)}` is not a directory of this machine",
-                hint="remote find-links pages are not supported: use the index with `--extra-index-url`",
-            )
-        if links not in self._linked_files:
-            self._linked_files[links] = _by_project(_directory_files(directory, links))
+        with self._links_lock:
+            if links not in self._linked_files:
+                directory = local_path(links)
+                if directory is None:
+                    self._linked_files[links] = _by_project(self._links_page(links).files)
+                else:
+                    self._linked_files[links] = _by_project(_directory_files(directory, links))
         files = self._linked_files[links].get(project, ())
         return _directory_listing(files, exists=bool(files))
+
+    def _links_page(self, url: str) -> ProjectPage:
+        about = self._cached_entry(url)
+        if self._offline and about is None:
+            raise OfflineError(
+                f"the find-links page `{without_credentials(url)}` is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+        if about is not None and (self._offline or self._is_fresh(about)):
+            page = self._stored_page(url, about)
+        else:
+            page = self._fetch(url, url, url, about)
+        if not page.exists:
+            raise IndexAnswerError(
+                f"there is no find-links page `{without_credentials(url)}`", hint="check the address of `--find-links`"
+            )
+        return page
 
     def _is_fresh(self, about: dict[str, Any]) -> bool:
         age = time.time() - about.get("fetched", 0)
         return not self._refresh and 0 <= age < about.get("fresh", FRESH_SECONDS)
 
-    def _fetch(self, project: NormalizedName, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
-        url = f"{base.rstrip('/')}/{project}/"
+    def _fetch(self, url: str, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
+        """Request the page at an address of an index, or the find-links page itself."""
+        requested = url
         if about is not None and self._body(key, about) is None:
             # Otherwise the index could answer "not modified", and the page would stay damaged.
             about = None
@@ -143,9 +163,9 @@ class Pages:
         if about is not None and is_unchanged:
             about = {**about, "fetched": time.time(), "fresh": fresh}
             self._cache.write("pages", key, json.dumps(about).encode())
-            return self._stored_page(project, key, about)
+            return self._stored_page(key, about)
         about = {"etag": answer.etag, "digest": digest, "exists": exists, "fetched": time.time(), "fresh": fresh}
-        about |= {"type": answer.content_type, "url": url, "index": base}
+        about |= {"type": answer.content_type, "url": url, "index": base, "requested": requested}
         page = _page_of(answer.body if exists else b"", about)
         # Only valid pages are cached.
         page.read(lambda _: False)
@@ -160,7 +180,7 @@ class Pages:
             return None
         try:
             about = json.loads(content)
-            return about if {"digest", "exists", "type", "url", "index"} <= set(about) else None
+            return about if {"digest", "exists", "type", "url", "index", "requested"} <= set(about) else None
         except (ValueError, KeyError, TypeError):
             # Written by another version of the program.
             return None
@@ -172,15 +192,15 @@ class Pages:
         body = self._cache.read("bodies", key)
         return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
-    def _stored_page(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
+    def _stored_page(self, key: str, about: dict[str, Any]) -> ProjectPage:
         def read(selector: FileSelector | None) -> Listing:
             body = self._body(key, about)
-            page = self._replace_damaged(project, key, about) if body is None else _page_of(body, about)
+            page = self._replace_damaged(key, about) if body is None else _page_of(body, about)
             return page.read(selector)
 
         return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
 
-    def _replace_damaged(self, project: NormalizedName, key: str, about: dict[str, Any]) -> ProjectPage:
+    def _replace_damaged(self, key: str, about: dict[str, Any]) -> ProjectPage:
         """Request a page again because its cached body is damaged.
 
         Raises:
@@ -191,7 +211,7 @@ class Pages:
                 f"the cache entry of the page `{without_credentials(about['url'])}` is damaged",
                 hint="run the same command once without `--offline`",
             )
-        page = self._fetch(project, about["index"], key, None)
+        page = self._fetch(about["requested"], about["index"], key, None)
         if page.digest != about["digest"]:
             # Data that was read before, such as cached compatible files, is of the old page.
             raise IndexAnswerError(
@@ -230,7 +250,10 @@ def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
         if not about["exists"]:
             return Listing()
         try:
-            return parse_page(body, about["type"], url=about["url"], index=about["index"], selector=selector)
+            links = about.get("requested") == about["index"]
+            return parse_page(
+                body, about["type"], url=about["url"], index=about["index"], selector=selector, links=links
+            )
         except ValueError as error:
             reason = " ".join(str(error).split())[:300]
             raise IndexAnswerError(

@@ -79,7 +79,8 @@ def lock_text(
         return write_sbom(
             stack, files, graph, licenses=licenses, project=_identity(problem, path), previous=_text_of(path)
         )
-    return write_pylock([TargetStack(target=target, stack=stack, files=files)], folder=path.parent)
+    locked = TargetStack(target=target, stack=stack, files=files, find_links=configuration.find_links)
+    return write_pylock([locked], folder=path.parent)
 
 
 def _identity(problem: ResolutionProblem, path: Path) -> ProjectIdentity:

@@ -41,7 +41,8 @@ def write_pipfile_lock(
     Raises:
         InputError: If the Pipfile cannot be read.
     """
-    urls = sorted({file.index for file in files.values() if file.index.startswith(("http:", "https:"))})
+    indexes = {file.index for file in files.values() if file.index.startswith(("http:", "https:"))}
+    urls = sorted(indexes.difference(configuration.find_links))
     urls.sort(key=lambda url: url != configuration.default_url)
     names = {url: "pypi" if url == configuration.default_url else f"index{i}" for i, url in enumerate(urls)}
     document = {

@@ -38,11 +38,13 @@ class TargetStack:
         target: The target.
         stack: The packages, sorted by name.
         files: By package, the file with its size and hash filled in; none for repositories and directories.
+        find_links: Pages and directories with links to files, which are no indexes.
     """
 
     target: Target
     stack: Sequence[Candidate]
     files: Mapping[NormalizedName, DistributionFile]
+    find_links: Sequence[str] = ()
 
 
 def write_pylock(stacks: Sequence[TargetStack], *, folder: Path = Path(), name: str = "advisor") -> str:
@@ -109,7 +111,7 @@ def _merged(stacks: Sequence[TargetStack], folder: Path) -> list[Package]:
     entries: dict[str, list[tuple[Package, str]]] = {}
     for stack, marker in zip(stacks, markers, strict=True):
         for candidate in stack.stack:
-            package = _package(candidate, stack.files, folder)
+            package = _package(candidate, stack, folder)
             source = replace(package, wheels=None, sdist=None)
             entries.setdefault(f"{package.name} {source!r}", []).append((package, marker))
     packages = []
@@ -128,19 +130,19 @@ def _merged(stacks: Sequence[TargetStack], folder: Path) -> list[Package]:
     return packages
 
 
-def _package(candidate: Candidate, files: Mapping[NormalizedName, DistributionFile], folder: Path) -> Package:
+def _package(candidate: Candidate, locked: TargetStack, folder: Path) -> Package:
     if candidate.direct is not None:
-        return _direct_package(candidate, candidate.direct, files.get(candidate.name), folder)
-    file = files[candidate.name]
+        return _direct_package(candidate, candidate.direct, locked.files.get(candidate.name), folder)
+    file = locked.files[candidate.name]
     uploaded = datetime.fromisoformat(file.uploaded).astimezone(UTC) if file.uploaded else None
     hashes = {"sha256": file.sha256 or ""}
-    index = file.index if file.index.startswith(("http:", "https:")) else None
+    is_index = file.index.startswith(("http:", "https:")) and file.index not in locked.find_links
     wheel = PackageWheel(name=file.filename, upload_time=uploaded, url=file.url, size=file.size, hashes=hashes)
     sdist = PackageSdist(name=file.filename, upload_time=uploaded, url=file.url, size=file.size, hashes=hashes)
     return Package(
         name=candidate.name,
         version=candidate.version,
-        index=index,
+        index=file.index if is_index else None,
         wheels=None if candidate.is_sdist else [wheel],
         sdist=sdist if candidate.is_sdist else None,
     )
