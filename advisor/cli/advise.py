@@ -83,6 +83,8 @@ def _advise(
 def _advise_one(
     session: AdviceSession, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
+    from advisor.api.remembered import AnswerMemory, RememberedAnswer
+    from advisor.api.session import write_locks
     from advisor.api.targets import check_only_target
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.atomic_file import write_atomically
@@ -91,17 +93,26 @@ def _advise_one(
     for path in paths:
         check_lock_path(path)
     check_only_target(session.context, paths)
+    memory = None if pr_body else AnswerMemory(session, format=format, outputs=paths)
+    answer = memory.recall() if memory else None
+    if answer is not None:
+        write_locks(answer.locks)
+        typer.echo(answer.report)
+        return
     session.keeps_result = True
     if session.recommend().optimum.interrupted:
         typer.echo(_report(session, (), format))
         raise KeyboardInterrupt
-    session.write_locks(paths)
+    answer = RememberedAnswer(locks=session.lock_texts(paths), report=_report(session, paths, format))
+    write_locks(answer.locks)
     if pr_body is not None:
         from advisor.api.update import change_to_best
         from advisor.report.update import pull_request_body
 
         write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
-    typer.echo(_report(session, paths, format))
+    typer.echo(answer.report)
+    if memory is not None:
+        memory.store(answer)
 
 
 def _advise_all(sessions: Sequence[AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool) -> None:

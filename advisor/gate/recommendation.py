@@ -81,7 +81,8 @@ def find_recommended_stack(
         "versions": {name: str(version) for name, version in versions.items()},
         "proven": advice.optimum.proven,
     }
-    client.cache.write(_BUCKET, key, json.dumps(document).encode())
+    if not advice.optimum.stopped:
+        client.cache.write(_BUCKET, key, json.dumps(document).encode())
     return RecommendedStack(versions=versions, proven=advice.optimum.proven)
 
 

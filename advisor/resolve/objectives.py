@@ -337,10 +337,11 @@ def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
         offered: Candidates, newest first.
     """
     uploads = [datetime.fromisoformat(c.file.uploaded).timestamp() if c.file.uploaded else None for c in offered]
+    has_uploads = all(upload is not None for upload in uploads)
     behind: dict[Version, int] = {}
     hours = 0
     for place, candidate in enumerate(offered):
-        if any(upload is None for upload in uploads):
+        if not has_uploads:
             hours = place * HOURS_PER_RELEASE
         elif place:
             age = (uploads[0] or 0.0) - (uploads[place] or 0.0)

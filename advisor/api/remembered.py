@@ -1,0 +1,147 @@
+"""Answers of `advisor advise` that are remembered until anything that they depend on changes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from packaging.pylock import is_valid_pylock_path
+from packaging.utils import NormalizedName
+
+from knowledge.domain.errors import UnavailableError
+from knowledge.domain.identity import canonical_json, content_hash
+
+if TYPE_CHECKING:
+    from advisor.api.session import AdviceSession
+
+_BUCKET = "answers"
+_FORMAT = 1
+"""Version of the stored answers; raise it when their meaning changes."""
+_PACKAGES = ("advisor", "knowledge", "pi_runners")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RememberedAnswer:
+    """What an advice printed and wrote.
+
+    Attributes:
+        report: The report.
+        locks: Text of each lock.
+    """
+
+    report: str
+    locks: Mapping[Path, str]
+
+
+class AnswerMemory:
+    """The answer to one question, in the cache of the indexes.
+
+    It depends on the requirements, the target, the options, the observations, the rules, the program, the present lock,
+    and the index pages of every package that the search loaded. All of them are compared.
+    """
+
+    def __init__(self, session: AdviceSession, *, format: str, outputs: Sequence[Path]) -> None:
+        """Describe the question.
+
+        Args:
+            session: The project.
+            format: Format of the report.
+            outputs: Locks to write.
+        """
+        self._session = session
+        self._format = format
+        self._outputs = outputs
+
+    @property
+    def _is_possible(self) -> bool:
+        """Whether an answer depends only on what is compared.
+
+        Directories and repositories may change at any time, vulnerability records are not on index pages, and locks in
+        other formats depend on further files.
+        """
+        context = self._session.context
+        return (
+            context.objective != "security"
+            and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
+            and all(is_valid_pylock_path(path) or path.suffix == ".txt" for path in self._outputs)
+        )
+
+    def recall(self) -> RememberedAnswer | None:
+        """Return the stored answer; none if there is none, or anything that it depends on has changed."""
+        stored = self._session.client.cache.read(_BUCKET, self._key()) if self._is_possible else None
+        if stored is None:
+            return None
+        client = self._session.client
+        try:
+            document = json.loads(stored)
+            pages = document["pages"]
+            client.prefetch(projects=[NormalizedName(name) for name in pages])
+            if any(client.digest(NormalizedName(name)) != digest for name, digest in pages.items()):
+                return None
+            locks = {Path(path): text for path, text in document["locks"].items()}
+            return RememberedAnswer(report=document["report"], locks=locks)
+        except (UnavailableError, ValueError, KeyError, TypeError, AttributeError):
+            # An index that cannot be read is reported by the search; the entry may be damaged.
+            return None
+
+    def store(self, answer: RememberedAnswer) -> None:
+        """Store an answer, unless it was cut short."""
+        session = self._session
+        if not self._is_possible or session.recommend().optimum.stopped:
+            return
+        packages = session.request.source.loaded_packages
+        document = {
+            "report": answer.report,
+            "locks": {str(path): text for path, text in answer.locks.items()},
+            "pages": {name: session.client.digest(name) for name in packages},
+        }
+        session.client.cache.write(_BUCKET, self._key(), json.dumps(document).encode())
+
+    def _key(self) -> str:
+        from knowledge.rules.catalogue import catalogue_digest
+
+        session, context = self._session, self._session.context
+        current = None if session.current is None else [str(session.current.path), session.current.versions]
+        young = [context.min_age_days, str(datetime.now(UTC).date())] if context.objective == "stable" else []
+        question = [
+            [_program_digest(), catalogue_digest(), session.estimator.state],
+            [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
+            [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
+        ]
+        return f"{_FORMAT} {content_hash(_plain(question))}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON-ready data that is equal in every process."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if is_dataclass(value):
+        # Private fields are computed from the others.
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted((_plain(item) for item in value), key=canonical_json)
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return str(value)
+
+
+def _program_digest() -> str:
+    """Return a hash of the sizes and times of the program's files, which change when it is installed or edited."""
+    root = Path(__file__).parents[2]
+    return content_hash([[name, *state] for package in _PACKAGES for name, *state in _files(str(root / package))])
+
+
+def _files(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir():
+                yield from _files(entry.path)
+            elif entry.name.endswith((".py", ".yaml", ".toml", ".j2", ".html")):
+                yield entry.path, entry.stat().st_size, entry.stat().st_mtime_ns

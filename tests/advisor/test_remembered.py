@@ -1,0 +1,164 @@
+"""Answers of `advise` are remembered while nothing that they depend on changes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api import remembered as module
+from advisor.api.remembered import AnswerMemory, RememberedAnswer
+from advisor.api.session import AdviceSession, open_session
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    """A project with one requirement."""
+    index.add("a", "1.0", ["b"])
+    index.add("b", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "requirements.in").write_text("a\n")
+    return folder
+
+
+Recall = Callable[..., RememberedAnswer | None]
+
+
+@pytest.fixture
+def recall(index: PackageIndex, project: Path, tmp_path: Path, first_knowledge: Path) -> Recall:
+    """A function that recalls the answer that was stored for the project, with some options changed."""
+    knowledge = tmp_path / "own.sqlite"
+    knowledge.write_bytes(first_knowledge.read_bytes())
+    answer = RememberedAnswer(report="the report", locks={Path("pylock.toml"): "the lock"})
+
+    def session_of(use: Callable[[AdviceSession], Any], **changes: Any) -> Any:
+        target = TargetOptions(hardware="cpu-zen4", python=changes.pop("python", "3.12"))
+        indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", refresh=True)
+        resolution = replace(ResolutionOptions(knowledge=f"sqlite:///{knowledge}"), **changes)
+        with open_session(ProjectFiles(directory=project), target, indexes, resolution) as session:
+            return use(session)
+
+    def memory(session: AdviceSession, format: str = "text", output: str = "pylock.toml") -> AnswerMemory:
+        return AnswerMemory(session, format=format, outputs=[Path(output)])
+
+    session_of(lambda session: memory(session).store(answer))
+
+    def recalled(*, format: str = "text", output: str = "pylock.toml", **changes: Any) -> RememberedAnswer | None:
+        found: RememberedAnswer | None = session_of(lambda s: memory(s, format, output).recall(), **changes)
+        return found
+
+    return recalled
+
+
+def test_an_equal_question_has_the_stored_answer(recall: Recall) -> None:
+    answer = recall()
+
+    assert answer is not None
+    assert (answer.report, answer.locks) == ("the report", {Path("pylock.toml"): "the lock"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": "json"},
+        {"output": "pylock.other.toml"},
+        {"python": "3.13"},
+        {"objective": "latest"},
+        {"objective": "security"},
+        {"prereleases": True},
+        {"workload": "cnn-training"},
+    ],
+)
+def test_another_question_has_no_stored_answer(recall: Recall, change: dict[str, Any]) -> None:
+    assert recall(**change) is None
+
+
+def test_another_requirement_has_no_stored_answer(recall: Recall, project: Path) -> None:
+    (project / "requirements.in").write_text("a\nb<2\n")
+
+    assert recall() is None
+
+
+def test_a_new_file_of_a_package_on_the_index_ends_the_answer(recall: Recall, index: PackageIndex) -> None:
+    index.add("b", "2.0")
+
+    assert recall() is None
+
+
+def test_another_program_ends_the_answer(recall: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PACKAGES", ("advisor",))
+
+    assert recall() is None
+
+
+def test_a_present_lock_ends_the_answer(recall: Recall, project: Path) -> None:
+    (project / "pylock.toml").write_text(
+        'lock-version = "1.0"\ncreated-by = "x"\n[[packages]]\nname = "a"\ndirectory = { path = "." }\n'
+    )
+
+    assert recall() is None
+
+
+def test_a_directory_has_no_remembered_answer(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    local = tmp_path / "local"
+    local.mkdir()
+    (local / "pyproject.toml").write_text('[project]\nname = "local"\nversion = "1"\ndependencies = ["a"]\n')
+    index.add("a", "1.0")
+    index.add("c", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "requirements.txt").write_text(f"--index-url {index.url}\n../local\n")
+
+    before = advisor("advise", "--dry-run", cwd=folder)
+    (local / "pyproject.toml").write_text('[project]\nname = "local"\nversion = "1"\ndependencies = ["a", "c"]\n')
+    after = advisor("advise", "--dry-run", cwd=folder)
+
+    assert "2 packages" in before.stdout
+    assert "3 packages" in after.stdout
+
+
+@pytest.mark.parametrize("format", ["text", "json", "html"])
+def test_a_remembered_advice_is_equal_and_needs_the_pages_only(
+    advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path, format: str
+) -> None:
+    options = (
+        "--hardware",
+        "cpu-zen4",
+        "--python",
+        "3.12",
+        "--index-url",
+        index.url,
+        "--cache-dir",
+        str(tmp_path / "c"),
+    )
+    first = advisor("advise", *options, "--dry-run", "--format", format, cwd=project)
+    for bucket in (tmp_path / "c" / "index").iterdir():
+        if bucket.name not in ("pages", "answers"):
+            shutil.rmtree(bucket)
+
+    second = advisor("advise", *options, "--dry-run", "--format", format, "--offline", cwd=project)
+
+    assert first.returncode == 0, first.stderr
+    assert (second.returncode, second.stdout, second.stderr) == (0, first.stdout, first.stderr)
+
+
+def test_a_remembered_lock_is_written(advisor: Advisor, index: PackageIndex, project: Path) -> None:
+    arguments = ("advise", "--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url, "-o", "lock.txt")
+    first = advisor(*arguments, cwd=project)
+    assert first.returncode == 0, first.stderr
+    text = (project / "lock.txt").read_text()
+    os.unlink(project / "lock.txt")
+
+    second = advisor(*arguments, "--offline", cwd=project)
+
+    assert second.stdout == first.stdout
+    assert (project / "lock.txt").read_text() == text
