@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.api import remembered as module
-from advisor.api.remembered import AnswerMemory, RememberedAnswer
+from advisor.api import answer_memory as module
+from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.session import AdviceSession, open_session
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -53,8 +53,8 @@ def recall(index: PackageIndex, project: Path, tmp_path: Path, first_knowledge: 
     session_of(lambda session: memory(session).store(answer))
 
     def recalled(*, format: str = "text", output: str = "pylock.toml", **changes: Any) -> RememberedAnswer | None:
-        found: RememberedAnswer | None = session_of(lambda s: memory(s, format, output).recall(), **changes)
-        return found
+        result: RememberedAnswer | None = session_of(lambda s: memory(s, format, output).recall(), **changes)
+        return result
 
     return recalled
 
