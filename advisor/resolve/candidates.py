@@ -247,9 +247,9 @@ class IndexCandidates:
         final = [v for v in versions if not v.is_prerelease or (name, v) in retained]
         if opted_in or not final:
             return versions
-        kept = set(final)
+        admitted = set(final)
         for version in versions:
-            if version not in kept:
+            if version not in admitted:
                 self._skip(name, "pre-release", str(version))
         return final
 
