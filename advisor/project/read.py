@@ -9,9 +9,10 @@ from pathlib import Path
 from advisor.project.conda import ENVIRONMENTS, read_environment, read_pixi
 from advisor.project.current import PINNED, is_pinned
 from advisor.project.interface import ProjectRequirements, merge_requirements
+from advisor.project.notebook import read_notebook
 from advisor.project.pipfile import read_pipfile
 from advisor.project.pyproject import read_pyproject, read_settings
-from advisor.project.requirement_files import find_requirement_file
+from advisor.project.requirement_files import describe_other_files, find_notebook, find_requirement_file
 from advisor.project.requirements import read_requirements
 from advisor.project.setup_files import has_setup_files, read_setup_files
 from knowledge.domain.errors import InputError
@@ -45,9 +46,7 @@ def read_project(
     if requirements and (extras or groups):
         raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
     pyproject = directory / "pyproject.toml"
-    parts = [read_requirements(path, directory=directory) for path in requirements] or _own_parts(
-        directory, extras, groups
-    )
+    parts = [_read_file(path, directory) for path in requirements] or _own_parts(directory, extras, groups)
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True, directory=directory) for path in constraints]
@@ -82,7 +81,7 @@ def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) ->
     if not parts:
         raise InputError(
             f"`{directory}` has no `pyproject.toml`, `requirements.txt`, `Pipfile`, `setup.py` or `environment.yml`",
-            hint="pass a file with `--requirements FILE`",
+            hint=describe_other_files(directory),
         )
     files = {Path(file).name for part in parts for file in part.files}
     unread = [name for name in (*ENVIRONMENTS, "pixi.toml") if (directory / name).is_file() and name not in files]
@@ -114,7 +113,16 @@ def _other_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) 
     if choice := find_requirement_file(directory):
         path, messages = choice
         return [replace(read_requirements(path, directory=directory), skipped=messages)]
+    if notebook := find_notebook(directory):
+        part = read_notebook(notebook)
+        message = f"`{notebook.name}` was read: no other file has requirements"
+        return [replace(part, skipped=(message, *part.skipped))]
     return []
+
+
+def _read_file(path: Path, directory: Path) -> ProjectRequirements:
+    """Read a file that the user named: a requirements file, or a notebook."""
+    return read_notebook(path) if path.suffix == ".ipynb" else read_requirements(path, directory=directory)
 
 
 def _have_roots(parts: Sequence[ProjectRequirements]) -> bool:

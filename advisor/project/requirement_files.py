@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from advisor.domain.words import quoted
+from advisor.project.notebook import installs_packages
 from knowledge.domain.errors import InputError
 
-_PATTERNS = ("requirements*.txt", "*requirements.txt", "requirements/*.txt", "requirements/*.in")
+_PATTERNS = ("requirements*.txt", "*requirements.txt", "requirements/*.txt", "requirements/*.in", "*freeze*.txt")
+_ELSEWHERE = ("environment*.y*ml", "*/pyproject.toml", "*/requirements*.txt", "*/setup.py", "*/*/requirements*.txt")
+"""Files that a user may have meant, in other folders or for one machine."""
+_DOCKER = re.compile(r"\bpip3?\s+install\s+(.+?)(?:\s*(?:&&|\|\||[;|\\]).*)?$")
+_MOST_NAMES = 3
 _MAIN = ("requirements", "base", "main", "core", "common", "default", "install", "prod", "production", "runtime")
 """Names of the file of a directory `requirements` that lists what the program needs, in the order of preference."""
 
@@ -39,3 +45,45 @@ def find_requirement_file(directory: Path) -> tuple[Path, tuple[str, ...]] | Non
     if others:
         messages.append(f"{quoted(others)} {'were' if len(others) > 1 else 'was'} not read: use `--requirements FILE`")
     return main, tuple(messages)
+
+
+def find_notebook(directory: Path) -> Path | None:
+    """Return the only notebook of a directory that installs packages; none if there is none.
+
+    Raises:
+        InputError: If there are several.
+    """
+    notebooks = [path for path in sorted(directory.glob("*.ipynb")) if installs_packages(path)]
+    if len(notebooks) > 1:
+        raise InputError(
+            f"`{directory}` has several notebooks that install packages: {quoted([path.name for path in notebooks])}",
+            hint=f"name one or more: `--requirements {notebooks[0].name}`",
+        )
+    return notebooks[0] if notebooks else None
+
+
+def describe_other_files(directory: Path) -> str:
+    """Return a hint about what a project without a usual file has: files in other folders, lines of a `Dockerfile`."""
+    paths = [
+        path.relative_to(directory).as_posix() for pattern in _ELSEWHERE for path in sorted(directory.glob(pattern))
+    ]
+    names = list(dict.fromkeys(paths))
+    hints = ["pass a file with `--requirements FILE`"]
+    if names:
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        hints.append(f"there are {quoted(names[:_MOST_NAMES])}{more}")
+    if installed := _docker_line(directory / "Dockerfile"):
+        hints.append(installed)
+    return "; ".join(hints)
+
+
+def _docker_line(path: Path) -> str:
+    """Describe the first line of a `Dockerfile` that installs packages; empty if there is none."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    for number, line in enumerate(lines, 1):
+        if match := _DOCKER.search(line):
+            return f"`{path.name}`, line {number}, installs `{match[1].strip()}`: write it to `requirements.txt`"
+    return ""
