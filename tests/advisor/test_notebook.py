@@ -15,7 +15,9 @@ from knowledge.domain.errors import InputError
 
 def write(path: Path, *sources: str | list[str], kind: str = "code") -> Path:
     """Write a notebook with one cell for each source."""
-    cells = [{"cell_type": kind, "metadata": {}, "outputs": [], "source": source} for source in sources]
+    cells: list[dict[str, object]] = [
+        {"cell_type": kind, "metadata": {}, "outputs": [], "source": source} for source in sources
+    ]
     path.write_text(json.dumps({"cells": cells, "nbformat": 4, "nbformat_minor": 5}, indent=1))
     return path
 
