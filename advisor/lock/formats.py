@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName
 
-from advisor.index.client import IndexClient
-from advisor.index.page import DistributionFile
-from advisor.lock.pipfile import write_pipfile_lock
-from advisor.lock.pylock import TargetStack, write_pylock
-from advisor.lock.requirements import write_requirements
-from advisor.lock.requirers import requirers_of
-from advisor.lock.sbom import write_sbom
 from advisor.project.pyproject import ProjectIdentity, read_identity
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.explain import dependency_graph
-from advisor.resolve.problem import Candidate, ResolutionProblem
 from knowledge.domain.errors import InputError
+
+if TYPE_CHECKING:
+    from advisor.index.client import IndexClient
+    from advisor.index.page import DistributionFile
+    from advisor.resolve.candidates import IndexCandidates
+    from advisor.resolve.problem import Candidate, ResolutionProblem
 
 _SBOM = (".cdx.json", "bom.json")
 
@@ -64,13 +61,22 @@ def lock_text(
     Raises:
         InputError: If the Pipfile or `pyproject.toml` of the project cannot be read.
     """
+    # Each format has its own libraries, which take longer to load than most locks to write.
     target, configuration = problem.target, client.configuration
     if path.suffix == ".txt":
+        from advisor.lock.requirements import write_requirements
+        from advisor.lock.requirers import requirers_of
+
         requirers = requirers_of(problem, source, stack, folder=path.parent)
         return write_requirements(stack, files, target, configuration, requirers, folder=path.parent)
     if path.name == "Pipfile.lock":
+        from advisor.lock.pipfile import write_pipfile_lock
+
         return write_pipfile_lock(stack, files, target, configuration, path.with_name("Pipfile"))
     if path.name.endswith(_SBOM):
+        from advisor.lock.sbom import write_sbom
+        from advisor.resolve.explain import dependency_graph
+
         graph = dependency_graph(problem, source, stack)
         indexed = [candidate for candidate in stack if candidate.direct is None]
         client.prefetch(files=[files[candidate.name] for candidate in indexed])
@@ -79,6 +85,8 @@ def lock_text(
         return write_sbom(
             stack, files, graph, licenses=licenses, project=_identity(problem, path), previous=_text_of(path)
         )
+    from advisor.lock.pylock import TargetStack, write_pylock
+
     locked = TargetStack(target=target, stack=stack, files=files, find_links=configuration.find_links)
     return write_pylock([locked], folder=path.parent)
 
