@@ -13,7 +13,6 @@ absent package counts as newest. So the result is unique and does not depend on 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -196,7 +195,7 @@ class _Stages:
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
         self._rewarded: tuple[NormalizedName, ...] = ()
         self._values: list[int] = []
-        self._least = -math.inf
+        self._proven: tuple[int, ...] = ()
         self._excluded: list[tuple[list[Literal], NormalizedName]] = []
         self._present: set[NormalizedName] = set()
         self.unique = False
@@ -232,8 +231,8 @@ class _Stages:
                     value = _total(terms, answer)
                     model.at_most(terms, value)
                 bounds.append(Bound(objective=objective.name, value=value, bound=bound))
-        if bounds and bounds[0].bound > self._least:
-            self._least = bounds[0].bound
+        # A refined model never has cheaper solutions: later bounds are at least as high.
+        self._proven = tuple(bound.bound for bound in bounds)
         answer = answer or self._solve(model, {}, None)
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
@@ -247,18 +246,19 @@ class _Stages:
     def bounds_of(self, stack: Sequence[Candidate], objectives: Sequence[Objective]) -> tuple[Bound, ...]:
         """Return the value of each objective for a stack, and what is proven of it so far.
 
-        Only the bound of the first objective is known: the others were computed for optimal values of those before.
+        The bound of an objective was computed for the optimal values of those before it.
         """
         versions: dict[NormalizedName, Version] = {c.name: c.version for c in stack}
-        bounds = []
+        bounds: list[Bound] = []
         for number, objective in enumerate(objectives):
             value = sum(objective.costs.get((name, version), 0) for name, version in versions.items())
             for ((name, version), (other, other_version)), cost in objective.pairs.items():
                 if versions.get(name) == version and versions.get(other) == other_version:
                     value += cost
             least = sum(min(0, cost) for cost in (*objective.costs.values(), *objective.pairs.values()))
-            bound = max(least, self._least) if number == 0 else least
-            bounds.append(Bound(objective=objective.name, value=value, bound=int(min(value, bound))))
+            if number < len(self._proven) and not any(earlier.gap for earlier in bounds):
+                least = max(least, self._proven[number])
+            bounds.append(Bound(objective=objective.name, value=value, bound=min(value, least)))
         return tuple(bounds)
 
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
