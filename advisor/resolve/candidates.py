@@ -14,7 +14,9 @@ from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
+from advisor.index.filenames import version_of
 from advisor.index.metadata import CoreMetadata
+from advisor.index.page import DistributionFile
 from advisor.index.pages import ProjectPage
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
@@ -129,7 +131,31 @@ class IndexCandidates:
 
     def needs_build(self, candidate: Candidate) -> bool:
         """Whether the requirements of a candidate are only known after a build."""
-        return candidate.direct is None and candidate.is_sdist and self._client.metadata(candidate.file).dynamic
+        return candidate.direct is None and candidate.is_sdist and self._read_metadata(candidate).dynamic
+
+    def _read_metadata(self, candidate: Candidate) -> CoreMetadata:
+        """Return the metadata of a file; if an sdist does not state its own, that of a wheel of the version.
+
+        The wheel need not fit the target. uv assumes, too, that all files of a version require the same.
+
+        Raises:
+            MetadataError: If it is malformed.
+            UnavailableError: If it cannot be read.
+        """
+        metadata = self._client.metadata(candidate.file)
+        if not (candidate.is_sdist and metadata.dynamic):
+            return metadata
+        wheel = self._other_wheel(candidate)
+        return metadata if wheel is None else replace(self._client.metadata(wheel), dynamic=False)
+
+    def _other_wheel(self, candidate: Candidate) -> DistributionFile | None:
+        """Return the first wheel of a version on the same index, by name; none if there is none."""
+        own_index = [
+            file
+            for file in self._client.select_files(candidate.name, lambda name: name.endswith(".whl"))
+            if file.index == candidate.file.index and version_of(file.filename) == candidate.version
+        ]
+        return min(own_index, key=lambda file: file.filename, default=None)
 
     def assuming_sdists(self) -> tuple[ResolutionProblem, IndexCandidates]:
         """Return the problem in which sdists require what they state without a build, and its candidates."""
@@ -298,7 +324,7 @@ class IndexCandidates:
             return self._problem.direct[candidate.name].metadata
         self.fetched.add(candidate.file.url)
         try:
-            metadata = self._client.metadata(candidate.file)
+            metadata = self._read_metadata(candidate)
         except MetadataError as error:
             self._skip(candidate.name, str(error), candidate.file.filename)
             return None

@@ -257,8 +257,14 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:
-            readable = [c for c in admitted.of(parent) if source.is_known(c)]
-            requested += [d.requirement for c in readable for d in source.dependencies(c) or () if d.name == name]
+            requested += [
+                dependency.requirement
+                for candidate in admitted.of(parent)
+                if source.is_known(candidate)
+                for extra in (None, *admitted.extras_of(parent))
+                for dependency in source.dependencies(candidate, extra) or ()
+                if dependency.name == name
+            ]
     return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 

@@ -18,6 +18,7 @@ from advisor.index.metadata import header_of, parse_metadata
 from advisor.resolve.baseline import BuildsNeededError
 from advisor.resolve.problem import CandidatePolicy
 from tests.advisor.factories import build_problem, recommend_stack
+from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 BACKEND = """
@@ -182,3 +183,27 @@ def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(BuildsNeededError):
         consent.with_consent(run, ProjectOptions())
+
+
+def test_an_sdist_requires_what_another_wheel_of_the_version_requires(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("a", "1.0", ["b"], tag="cp312-cp312-win_amd64")
+    index.add_sdist("a", "1.0", metadata_version="2.1")
+    index.add_sdist("a", "2.0", metadata_version="2.1")
+    index.add("b", "1.0")
+    (tmp_path / "requirements.txt").write_text("a==1.0\n")
+    options = ("--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url)
+
+    result = advisor("advise", *options, cwd=tmp_path)
+
+    assert result.returncode == 0, result.stderr
+    assert "`a 1.0` has no wheel for the target: installing it builds it" in result.stdout
+    lock = (tmp_path / "pylock.toml").read_text()
+    assert "a-1.0.tar.gz" in lock
+    assert "b-1.0-py3-none-any.whl" in lock
+    # No wheel says what the newer version requires.
+    (tmp_path / "requirements.txt").write_text("a==2.0\n")
+    refused = advisor("advise", *options, cwd=tmp_path)
+    assert refused.returncode == 3
+    assert "the requirements of `a 2.0` are only known after a build" in refused.stderr
