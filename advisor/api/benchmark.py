@@ -87,7 +87,7 @@ def plan_benchmark(
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
 
-    project = load_project(files)
+    project = load_project(files, build=resolution.build_sdists, cache=indexes.cache_directory)
     benchmark = read_benchmark(files.directory)
     hardware = detect()
     with (

@@ -162,19 +162,28 @@ class TargetContext:
         )
 
 
-def load_project(files: ProjectFiles, *, report: bool = True) -> ProjectRequirements:
+def load_project(
+    files: ProjectFiles, *, report: bool = True, build: bool = False, cache: Path | None = None
+) -> ProjectRequirements:
     """Read a project and check its settings.
 
     Args:
         files: The project's files.
         report: Whether to log what is not read, and why.
+        build: Whether the project may be built to learn what it requires, which runs its code.
+        cache: Cache directory, in which built metadata is remembered; by default the user's.
 
     Raises:
         InputError: If a file cannot be read, or the settings are wrong.
+        UnbuiltProjectError: If the project must be built, and may not.
+        BuildError: If a build fails.
     """
     from advisor.config import check_table
+    from advisor.index.cache import DiskCache
     from advisor.project.benchmark import check_benchmark
+    from advisor.project.built_metadata import project_builder
     from advisor.project.read import read_project
+    from advisor.user_directories import cache_directory
 
     project = read_project(
         files.directory,
@@ -183,10 +192,13 @@ def load_project(files: ProjectFiles, *, report: bool = True) -> ProjectRequirem
         overrides=files.overrides,
         extras=files.extras,
         groups=files.groups,
+        build=project_builder(DiskCache(cache_directory(cache))) if build else None,
     )
     if report:
         for reason in project.skipped:
             logger.warning(reason)
+        if not any(not root.constraint for root in project.roots):
+            logger.warning("the project requires no packages; `--extra` and `--group` select further ones of it")
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
         check_benchmark(project.settings["benchmark"], "pyproject.toml")
@@ -330,7 +342,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     """Return what a project requires on a target.
 
     Raises:
-        InputError: If nothing is required.
+        InputError: If a requirement in the settings is malformed.
     """
     from advisor.project.interface import settings_requirements
     from advisor.resolve.problem import ResolutionProblem

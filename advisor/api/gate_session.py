@@ -106,7 +106,7 @@ def open_gate(
     """
     with ExitStack() as stack:
         files = replace(files, directory=_relative(files.directory))
-        project = load_project(files)
+        project = load_project(files, build=resolution.build_sdists, cache=indexes.cache_directory)
         policy = read_project_policy(project, files.directory)
         switches = read_switches(files.directory, project.settings.get("settings", {}))
         base = None if options.base is None else _base(files, options.base, switches, stack)

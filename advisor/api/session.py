@@ -247,7 +247,7 @@ def open_sessions(
         InputError: If a file or an option is wrong.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    project = load_project(files)
+    project = load_project(files, build=resolution.build_sdists, cache=indexes.cache_directory)
     contexts = [
         prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory)
         for table in select_targets(target, project)

@@ -19,13 +19,14 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
         options: Its options.
 
     Raises:
-        BuildsNeededError: If there is no terminal, or the user does not agree.
+        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
     """
+    from advisor.project.interface import UnbuiltProjectError
     from advisor.resolve.baseline import BuildsNeededError
 
     try:
         run(options)
-    except BuildsNeededError as error:
+    except (BuildsNeededError, UnbuiltProjectError) as error:
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise
         typer.echo(error.message, err=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli.consent import with_consent
 from advisor.cli.option_groups import ProjectOptions, expand_options
 from advisor.cli.options import FormatOption, check_format
 
@@ -21,9 +22,13 @@ def explain(
     from advisor.report.reasons import explanation_json, explanation_text
 
     check_format(format)
-    with open_session(*project.groups()) as session:
-        explanation = session.explain(package)
-    typer.echo(explanation_json(explanation) if format == "json" else explanation_text(explanation))
+
+    def run(options: ProjectOptions) -> None:
+        with open_session(*options.groups()) as session:
+            explanation = session.explain(package)
+        typer.echo(explanation_json(explanation) if format == "json" else explanation_text(explanation))
+
+    with_consent(run, project)
 
 
 @expand_options
@@ -43,9 +48,13 @@ def prices(
     from advisor.report.reasons import prices_json, prices_text
 
     check_format(format)
-    with open_session(*project.groups()) as session:
-        all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
-    typer.echo(prices_json(all_prices) if format == "json" else prices_text(all_prices))
+
+    def run(options: ProjectOptions) -> None:
+        with open_session(*options.groups()) as session:
+            all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
+        typer.echo(prices_json(all_prices) if format == "json" else prices_text(all_prices))
+
+    with_consent(run, project)
 
 
 @expand_options
@@ -65,7 +74,11 @@ def tree(
     from advisor.report.tree import FORMATS, tree_report
 
     check_format(format, among=FORMATS)
-    with open_session(*project.groups()) as session:
-        graph = session.tree()
     start = canonicalize_name(package) if package else None
-    typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
+
+    def run(options: ProjectOptions) -> None:
+        with open_session(*options.groups()) as session:
+            graph = session.tree()
+        typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
+
+    with_consent(run, project)

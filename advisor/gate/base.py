@@ -12,7 +12,10 @@ from advisor.gate.git_objects import CommitTree, commit_of, prefix_of, repositor
 from advisor.project.requirements import included_files
 from knowledge.domain.errors import InputError
 
-_NAMES = ("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*bom.json", "*.yaml", "*.yml")
+_NAMES = (
+    *("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*bom.json", "*.yaml", "*.yml"),
+    *("setup.py", "setup.cfg", "*.ipynb"),
+)
 _REQUIREMENTS = (".txt", ".in")
 
 

@@ -125,7 +125,8 @@ def _reason(error: Exception) -> str:
     cause = getattr(error, "exception", error)
     if isinstance(cause, subprocess.TimeoutExpired):
         return f"it took more than {BUILD_SECONDS} seconds"
-    output = getattr(cause, "output", None)
+    # A backend that cannot be imported has a traceback instead of output.
+    output = getattr(cause, "output", None) or str(getattr(cause, "traceback", "")).encode()
     return (last_line(output) if isinstance(output, bytes) else "") or str(error)[:200]
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from knowledge.domain.errors import InputError
@@ -17,6 +19,8 @@ _CACHES = frozenset(
     )
 )
 """Directories that are left out if git does not list the files."""
+_PRIVATE = frozenset({"config", "config.worktree", "hooks", "logs", "FETCH_HEAD", "modules", "worktrees", "lfs"})
+"""Parts of a repository that may contain credentials or commands."""
 
 
 def list_files(directory: Path) -> tuple[str, ...]:
@@ -79,6 +83,34 @@ def copy_files(directory: Path, names: Iterable[str], target: Path) -> int:
             hint="set TMPDIR to a directory with more space, or let git ignore large files",
         ) from None
     return total
+
+
+@contextmanager
+def copied_project(directory: Path) -> Iterator[Path]:
+    """Yield a copy of a directory that a build may change, with its repository, which may contain the version."""
+    with tempfile.TemporaryDirectory(prefix="seshat-source-", ignore_cleanup_errors=True) as folder:
+        copy = Path(folder, "source")
+        copy_files(directory, list_files(directory), copy)
+        if (directory / ".git").is_dir():
+            _copy_history(directory / ".git", copy / ".git")
+        yield copy
+
+
+def _copy_history(source: Path, copy: Path) -> None:
+    """Copy a repository without what may contain credentials or commands: its configuration, hooks and logs."""
+    shutil.copytree(
+        source, copy, symlinks=True, ignore=lambda folder, _: _PRIVATE if Path(folder) == source else frozenset()
+    )
+    settings = ["[core]", "repositoryformatversion = 0", "bare = false"]
+    if "sha256" in (source / "config").read_text(encoding="utf-8", errors="replace").split():
+        settings = [
+            *settings[:1],
+            "repositoryformatversion = 1",
+            "bare = false",
+            "[extensions]",
+            "objectformat = sha256",
+        ]
+    (copy / "config").write_text("\n".join(settings) + "\n", encoding="utf-8")
 
 
 def _listed_by_git(directory: Path) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from advisor.domain.words import quoted
+from advisor.project.built_metadata import ProjectBuilder, built_requirements
 from advisor.project.interface import ProjectRequirements, merge_requirements
 from advisor.project.requirements import read_requirements
 from advisor.project.setup_files import has_setup_files, read_setup_files
@@ -21,16 +22,20 @@ from knowledge.domain.errors import InputError
 _OTHER_BACKENDS = ("hatchling", "flit_core", "pdm", "poetry", "maturin", "scikit_build_core", "mesonpy")
 
 
-def read_dynamic(path: Path, document: Mapping[str, Any], *, extras: Iterable[str] = ()) -> ProjectRequirements:
+def read_dynamic(
+    path: Path, document: Mapping[str, Any], *, extras: Iterable[str] = (), build: ProjectBuilder | None = None
+) -> ProjectRequirements:
     """Read the dynamic dependencies of a project, and those of extras that are dynamic, too.
 
     Args:
         path: The `pyproject.toml`.
         document: Its content.
         extras: Extras of the project to include.
+        build: Builds the metadata if the dependencies are only known after a build; none to refuse this.
 
     Raises:
-        InputError: If they are known only after a build, or a file cannot be read.
+        InputError: If they are known only after a build, which is refused, or a file cannot be read.
+        BuildError: If the build fails.
     """
     dynamic = document["project"]["dynamic"]
     selected = tuple(extras) if "optional-dependencies" in dynamic else ()
@@ -46,11 +51,9 @@ def read_dynamic(path: Path, document: Mapping[str, Any], *, extras: Iterable[st
         return _read_files(path, [{"file": files}, *_extras(path, tables, selected)])
     backend = str(document.get("build-system", {}).get("build-backend", ""))
     if not backend.startswith(_OTHER_BACKENDS) and has_setup_files(path.parent):
-        return read_setup_files(path.parent, extras=selected)
-    raise InputError(
-        f"`{path}`: `project.dependencies` is dynamic: it is known only after a build",
-        hint="pass the file that lists them with `--requirements FILE`",
-    )
+        return read_setup_files(path.parent, extras=selected, build=build)
+    reason = f"`{path}`: `project.dependencies` is dynamic: it is only known after a build"
+    return built_requirements(path, reason, extras=selected, build=build)
 
 
 def _extras(path: Path, tables: Mapping[str, Any], extras: Iterable[str]) -> list[Any]:

@@ -24,6 +24,24 @@ from knowledge.domain.requirements import requirement_from
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
+class UnbuiltProjectError(InputError):
+    """Raised when the requirements of the project itself are only known after a build, and builds were not allowed.
+
+    Attributes:
+        packages: What would be built.
+    """
+
+    code = "unbuilt-project"
+
+    def __init__(self, message: str, *, path: Path) -> None:
+        super().__init__(
+            message,
+            hint="`--build-sdists` builds its metadata, which runs its code; or pass the file that lists the "
+            "requirements with `--requirements FILE`",
+        )
+        self.packages = (f"the project in `{path.parent}`",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequirements:
     """Requirements and settings of a project.

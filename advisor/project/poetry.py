@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from knowledge.domain.requirements import specifiers_from
 
 _CONDITIONS = ("python", "platform", "markers", "extras", "optional")
 """Keys that hold for a package wherever it comes from."""
+_LOCAL_VERSION = re.compile(r"((?:[<>]=?|~=)\s*[^\s,;()+<>=]+)\+[A-Za-z0-9.]+")
+"""An ordered comparison with a local version (`^2.0.0+cu118`), which only Poetry allows: releases decide (PEP 440)."""
 _MAX_CONSTRAINT_CHARACTERS = 2000
 
 
@@ -117,9 +120,20 @@ def _indexes(table: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[str 
     """Return the default index and the further indexes; explicit sources are used only for packages that name them."""
     by_priority: dict[str, list[str]] = {}
     for source in table.get("source", ()):
-        by_priority.setdefault(str(source.get("priority", "primary")), []).append(sources[str(source.get("name"))])
-    primary = [url for url in by_priority.get("primary", []) if url]
-    return (primary[0] if primary else None), (*primary[1:], *filter(None, by_priority.get("supplemental", [])))
+        by_priority.setdefault(_priority(source), []).append(sources[str(source.get("name"))])
+    primary = [url for priority in ("default", "primary") for url in by_priority.get(priority, []) if url]
+    supplemental = [url for priority in ("supplemental", "secondary") for url in by_priority.get(priority, []) if url]
+    return (primary[0] if primary else None), (*primary[1:], *supplemental)
+
+
+def _priority(source: Mapping[str, Any]) -> str:
+    """Return the priority of a source; before Poetry 1.5 it was one of two flags.
+
+    Source: https://python-poetry.org/docs/1.8/repositories/#package-sources.
+    """
+    if "priority" in source:
+        return str(source["priority"])
+    return next((flag for flag in ("default", "secondary") if source.get(flag) is True), "primary")
 
 
 def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirement:
@@ -138,6 +152,8 @@ def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirem
             f"{origin}: `{name} = {constraint!r}` allows several ranges, which a requirement (PEP 508) cannot express",
             hint="write one range, and exclude versions with `!=`",
         )
+    specifier, separator, marker = requirement.partition(";")
+    requirement = _LOCAL_VERSION.sub(r"\1", specifier) + separator + marker
     return RootRequirement(requirement=parse_requirement(requirement, origin), origin=origin, direct=direct)
 
 

@@ -11,6 +11,7 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
+from advisor.project.built_metadata import ProjectBuilder
 from advisor.project.dynamic import read_dynamic
 from advisor.project.interface import (
     ProjectRequirements,
@@ -61,34 +62,46 @@ def read_identity(path: Path) -> ProjectIdentity | None:
     return None
 
 
-def read_pyproject(path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = ()) -> ProjectRequirements:
+def read_pyproject(
+    path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = (), build: ProjectBuilder | None = None
+) -> ProjectRequirements:
     """Read the requirements of a project.
 
     Args:
         path: The file.
         extras: Extras of the project to include.
         groups: Dependency groups to include.
+        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
 
     Raises:
         InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
+        BuildError: If a build fails.
     """
     text, document = read_toml(path)
     with shape_checked(path):
-        return _read(path, text, document, extras=extras, groups=groups)
+        return _read(path, text, document, extras=extras, groups=groups, build=build)
 
 
 def _read(
-    path: Path, text: str, document: Mapping[str, Any], *, extras: Iterable[str], groups: Iterable[str]
+    path: Path,
+    text: str,
+    document: Mapping[str, Any],
+    *,
+    extras: Iterable[str],
+    groups: Iterable[str],
+    build: ProjectBuilder | None,
 ) -> ProjectRequirements:
     extras, groups = tuple(extras), tuple(groups)
-    project = document.get("project", {})
+    project = document.get("project", {}) or _flit_project(document)
     if not isinstance(project, dict):
         raise InputError(f"`{path}`: `project` is not a table")
     poetry = document.get("tool", {}).get("poetry", {})
     if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
         requirements = read_poetry(path, text, poetry, extras=extras, groups=groups)
         return replace(requirements, settings=_settings(document))
-    dynamic = read_dynamic(path, document, extras=extras) if "dependencies" in project.get("dynamic", ()) else None
+    dynamic = None
+    if "dependencies" in project.get("dynamic", ()):
+        dynamic = read_dynamic(path, document, extras=extras, build=build)
     own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else extras
     lines = [*_dependencies(project, own_extras, path), *_groups(document, groups, path)]
     requirements = ProjectRequirements(
@@ -115,6 +128,32 @@ def _read(
         overrides=(*requirements.overrides, *overrides),
         sources=read_uv_sources(path, text, document, extras=extras, groups=groups),
     )
+
+
+def states_requirements(path: Path) -> bool:
+    """Whether a `pyproject.toml` states what the project requires, be it nothing; else it only configures tools.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    document = read_toml(path)[1]
+    with shape_checked(path):
+        tool = document.get("tool", {})
+        return bool(document.get("project") or tool.get("poetry", {}).get("dependencies") or _flit_project(document))
+
+
+def _flit_project(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the old tables of flit in the form of the table `project`; empty without them.
+
+    Source: https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata.
+    """
+    table = document.get("tool", {}).get("flit", {}).get("metadata", {})
+    if not table:
+        return {}
+    extras = {**({"dev": table["dev-requires"]} if "dev-requires" in table else {}), **table.get("requires-extra", {})}
+    python = {"requires-python": table["requires-python"]} if "requires-python" in table else {}
+    name = table.get("dist-name", table.get("module", ""))
+    return {"name": name, "dependencies": table.get("requires", []), "optional-dependencies": extras, **python}
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:

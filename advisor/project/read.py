@@ -6,16 +6,21 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from advisor.domain.words import quoted
+from advisor.project.built_metadata import ProjectBuilder
 from advisor.project.conda import ENVIRONMENTS, read_environment, read_pixi
 from advisor.project.current import PINNED, is_pinned
 from advisor.project.interface import ProjectRequirements, merge_requirements
 from advisor.project.notebook import read_notebook
 from advisor.project.pipfile import read_pipfile
-from advisor.project.pyproject import read_pyproject, read_settings
+from advisor.project.pyproject import read_pyproject, read_settings, states_requirements
 from advisor.project.requirement_files import describe_other_files, find_notebook, find_requirement_file
 from advisor.project.requirements import read_requirements
 from advisor.project.setup_files import has_setup_files, read_setup_files
 from knowledge.domain.errors import InputError
+
+_MOST_NAMES = 3
+"""Maximum number of files that a message names."""
 
 
 def read_project(
@@ -26,6 +31,7 @@ def read_project(
     overrides: Sequence[Path] = (),
     extras: Iterable[str] = (),
     groups: Iterable[str] = (),
+    build: ProjectBuilder | None = None,
 ) -> ProjectRequirements:
     """Read the requirements of a project.
 
@@ -36,9 +42,11 @@ def read_project(
         overrides: Requirements files whose lines replace every requirement on the same packages.
         extras: Extras of the project to include.
         groups: Dependency groups to include.
+        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
 
     Raises:
         InputError: If the project has no requirements file, or a file cannot be read.
+        BuildError: If a build fails.
     """
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
@@ -46,7 +54,7 @@ def read_project(
     if requirements and (extras or groups):
         raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
     pyproject = directory / "pyproject.toml"
-    parts = [_read_file(path, directory) for path in requirements] or _own_parts(directory, extras, groups)
+    parts = [_read_file(path, directory) for path in requirements] or _own_parts(directory, extras, groups, build)
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True, directory=directory) for path in constraints]
@@ -56,7 +64,9 @@ def read_project(
     return replace(project, overrides=(*project.overrides, *overriding), skipped=skipped)
 
 
-def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) -> list[ProjectRequirements]:
+def _own_parts(
+    directory: Path, extras: Sequence[str], groups: Sequence[str], build: ProjectBuilder | None
+) -> list[ProjectRequirements]:
     """Read the files in the directory of a project: the first with requirements, and all settings.
 
     Raises:
@@ -65,7 +75,7 @@ def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) ->
     pyproject, pipfile = directory / "pyproject.toml", directory / "Pipfile"
     parts: list[ProjectRequirements] = []
     if pyproject.is_file():
-        parts.append(read_pyproject(pyproject, extras=extras, groups=groups))
+        parts.append(read_pyproject(pyproject, extras=extras, groups=groups, build=build))
     if not _have_roots(parts):
         parts += _requirements_parts(directory)
     elif others := [path.name for path in sorted(directory.glob("requirements*.txt")) if not _is_lock(path)]:
@@ -77,10 +87,12 @@ def _own_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) ->
     elif pipfile.is_file():
         parts[-1] = _with_message(parts[-1], ["Pipfile"], "another file lists the requirements")
     if not _have_roots(parts):
-        parts += _other_parts(directory, extras, groups)
-    if not parts:
+        parts += _other_parts(directory, extras, groups, build)
+    configures_only = pyproject.is_file() and not states_requirements(pyproject)
+    if not (parts[1:] if configures_only else parts):
         raise InputError(
-            f"`{directory}` has no `pyproject.toml`, `requirements.txt`, `Pipfile`, `setup.py` or `environment.yml`",
+            f"`{directory}` has no file with requirements: no `pyproject.toml` with a table `project`, "
+            "`requirements.txt`, `Pipfile`, `setup.py` or `environment.yml`",
             hint=describe_other_files(directory),
         )
     files = {Path(file).name for part in parts for file in part.files}
@@ -102,10 +114,12 @@ def _requirements_parts(directory: Path) -> list[ProjectRequirements]:
     return [_with_message(part, others, "only `requirements.txt` is read by default; use it with `--requirements`")]
 
 
-def _other_parts(directory: Path, extras: Sequence[str], groups: Sequence[str]) -> list[ProjectRequirements]:
+def _other_parts(
+    directory: Path, extras: Sequence[str], groups: Sequence[str], build: ProjectBuilder | None
+) -> list[ProjectRequirements]:
     """Read the first of the less common files with requirements."""
     if has_setup_files(directory):
-        return [read_setup_files(directory, extras=extras)]
+        return [read_setup_files(directory, extras=extras, build=build)]
     if environment := next((directory / name for name in ENVIRONMENTS if (directory / name).is_file()), None):
         return [read_environment(environment)]
     if (pixi := directory / "pixi.toml").is_file():
@@ -135,5 +149,9 @@ def _is_lock(path: Path) -> bool:
 
 
 def _with_message(part: ProjectRequirements, names: Sequence[str], reason: str) -> ProjectRequirements:
-    """Return what was read, with a message about each file that was not."""
-    return replace(part, skipped=(*part.skipped, *(f"`{name}` was not read: {reason}" for name in names)))
+    """Return what was read, with a message about files that were not."""
+    if not names:
+        return part
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    files = f"{quoted(names[:_MOST_NAMES])}{more} {'were' if len(names) > 1 else 'was'} not read"
+    return replace(part, skipped=(*part.skipped, f"{files}: {reason}"))

@@ -20,7 +20,14 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
-from advisor.project.interface import ProjectRequirements, line_of, merge_requirements, parse_root
+from advisor.project.built_metadata import ProjectBuilder, built_requirements
+from advisor.project.interface import (
+    ProjectRequirements,
+    UnbuiltProjectError,
+    line_of,
+    merge_requirements,
+    parse_root,
+)
 from advisor.project.requirements import read_requirements
 from advisor.project.static_values import NotStaticError, StaticModule
 from advisor.project.text_file import read_text
@@ -65,7 +72,9 @@ def has_setup_files(directory: Path) -> bool:
     return (directory / "setup.py").is_file() or "install_requires" in _options(directory / "setup.cfg")
 
 
-def read_setup_files(directory: Path, *, extras: Iterable[str] = ()) -> ProjectRequirements:
+def read_setup_files(
+    directory: Path, *, extras: Iterable[str] = (), build: ProjectBuilder | None = None
+) -> ProjectRequirements:
     """Read the requirements in `setup.cfg` and `setup.py`.
 
     A list that `setup.py` computes is read from the one requirements file that it mentions for it.
@@ -73,22 +82,36 @@ def read_setup_files(directory: Path, *, extras: Iterable[str] = ()) -> ProjectR
     Args:
         directory: The directory of the project.
         extras: Extras of the project to include.
+        build: Builds the metadata if the requirements are only known after a build; none to refuse this.
 
     Raises:
-        InputError: If a file cannot be read, or the requirements are known only after a build.
+        InputError: If a file cannot be read, or the requirements are known only after a build, which is refused.
+        BuildError: If the build fails.
     """
-    values = _declared(directory) or _programmed(directory / "setup.py")
-    if values.requires is None and not values.files and "install_requires" in values.computed:
-        raise InputError(
-            f"`{values.path}` computes its `install_requires`, so that they are known only after a build",
-            hint="pass the file that lists them with `--requirements FILE`",
-        )
+    extras = tuple(extras)
+    try:
+        values = _declared(directory) or _programmed(directory / "setup.py")
+    except UnbuiltProjectError as error:
+        return built_requirements(directory / "setup.py", error.message, extras=extras, build=build)
+    if unknown := _unknown_lists(values, with_extras=any(extras)):
+        reason = f"`{values.path}` computes its {quoted(unknown)}, so that they are only known after a build"
+        return built_requirements(values.path, reason, extras=extras, build=build)
     roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *extras))]
     project = ProjectRequirements(
         roots=tuple(roots), requires_python=_python(values), files=(str(values.path),), skipped=_messages(values)
     )
     merged = merge_requirements([project, *map(read_requirements, values.files)])
     return replace(merged, skipped=project.skipped)
+
+
+def _unknown_lists(values: _SetupValues, *, with_extras: bool) -> list[str]:
+    """Return the needed lists of requirements that are known only when `setup.py` runs."""
+    unknown = []
+    if values.requires is None and not values.files and "install_requires" in values.computed:
+        unknown.append("install_requires")
+    if with_extras and "extras_require" in values.computed:
+        unknown.append("extras_require")
+    return unknown
 
 
 def setup_identity(directory: Path) -> tuple[str, str]:
@@ -210,9 +233,9 @@ def _programmed(path: Path) -> _SetupValues:
         raise InputError(f"`{path}` is not valid Python: {error}") from None
     calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _is_setup(node.func)]
     if len(calls) != 1:
-        raise InputError(
-            f"`{path}` calls `setup` {len(calls)} times, so that its requirements are known only after a build",
-            hint="pass the file that lists them with `--requirements FILE`",
+        raise UnbuiltProjectError(
+            f"`{path}` calls `setup` {len(calls)} times, so that its requirements are only known after a build",
+            path=path,
         )
     values: dict[str, Any] = {}
     computed: list[str] = []
@@ -271,11 +294,6 @@ def _messages(values: _SetupValues) -> tuple[str, ...]:
 
 def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRequirement]:
     selected = [canonicalize_name(extra) for extra in extras]
-    if any(selected) and "extras_require" in values.computed:
-        raise InputError(
-            f"`{values.path}` computes its `extras_require`, so that its extras are known only after a build",
-            hint="pass the file that lists the requirements of the extra with `--requirements FILE`",
-        )
     entries = list(_extra_lines(values))
     available = {name for name, _, _ in entries if name}
     for extra in selected:

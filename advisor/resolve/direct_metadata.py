@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -19,7 +18,7 @@ from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
 from advisor.index.page import DistributionFile
-from advisor.project.copy import copy_files, list_files
+from advisor.project.copy import copied_project
 from advisor.project.source_tree import Locate, read_source_tree
 from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
@@ -30,7 +29,6 @@ _FORMAT = 2
 _BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """Files of a directory that determine its metadata, as for uv: it is built again if one of them changes."""
 _CONDA_BUILD = re.compile(r"/(feedstock_root|concourse|croot|conda-bld|tmp/build/\d+|tmp/abs_\w+|opt/conda)/")
-_PRIVATE = frozenset({"config", "config.worktree", "hooks", "logs", "FETCH_HEAD", "modules", "worktrees", "lfs"})
 
 
 _Tree = Callable[[bool], AbstractContextManager[Path]]
@@ -141,12 +139,12 @@ class DirectReader:
         if not any((directory / name).is_file() for name in _BUILD_FILES):
             raise InputError(
                 f"`{directory}` is not a package: it has no `pyproject.toml`, `setup.py` or `setup.cfg`",
-                hint="to read a requirements file in it, use `-r`",
+                hint=_hint_about_directory(directory),
             )
         header = read_source_tree(directory, self._target, locate=lambda required: required)
         if header is None:
             contents = [(directory / name).read_bytes().hex() for name in _BUILD_FILES if (directory / name).is_file()]
-            header = self._built(f"{directory} {content_hash(contents)}", reference, lambda: _copied(directory))
+            header = self._built(f"{directory} {content_hash(contents)}", reference, lambda: copied_project(directory))
         return DirectDistribution(reference=reference, metadata=_parsed(header, reference))
 
     def _of_tree(self, reference: DirectReference, identity: str, tree: _Tree) -> DirectDistribution:
@@ -210,6 +208,13 @@ class DirectReader:
             )
 
 
+def _hint_about_directory(directory: Path) -> str:
+    """Return what to do about a directory that is no package."""
+    if directory.is_dir() and not any(directory.iterdir()):
+        return "it is empty: `git submodule update --init` fetches the submodules of a repository"
+    return "to read a requirements file in it, use `-r`"
+
+
 def _hint_about(path: str) -> str:
     """Return what to do about a path that does not exist."""
     if _CONDA_BUILD.search(path):
@@ -228,34 +233,6 @@ def _below(folder: Path, reference: DirectReference) -> Locate:
         return replace(reference, subdirectory="" if below == Path() else below.as_posix(), editable=False)
 
     return locate
-
-
-@contextmanager
-def _copied(directory: Path) -> Iterator[Path]:
-    """Yield a copy of a directory that a build may change, with its repository, which may contain the version."""
-    with tempfile.TemporaryDirectory(prefix="seshat-source-", ignore_cleanup_errors=True) as folder:
-        copy = Path(folder, "source")
-        copy_files(directory, list_files(directory), copy)
-        if (directory / ".git").is_dir():
-            _copy_history(directory / ".git", copy / ".git")
-        yield copy
-
-
-def _copy_history(source: Path, copy: Path) -> None:
-    """Copy a repository without what may contain credentials or commands: its configuration, hooks and logs."""
-    shutil.copytree(
-        source, copy, symlinks=True, ignore=lambda folder, _: _PRIVATE if Path(folder) == source else frozenset()
-    )
-    settings = ["[core]", "repositoryformatversion = 0", "bare = false"]
-    if "sha256" in (source / "config").read_text(encoding="utf-8", errors="replace").split():
-        settings = [
-            *settings[:1],
-            "repositoryformatversion = 1",
-            "bare = false",
-            "[extensions]",
-            "objectformat = sha256",
-        ]
-    (copy / "config").write_text("\n".join(settings) + "\n", encoding="utf-8")
 
 
 def _parsed(header: str, reference: DirectReference) -> CoreMetadata:

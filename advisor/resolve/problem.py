@@ -15,7 +15,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
-from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.errors import AdvisorError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +78,6 @@ class ResolutionProblem:
             if self.applies(root.requirement):
                 applying.setdefault(root.name, []).append(root)
         object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
-        if not any(not root.constraint for root in self.roots):
-            raise InputError("there is nothing to resolve: the project has no requirements")
 
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the project's requirements and constraints on one package that apply to the target."""

@@ -22,11 +22,10 @@ from advisor.domain.target import make_target
 from advisor.index.build import unpack
 from advisor.index.cache import DiskCache
 from advisor.index.git import GitError, GitRepositories
-from advisor.project.copy import list_files
+from advisor.project.copy import copied_project, list_files
 from advisor.project.read import read_project
 from advisor.project.setup_files import read_setup_files
 from advisor.project.source_tree import read_source_tree
-from advisor.resolve.direct_metadata import _copied
 from knowledge.domain.errors import InputError, UnavailableError, without_secrets
 from tests.advisor.factories import MACHINE
 from tests.advisor.test_direct import advise, archive_of, git, packages_of, write_package, write_repository
@@ -183,7 +182,7 @@ def test_only_the_users_own_files_read_environment_variables(tmp_path: Path, mon
 def test_values_that_grow_exponentially_are_not_evaluated(tmp_path: Path, text: str) -> None:
     (tmp_path / "setup.py").write_text(f"from setuptools import setup\n{text}setup(install_requires=reqs)\n")
 
-    with pytest.raises(InputError, match="known only after a build"):
+    with pytest.raises(InputError, match="only known after a build"):
         read_setup_files(tmp_path)
 
 
@@ -198,7 +197,7 @@ def test_values_that_grow_exponentially_are_not_evaluated(tmp_path: Path, text: 
 def test_values_that_other_code_may_change_are_not_taken(tmp_path: Path, text: str) -> None:
     (tmp_path / "setup.py").write_text(f"from setuptools import setup\n{text}setup(install_requires=reqs)\n")
 
-    with pytest.raises(InputError, match="known only after a build"):
+    with pytest.raises(InputError, match="only known after a build"):
         read_setup_files(tmp_path)
 
 
@@ -260,7 +259,7 @@ def test_the_copy_for_a_build_has_the_history_but_no_configuration(tmp_path: Pat
     git(source, "remote", "add", "origin", "https://me:hidden@h/a.git")
     (source / ".git" / "hooks" / "post-checkout").write_text("#!/bin/sh\n")
 
-    with _copied(source) as copy:
+    with copied_project(source) as copy:
         described = git(copy, "describe", "--tags")
         texts = [p.read_bytes() for p in (copy / ".git").rglob("*") if p.is_file() and "objects" not in p.parts]
 

@@ -95,7 +95,7 @@ def test_skipped_files_are_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({}, "has no `pyproject.toml`"),
+        ({}, "has no file with requirements"),
         ({"pyproject_toml": "[project"}, "is not valid TOML"),
         ({"pyproject_toml": '[project]\ndependencies = "numpy"\n'}, "is not a list of requirements"),
         ({"pyproject_toml": '[project]\ndependencies = ["numpy>>1"]\n'}, r"pyproject.toml:2: `numpy>>1` is not a requ"),

@@ -217,7 +217,7 @@ def test_a_computed_list_is_read_from_the_file_that_setup_py_mentions(tmp_path: 
 def test_requirements_that_only_a_build_knows_are_not_guessed(tmp_path: Path, code: str) -> None:
     write(tmp_path, "setup.py", f"from setuptools import setup\n{code}\n")
 
-    with pytest.raises(InputError, match="known only after a build"):
+    with pytest.raises(InputError, match="only known after a build"):
         read_project(tmp_path)
 
 
