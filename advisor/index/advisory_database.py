@@ -12,17 +12,19 @@ import threading
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
 from packaging.utils import canonicalize_name, canonicalize_version
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from advisor.index.limits import MIB, bytes_text
 from knowledge.domain.errors import InputError, UnavailableError
 
 ECOSYSTEM = "PyPI"
 _RECORD_BYTES = 16 * MIB
+_YAML = (".yaml", ".yml")
+"""Suffixes of the records in the advisory database of PyPA."""
 _TABLES = """
 create table if not exists advisory (id text primary key, modified text not null);
 create table if not exists affected (id text not null, name text not null, body text not null);
@@ -151,11 +153,15 @@ def _affected(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict
             package = entry.get("package") or {}
             if str(package.get("ecosystem", "")).partition(":")[0] != ECOSYSTEM:
                 continue
-            ranges = [r["events"] for r in entry.get("ranges") or () if r.get("type") in ("ECOSYSTEM", "SEMVER")]
+            ranges = [
+                [{str(kind): str(text) for kind, text in event.items()} for event in one["events"]]
+                for one in entry.get("ranges") or ()
+                if one.get("type") in ("ECOSYSTEM", "SEMVER")
+            ]
             versions = [canonicalize_version(str(text)) for text in entry.get("versions") or ()]
             body = {"id": record["id"], "aliases": aliases, "ranges": ranges, "versions": versions}
             yield canonicalize_name(str(package["name"])), body
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{place} is not a record in the OSV format: {type(error).__name__} {error}") from None
 
 
@@ -182,7 +188,8 @@ def _is_within(events: Iterable[Mapping[str, str]], version: Version) -> bool:
                     changes.append((bound, 1, False))
                 else:
                     changes.append((bound, 0, kind == "introduced"))
-    except InvalidVersion:
+    except ValueError:
+        # It is no version, or one with too many digits.
         return False
     within = False
     for bound, order, starts in sorted(changes, key=lambda change: change[:2]):
@@ -192,27 +199,35 @@ def _is_within(events: Iterable[Mapping[str, str]], version: Version) -> bool:
 
 
 def read_records(source: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the records of a JSON file, of a zip archive of JSON files, or of all JSON files below a directory.
+    """Yield the records of a file (JSON or YAML), of a zip archive of such files, or of all below a directory.
+
+    Hidden files and directories, such as `.github`, are left out.
 
     Raises:
         InputError: If a file cannot be read.
     """
     try:
         if source.is_dir():
-            for path in sorted(source.rglob("*.json")):
-                yield f"`{path}`", _parsed(_content(path), f"`{path}`")
+            for path in sorted(source.rglob("*")):
+                if _is_record(path.relative_to(source)) and path.is_file():
+                    yield f"`{path}`", _parsed(_content(path), f"`{path}`", path.suffix)
             return
         if not zipfile.is_zipfile(source):
-            yield f"`{source}`", _parsed(_content(source), f"`{source}`")
+            yield f"`{source}`", _parsed(_content(source), f"`{source}`", source.suffix)
             return
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist():
-                if entry.filename.endswith(".json"):
+                name = PurePosixPath(entry.filename)
+                if _is_record(name):
                     place = f"`{entry.filename}` in `{source}`"
                     _check_size(entry.file_size, place)
-                    yield place, _parsed(archive.read(entry), place)
+                    yield place, _parsed(archive.read(entry), place, name.suffix)
     except (OSError, zipfile.BadZipFile, RuntimeError) as error:
         raise InputError(f"`{source}` cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _is_record(path: PurePath) -> bool:
+    return path.suffix in (".json", *_YAML) and not any(part.startswith(".") for part in path.parts)
 
 
 def _content(path: Path) -> bytes:
@@ -225,8 +240,24 @@ def _check_size(size: int, place: str) -> None:
         raise InputError(f"{place} is larger than {bytes_text(_RECORD_BYTES)}")
 
 
-def _parsed(content: bytes, place: str) -> Any:
+def _parsed(content: bytes, place: str, suffix: str) -> Any:
+    if suffix in _YAML:
+        return _parsed_yaml(content, place)
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place} is not JSON: {error}") from None
+
+
+def _parsed_yaml(content: bytes, place: str) -> Any:
+    """Return a YAML document whose values are all texts, because a version such as `1.10` is not a number."""
+    import yaml
+
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        # Aliases could make a small document large.
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=loader)):
+            raise InputError(f"{place} has an alias, which records do not have")
+        return yaml.load(content, Loader=loader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"{place} is not YAML: {' '.join(str(error).split())}") from None

@@ -23,8 +23,15 @@ _TRANSIENT = (requests.ConnectionError, requests.Timeout, requests.exceptions.Ch
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether a retry can succeed: not with wrong certificates, other protocols and malformed addresses."""
-    return isinstance(error, _TRANSIENT) and not is_certificate_failure(error) and not _is_other_protocol(error)
+    """Whether a retry can succeed: not with unknown hosts, wrong certificates, other protocols, malformed addresses."""
+    return isinstance(error, _TRANSIENT) and not (
+        _is_unknown_host(error) or is_certificate_failure(error) or _is_other_protocol(error)
+    )
+
+
+def _is_unknown_host(error: Exception) -> bool:
+    """Whether a name server answered that there is no such host; without an answer, the code is `EAI_AGAIN`."""
+    return any(isinstance(one, socket.gaierror) and one.errno == socket.EAI_NONAME for one in _causes(error))
 
 
 def is_certificate_failure(error: Exception) -> bool:

@@ -6,7 +6,7 @@ import codecs
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -33,6 +33,9 @@ _HASH = re.compile(r"\s--hash(?:=|\s+)[\"']?([\w-]+:\w+)")
 _MARKER = re.compile(r"\s;|;\s")
 """Start of a marker; an address may contain a semicolon."""
 _NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*\S")
+_CONDA_EXPORT = re.compile(r"[\w.-]+=[^=\s]+=[^=\s]+$")
+_NO_OPERATOR = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?)\s*[\s=:]\s*v?(\d[\w.+!]*)$")
+"""A name and a version with a space, one `=` or a colon between them."""
 _MAX_LINES = 5000
 """Maximum number of requirements and options, with included files; the parser needs up to 0.5 ms for each."""
 
@@ -119,16 +122,16 @@ def _read(path: Path, constraint: bool, directory: Path, _: tuple[int, int]) -> 
     except (OSError, ValueError, LookupError, RecursionError, InstallationError, RequirementsFileParseError) as error:
         raise InputError(f"`{path}` cannot be read: {' '.join(str(error).split())}") from None
     unusual: list[RootRequirement] = []
+    malformed: list[Any] = []
     for line in parsed.invalid_lines:
         place = f"{_place(line.filename, path)}:{line.line_number}"
         if _EDITABLE.match(line.line) or is_direct_reference(line.line):
             root = _direct_root(line.line, place, directory)
             unusual.append(replace(root, constraint=constraint, path=line.filename or str(path)))
             continue
-        reason = next((text for text in (line.error_message or "").splitlines() if text.strip()), "invalid")
-        raise InputError(
-            f"{place}: `{line.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}"
-        )
+        malformed.append(line)
+    if malformed:
+        raise _malformed_error(malformed, path, understood=len(parsed.requirements) + len(unusual))
     options: dict[str, Any] = {}
     for entry in parsed.options:
         for name, value in entry.options.items():
@@ -239,6 +242,36 @@ def _text(entry: Any, origin: str) -> str:
         line = entry.requirement_line.line[:80]
         raise InputError(f"{origin}: `{line}` is not a requirement: {error}") from None
     return f"{text} ; {entry.marker}" if entry.marker and ";" not in text else text
+
+
+def _malformed_error(lines: Sequence[Any], path: Path, *, understood: int) -> InputError:
+    """Return the error about lines that are no requirements, which quotes the first of them.
+
+    Args:
+        lines: The lines, as the parser returns them; at least one.
+        path: The file that was read first.
+        understood: Number of the requirements that could be read.
+    """
+    first = lines[0]
+    place = f"{_place(first.filename, path)}:{first.line_number}"
+    reason = next((text for text in (first.error_message or "").splitlines() if text.strip()), "invalid")
+    more = f" (and {len(lines) - 1} more lines; {understood} could be read)" if len(lines) > 1 else ""
+    return InputError(
+        f"{place}: `{first.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}{more}",
+        hint=_hint_about_line(first.line),
+    )
+
+
+def _hint_about_line(line: str) -> str:
+    """Return what to write instead of a malformed line; empty if that is not known."""
+    if _CONDA_EXPORT.match(line):
+        return (
+            "this is the output of `conda list --export`: `conda env export` writes an `environment.yml`, which can be "
+            "read, and `pip list --format=freeze` the versions of all Python packages"
+        )
+    if match := _NO_OPERATOR.match(line):
+        return f"write it as `{match[1]}=={match[2]}`"
+    return ""
 
 
 def _direct_root(line: str, origin: str, directory: Path) -> RootRequirement:

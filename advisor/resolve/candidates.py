@@ -129,6 +129,10 @@ class IndexCandidates:
         """Whether a version was left out because its requirements are only known after a build."""
         return any(_UNBUILT in reasons for reasons in list(self._skipped.values()))
 
+    def lacks_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate cannot be used because its requirements are only known after a build."""
+        return self.dependencies(candidate) is None and self._is_unbuilt(candidate)
+
     def needs_build(self, candidate: Candidate) -> bool:
         """Whether the requirements of a candidate are only known after a build."""
         return candidate.direct is None and candidate.is_sdist and self._read_metadata(candidate).dynamic

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PROJECT = NormalizedName("")
 """The node of the project itself."""
+_REQUIREMENTS = "newest that the requirements admit"
 
 
 def requirements_within(
@@ -99,9 +100,22 @@ def explain_stack(
     reasons: dict[str, str] = {}
     for candidate in stack:
         reason = _reason(candidate, plain.get(candidate.name), source, rule_messages, prediction)
+        if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
+            reason = "newest whose requirements are known without a build (`--build-sdists`)"
         parents = paths[candidate.name][:-1]
         reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
     return reasons
+
+
+def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: CandidateSource) -> bool:
+    """Whether the next newer version that the project admits was left out because it has to be built."""
+    roots = [root.requirement for root in problem.roots_of(candidate.name)]
+    newer = [
+        other
+        for other in source.candidates(candidate.name)
+        if other.version > candidate.version and all(admits(requirement, other.version) for requirement in roots)
+    ]
+    return bool(newer) and source.is_known(newer[-1]) and source.lacks_build(newer[-1])
 
 
 def _forbidden_below(
@@ -141,7 +155,7 @@ def _reason(
     if plain is None:
         return "newest that the other choices admit"
     if plain.version == candidate.version:
-        return "newest that the requirements admit"
+        return _REQUIREMENTS
     if candidate.name in rule_messages:
         return f"{plain.version} does not run on the target: {rule_messages[candidate.name]}"
     return "follows from the other choices"

@@ -182,6 +182,9 @@ class CandidateSource(Protocol):
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
 
+    def lacks_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate cannot be used because its requirements are only known after a build."""
+
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Read the metadata of candidates in one parallel batch."""
 

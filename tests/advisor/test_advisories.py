@@ -23,6 +23,7 @@ from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
+RECORDS = Path(__file__).parents[1] / "fixtures" / "advisories"
 TIME = "2026-02-01T00:00:00Z"
 
 
@@ -101,6 +102,50 @@ def test_archives_and_directories_are_read(tmp_path: Path) -> None:
 
     for source in ("records", "all.zip", "records/deep/1.json"):
         assert [one["id"] for _, one in read_records(tmp_path / source)] == (["X-2"] if "zip" in source else ["X-1"])
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "identifiers"),
+    [
+        ("torch", "1.13.0", ("PYSEC-2022-43015",)),
+        ("torch", "1.13.0+cu117", ("PYSEC-2022-43015",)),
+        ("torch", "1.13.1", ()),
+        ("torch", "1.10.2", ("PYSEC-2022-43015",)),
+        ("pillow", "10.0.0", ("GHSA-j7hp-h8jx-5ppr",)),
+        ("pillow", "10.0.1", ()),
+        ("electron", "27.0.0b1", ()),
+    ],
+)
+def test_real_records_of_both_databases_are_read(
+    tmp_path: Path, name: str, version: str, identifiers: tuple[str, ...]
+) -> None:
+    base = AdvisoryDatabase(tmp_path / "advisories.sqlite")
+
+    imported = base.add(read_records(RECORDS))
+
+    assert (imported.stored, imported.skipped) == (2, 0)
+    assert base.vulnerabilities(name, Version(version)) == identifiers
+
+
+def test_a_checkout_of_a_database_is_read_without_its_hidden_files(tmp_path: Path) -> None:
+    for folder in ("vulns/torch", ".github/workflows"):
+        (tmp_path / folder).mkdir(parents=True)
+    real = (RECORDS / "PYSEC-2022-43015.yaml").read_text()
+    (tmp_path / "vulns" / "torch" / "x.yaml").write_text(real)
+    (tmp_path / ".github" / "workflows" / "ci.yaml").write_text("on: push\n")
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        archive.write(tmp_path / "vulns" / "torch" / "x.yaml", "database-main/vulns/torch/x.yaml")
+
+    for source in (tmp_path, tmp_path / "all.zip"):
+        assert [one["id"] for _, one in read_records(source)] == ["PYSEC-2022-43015"]
+
+
+@pytest.mark.parametrize("text", ["a: &x [1]\nb: *x\n", "a: [", "\x00"])
+def test_malformed_yaml_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "x.yaml").write_text(text)
+
+    with pytest.raises(InputError, match=r"x\.yaml"):
+        list(read_records(tmp_path))
 
 
 @pytest.mark.parametrize("content", [b"", b"not json", b"PK\x03\x04 broken"])

@@ -331,3 +331,79 @@ def _shortened(tree: Any) -> Any:
         kinds = {str(sorted(entry) if isinstance(entry, dict) else type(entry)): entry for entry in reversed(tree)}
         return [_shortened(entry) for entry in tree if any(entry is retained for retained in kinds.values())]
     return tree
+
+
+SETUP_PY = b"""\
+import os
+from setuptools import setup, find_packages
+HERE = os.path.dirname(__file__)
+BASE = ["numpy>=1.26,<3; python_version > '3.8'", "scipy"]
+EXTRAS = {"opt": ["torch[opt]==2.*"], ":os_name == 'nt'": ["colorama"]}
+def read(name):
+    with open(os.path.join(HERE, name)) as file:
+        return file.read().splitlines()
+setup(
+    name="a",
+    version="1.0",
+    packages=find_packages(),
+    python_requires=">=3.8",
+    install_requires=BASE + ["pandas~=2.0", "b @ https://index.example/b-1.0.tar.gz"],
+    extras_require=EXTRAS,
+    **{"url": "https://index.example"},
+)
+"""
+SETUP_CFG = b"""\
+[metadata]
+name = a
+version = attr: a.__version__
+[options]
+python_requires = >=3.8
+install_requires =
+    numpy>=1.26,<3; python_version > '3.8'
+    # a comment
+    torch[opt]==2.*
+[options.extras_require]
+opt = scipy; pandas~=2.0
+"""
+ENVIRONMENT = b"""\
+name: a
+channels: [conda-forge, defaults]
+dependencies:
+  - python=3.11
+  - numpy=1.26.4=py311h64a7726_0
+  - conda-forge::pandas>=2,<3
+  - cudatoolkit 11.8
+  - pip
+  - pip:
+      - torch==2.*
+      - --extra-index-url https://index.example/simple/
+      - -e .
+"""
+PIXI = b"""\
+[workspace]
+name = "a"
+channels = ["conda-forge"]
+platforms = ["linux-64", "osx-arm64"]
+[dependencies]
+python = "3.11.*"
+numpy = { version = ">=1.26,<3", channel = "conda-forge" }
+[pypi-dependencies]
+torch = { version = ">=2", extras = ["opt"], index = "https://index.example/simple/" }
+b = { git = "https://index.example/b.git", rev = "abc" }
+[feature.gpu.dependencies]
+cudatoolkit = "11.8"
+[target.linux-64.dependencies]
+scipy = "*"
+"""
+NOTEBOOK = b"""\
+{"nbformat": 4, "metadata": {"kernelspec": {"name": "python3"}}, "cells": [
+{"cell_type": "markdown", "source": ["# a"]},
+{"cell_type": "code", "outputs": [], "source": ["%pip install -q numpy 'scipy>=1.10'\\n", "import numpy"]},
+{"cell_type": "code", "source": "!pip install torch==2.* --extra-index-url https://index.example/simple/\\n"}]}
+"""
+
+
+def advisories(suffix: str) -> list[bytes]:
+    """Return the records of advisory databases in a format."""
+    folder = TRACES.parent / "advisories"
+    return [path.read_bytes() for path in sorted(folder.glob(f"*{suffix}"))]

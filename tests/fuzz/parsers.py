@@ -25,6 +25,7 @@ from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, T
 from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
 from advisor.index.addresses import url_of_path
+from advisor.index.advisory_database import AdvisoryDatabase, read_records
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.distributions import Distributions, MetadataError
@@ -100,6 +101,17 @@ def _project(name: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
         (folder / name).write_bytes(content)
         _read_project(folder)
+
+    return read
+
+
+def _advisories(name: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(content)
+        base = AdvisoryDatabase(folder / "advisories.sqlite")
+        base.add(read_records(folder / name))
+        for package in ("torch", "pillow"):
+            base.vulnerabilities(package, Version("1.13.0"))
 
     return read
 
@@ -303,6 +315,13 @@ PARSERS: dict[str, Parser] = {
         kind="lines",
         read=_project("requirements.txt"),
     ),
+    "setup-py": Parser(seeds=lambda: [documents.SETUP_PY], kind="lines", read=_project("setup.py")),
+    "setup-cfg": Parser(seeds=lambda: [documents.SETUP_CFG], kind="lines", read=_project("setup.cfg")),
+    "conda": Parser(seeds=lambda: [documents.ENVIRONMENT], kind="lines", read=_project("environment.yml")),
+    "pixi": Parser(seeds=lambda: [documents.PIXI], kind="toml", read=_project("pixi.toml")),
+    "notebook": Parser(seeds=lambda: [documents.NOTEBOOK], kind="json", read=_project("a.ipynb")),
+    "advisory": Parser(seeds=lambda: documents.advisories(".json"), kind="json", read=_advisories("a.json")),
+    "advisory-yaml": Parser(seeds=lambda: documents.advisories(".yaml"), kind="lines", read=_advisories("a.yaml")),
     "constraints": Parser(
         seeds=lambda: [documents.PINNED, b"numpy<3\nscipy==1.*\n"], kind="lines", read=_read_constraints
     ),
