@@ -75,6 +75,10 @@ class SyntheticSource:
         """Return True: the metadata of all candidates is available."""
         return True
 
+    def lacks_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate cannot be used without a build: no."""
+        return False
+
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Do nothing: all metadata is available."""
 

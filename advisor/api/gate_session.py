@@ -221,7 +221,8 @@ def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[obje
     configured = read_configuration(directory)
     if project is None:
         return (configured,)
-    return configured, project.index_url, project.extra_index_urls, project.find_links, dict(project.bindings)
+    further = (*project.extra_index_urls, *project.supplemental_index_urls)
+    return configured, project.index_url, further, project.find_links, dict(project.bindings)
 
 
 def _with_base_lock(context: TargetContext, base_policy: BasePolicy | None) -> TargetContext:
@@ -284,6 +285,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
     configured = (
         configuration.default,
         *configuration.extra,
+        *configuration.supplemental,
         *configuration.find_links,
         *configuration.bindings.values(),
     )

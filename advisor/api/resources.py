@@ -77,6 +77,7 @@ def make_client(options: IndexOptions, directory: Path, project: ProjectRequirem
             *(project.extra_index_urls if project else ()),
             *options.extra_index_urls,
         ),
+        supplemental=project.supplemental_index_urls if project else (),
         find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
         bindings=bindings,
         strategy=check_strategy(strategy) if strategy else configuration.strategy,

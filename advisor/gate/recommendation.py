@@ -129,4 +129,4 @@ def _problem_key(problem: ResolutionProblem) -> Any:
 
 def _index_key(client: IndexClient) -> Any:
     c = client.configuration
-    return [c.default, list(c.extra), list(c.find_links), sorted(c.bindings.items()), c.strategy]
+    return [c.default, list(c.extra), list(c.supplemental), list(c.find_links), sorted(c.bindings.items()), c.strategy]

@@ -129,9 +129,9 @@ class AdvisoryDatabase:
 
 def _store(connection: sqlite3.Connection, record: Any, place: str) -> str:
     """Store one record, and return what was done."""
-    if not isinstance(record, dict) or not isinstance(record.get("id"), str):
+    identifier = record.get("id") if isinstance(record, dict) else None
+    if not isinstance(identifier, str) or not identifier.isprintable():
         raise InputError(f"{place} is not a record in the OSV format: it has no `id`")
-    identifier = record["id"]
     entries = list(_affected(record, place))
     connection.execute("delete from affected where id = ?", (identifier,))
     removed = connection.execute("delete from advisory where id = ?", (identifier,)).rowcount
@@ -160,9 +160,21 @@ def _affected(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict
             ]
             versions = [canonicalize_version(str(text)) for text in entry.get("versions") or ()]
             body = {"id": record["id"], "aliases": aliases, "ranges": ranges, "versions": versions}
-            yield canonicalize_name(str(package["name"])), body
+            yield canonicalize_name(_name(package)), body
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{place} is not a record in the OSV format: {type(error).__name__} {error}") from None
+
+
+def _name(package: Mapping[str, Any]) -> str:
+    """Return the name of a package.
+
+    Raises:
+        ValueError: If it has control characters or lone surrogates, which cannot be stored.
+    """
+    name = str(package["name"])
+    if not name.isprintable():
+        raise ValueError("the name of a package is malformed")
+    return name
 
 
 def is_affected(record: Mapping[str, Any], version: Version) -> bool:

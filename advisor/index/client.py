@@ -186,9 +186,10 @@ class IndexClient:
 
     @cached_property
     def _remote(self) -> tuple[str, ...]:
-        """Further indexes, then the default one, in the same order as uv."""
-        default = self.configuration.default
-        return (*(base for base in self.configuration.extra if base not in self._local), default)
+        """Further indexes, the default one, in the same order as uv, and supplemental ones, as Poetry."""
+        configuration = self.configuration
+        further = (base for base in configuration.extra if base not in self._local)
+        return (*further, configuration.default, *configuration.supplemental)
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the core metadata of a wheel or sdist.

@@ -31,6 +31,7 @@ class IndexConfiguration:
     Attributes:
         default: Base address of the default index's simple API; empty for PyPI.
         extra: Base addresses of further indexes, searched before the default one.
+        supplemental: Base addresses of indexes that are searched for what no other index has.
         find_links: Directories with distributions (paths or ``file:`` addresses), and pages with links to such files.
         bindings: By package, the base address of the only index that it comes from.
         strategy: ``first-index``: a package comes only from the first index that has it; ``unsafe-best-match``: all
@@ -41,6 +42,7 @@ class IndexConfiguration:
 
     default: str = ""
     extra: tuple[str, ...] = ()
+    supplemental: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     bindings: Mapping[str, str] = field(default_factory=dict)
     strategy: str = STRATEGIES[0]
@@ -104,8 +106,8 @@ def split_credentials(
         InputError: If an address is malformed.
     """
     urls = (
-        *(configuration.default, *configuration.extra, *configuration.bindings.values()),
-        *configuration.find_links,
+        *(configuration.default, *configuration.extra, *configuration.supplemental),
+        *(*configuration.bindings.values(), *configuration.find_links),
     )
     machines = _netrc(os.environ if environment is None else environment)
     credentials: dict[str, tuple[str, str]] = {}
@@ -125,6 +127,7 @@ def split_credentials(
         configuration,
         default=without_credentials(configuration.default),
         extra=tuple(without_credentials(url) for url in configuration.extra),
+        supplemental=tuple(without_credentials(url) for url in configuration.supplemental),
         find_links=tuple(without_credentials(url) for url in configuration.find_links),
         bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
     )

@@ -78,6 +78,7 @@ class Pages:
         self._offline = offline
         self._refresh = refresh
         self._links_lock = threading.Lock()
+        self._failed_links: dict[str, UnavailableError] = {}
         self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
 
     def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
@@ -113,10 +114,17 @@ class Pages:
             UnavailableError: If the page cannot be read, or is not in the cache while offline.
         """
         with self._links_lock:
+            if links in self._failed_links:
+                raise self._failed_links[links]
             if links not in self._linked_files:
                 directory = local_path(links)
                 if directory is None:
-                    self._linked_files[links] = _by_project(self._links_page(links).files)
+                    try:
+                        self._linked_files[links] = _by_project(self._links_page(links).files)
+                    except UnavailableError as error:
+                        # Every package needs the page: it is requested once.
+                        self._failed_links[links] = error
+                        raise
                 else:
                     self._linked_files[links] = _by_project(_directory_files(directory, links))
         files = self._linked_files[links].get(project, ())

@@ -41,7 +41,8 @@ def write_requirements(
     lines = [f"# by advisor, for Python {target.python_minor} on {target.platform} ({target.hardware.name})"]
     if configuration.default in used:
         lines.append(f"--index-url {configuration.default}")
-    lines += [f"--extra-index-url {url}" for url in configuration.extra if url in used]
+    further = dict.fromkeys((*configuration.extra, *configuration.supplemental, *configuration.bindings.values()))
+    lines += [f"--extra-index-url {url}" for url in further if url in used and url != configuration.default]
     lines += [f"--find-links {url}" for url in configuration.find_links if url in used]
     unhashed = [candidate.name for candidate in stack if candidate.name not in files]
     if unhashed:

@@ -240,7 +240,9 @@ def _clause(text: str) -> str:
     match = _OPERATOR.match(text)
     operator, number = (match[1], text[match.end() :]) if match else ("==", text)
     prefix = number.rstrip("*").rstrip(".")
-    is_prefix = operator == "=" or (number.endswith("*") and operator in ("==", "!="))
+    is_release = re.fullmatch(r"[\d.!]*", prefix) is not None
+    # PEP 440 has no prefix of a pre-release: `=3.1.3b2` is that version.
+    is_prefix = (operator == "=" and is_release) or (number.endswith("*") and operator in ("==", "!="))
     return f"{'==' if operator == '=' else operator}{prefix}{'.*' if is_prefix else ''}"
 
 

@@ -51,6 +51,7 @@ class ProjectRequirements:
         requires_python: Specifier of the supported interpreters, or none.
         index_url: Default index, or none.
         extra_index_urls: Further indexes.
+        supplemental_index_urls: Indexes that are searched for what no other index has.
         find_links: Directories with distributions.
         trusted_hosts: Hosts whose certificates are not verified, as requirements files say.
         bindings: By package, the address of the only index that it comes from.
@@ -68,6 +69,7 @@ class ProjectRequirements:
     requires_python: str | None = None
     index_url: str | None = None
     extra_index_urls: tuple[str, ...] = ()
+    supplemental_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     trusted_hosts: tuple[str, ...] = ()
     bindings: Mapping[str, str] = field(default_factory=dict)
@@ -298,6 +300,7 @@ def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequireme
             requires_python=merged.requires_python or part.requires_python,
             index_url=part.index_url or merged.index_url,
             extra_index_urls=merged.extra_index_urls + part.extra_index_urls,
+            supplemental_index_urls=merged.supplemental_index_urls + part.supplemental_index_urls,
             find_links=merged.find_links + part.find_links,
             trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
             bindings={**merged.bindings, **part.bindings},

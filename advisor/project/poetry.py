@@ -61,12 +61,13 @@ def read_poetry(
             roots.append(_root(name, constraint, origin, path.parent))
             if "source" in options:
                 bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, origin)
-    primary, supplemental = _indexes(table, sources)
+    primary, further, supplemental = _indexes(table, sources)
     return ProjectRequirements(
         roots=tuple(roots),
         requires_python=_python(python, path),
         index_url=primary,
-        extra_index_urls=supplemental,
+        extra_index_urls=further,
+        supplemental_index_urls=supplemental,
         bindings=bindings,
         files=(str(path),),
     )
@@ -101,12 +102,13 @@ def with_poetry_sources(
                 direct[canonicalize_name(name)] = reference
             if "source" in options:
                 bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, place)
-    primary, supplemental = _indexes(table, sources)
+    primary, further, supplemental = _indexes(table, sources)
     return replace(
         project,
         roots=tuple(replace(root, direct=root.direct or direct.get(root.name)) for root in project.roots),
         index_url=primary or project.index_url,
-        extra_index_urls=(*project.extra_index_urls, *supplemental),
+        extra_index_urls=(*project.extra_index_urls, *further),
+        supplemental_index_urls=supplemental,
         bindings=bindings,
     )
 
@@ -116,14 +118,19 @@ def _sources(table: Mapping[str, Any]) -> dict[str, str]:
     return {str(source.get("name")): str(source.get("url", "")) for source in table.get("source", ())}
 
 
-def _indexes(table: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
-    """Return the default index and the further indexes; explicit sources are used only for packages that name them."""
+def _indexes(
+    table: Mapping[str, Any], sources: Mapping[str, str]
+) -> tuple[str | None, tuple[str, ...], tuple[str, ...]]:
+    """Return the default index, the further and the supplemental ones.
+
+    Explicit sources are used only for packages that name them.
+    """
     by_priority: dict[str, list[str]] = {}
     for source in table.get("source", ()):
         by_priority.setdefault(_priority(source), []).append(sources[str(source.get("name"))])
     primary = [url for priority in ("default", "primary") for url in by_priority.get(priority, []) if url]
     supplemental = [url for priority in ("supplemental", "secondary") for url in by_priority.get(priority, []) if url]
-    return (primary[0] if primary else None), (*primary[1:], *supplemental)
+    return (primary[0] if primary else None), tuple(primary[1:]), tuple(supplemental)
 
 
 def _priority(source: Mapping[str, Any]) -> str:
@@ -172,6 +179,9 @@ def _packages_of_extras(table: Mapping[str, Any], extras: Iterable[str], path: P
 
 def _group(table: Mapping[str, Any], group: str, path: Path) -> Mapping[str, Any]:
     groups = _table(table, "group", path)
+    if group == "dev" and "dev" not in groups and "dev-dependencies" in table:
+        # As it was written before Poetry 1.2.
+        return _table(table, "dev-dependencies", path)
     if group not in groups:
         available = ", ".join(f"`{name}`" for name in sorted(groups)) or "none"
         raise InputError(f"`{path}` has no dependency group `{group}`", hint=f"it has {available}")

@@ -54,7 +54,8 @@ def read_project(
     if requirements and (extras or groups):
         raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
     pyproject = directory / "pyproject.toml"
-    parts = [_read_file(path, directory) for path in requirements] or _own_parts(directory, extras, groups, build)
+    parts = [_read_file(path, directory, build) for path in requirements]
+    parts = parts or _own_parts(directory, extras, groups, build)
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True, directory=directory) for path in constraints]
@@ -134,9 +135,26 @@ def _other_parts(
     return []
 
 
-def _read_file(path: Path, directory: Path) -> ProjectRequirements:
-    """Read a file that the user named: a requirements file, or a notebook."""
-    return read_notebook(path) if path.suffix == ".ipynb" else read_requirements(path, directory=directory)
+def _read_file(path: Path, directory: Path, build: ProjectBuilder | None) -> ProjectRequirements:
+    """Read a file that the user named: a requirements file, or any other file that can list requirements.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    if not path.is_file():
+        reason = "it is a directory" if path.is_dir() else "there is no such file"
+        raise InputError(f"`{path}` cannot be read: {reason}")
+    if path.suffix == ".ipynb":
+        return read_notebook(path)
+    if path.suffix in (".yml", ".yaml"):
+        return read_environment(path)
+    if path.name == "pyproject.toml":
+        return replace(read_pyproject(path, build=build), settings={})
+    if path.name in ("setup.py", "setup.cfg"):
+        return read_setup_files(path.parent, build=build)
+    if path.name == "Pipfile":
+        return read_pipfile(path)
+    return read_pixi(path) if path.name == "pixi.toml" else read_requirements(path, directory=directory)
 
 
 def _have_roots(parts: Sequence[ProjectRequirements]) -> bool:

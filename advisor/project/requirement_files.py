@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 from advisor.domain.words import quoted
@@ -10,8 +12,19 @@ from advisor.project.notebook import installs_packages
 from knowledge.domain.errors import InputError
 
 _PATTERNS = ("requirements*.txt", "*requirements.txt", "requirements/*.txt", "requirements/*.in", "*freeze*.txt")
-_ELSEWHERE = ("environment*.y*ml", "*/pyproject.toml", "*/requirements*.txt", "*/setup.py", "*/*/requirements*.txt")
+_ELSEWHERE = (
+    "pyproject.toml",
+    "requirements*.txt",
+    "setup.py",
+    "setup.cfg",
+    "Pipfile",
+    "environment*.y*ml",
+    "pixi.toml",
+)
 """Files that a user may have meant, in other folders or for one machine."""
+_DEEPEST = 4
+_MOST_FOLDERS = 1000
+"""Limits of the search for them."""
 _DOCKER = re.compile(r"\bpip3?\s+install\s+(.+?)(?:\s*(?:&&|\|\||[;|\\]).*)?$")
 _MOST_NAMES = 3
 _MAIN = ("requirements", "base", "main", "core", "common", "default", "install", "prod", "production", "runtime")
@@ -64,17 +77,31 @@ def find_notebook(directory: Path) -> Path | None:
 
 def describe_other_files(directory: Path) -> str:
     """Return a hint about what a project without a usual file has: files in other folders, lines of a `Dockerfile`."""
-    paths = [
-        path.relative_to(directory).as_posix() for pattern in _ELSEWHERE for path in sorted(directory.glob(pattern))
-    ]
-    names = list(dict.fromkeys(paths))
+    names = _files_elsewhere(directory)
     hints = ["pass a file with `--requirements FILE`"]
     if names:
         more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        hints.append(f"there are {quoted(names[:_MOST_NAMES])}{more}")
+        hints.append(f"there {'are' if len(names) > 1 else 'is'} {quoted(names[:_MOST_NAMES])}{more}")
     if installed := _docker_line(directory / "Dockerfile"):
         hints.append(installed)
     return "; ".join(hints)
+
+
+def _files_elsewhere(directory: Path) -> list[str]:
+    """Return the files in a project and its folders whose names are usual for requirements, the highest first."""
+    names: list[tuple[int, str]] = []
+    for number, (folder, folders, files) in enumerate(os.walk(directory)):
+        below = Path(folder).relative_to(directory)
+        hidden = {name for name in folders if name.startswith(".") or (Path(folder) / name / "pyvenv.cfg").exists()}
+        folders[:] = sorted(set(folders) - hidden - {"node_modules"}) if len(below.parts) < _DEEPEST else []
+        names += [
+            (len(below.parts), (below / name).as_posix())
+            for name in files
+            if any(fnmatch(name, pattern) for pattern in _ELSEWHERE) and (below.parts or name.startswith("environment"))
+        ]
+        if number == _MOST_FOLDERS:
+            break
+    return [name for _, name in sorted(names)]
 
 
 def _docker_line(path: Path) -> str:

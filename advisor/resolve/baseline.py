@@ -36,6 +36,10 @@ class ResolvelibCandidate:
     extra: NormalizedName | None
 
 
+_BATCH = 4
+"""Number of older versions whose metadata is read at once after one that cannot be used."""
+
+
 class NoStackError(UnsatisfiableError):
     """Raised when no stack satisfies the requirements.
 
@@ -130,13 +134,33 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         incompatible = {node.candidate.version for node in incompatibilities[identifier]}
 
         def matches() -> Iterator[ResolvelibCandidate]:
-            for candidate in self._candidates(name):
-                if candidate.version in incompatible or not all(admits(r, candidate.version) for r in specified):
-                    continue
-                if self._source.dependencies(candidate) is not None:
+            admitted = [
+                candidate
+                for candidate in self._candidates(name)
+                if candidate.version not in incompatible and all(admits(r, candidate.version) for r in specified)
+            ]
+            unusable = 0
+            for number, candidate in enumerate(admitted):
+                self._check_limit()
+                if unusable and not self._source.is_known(candidate):
+                    self._source.fetch(admitted[number : number + _BATCH])
+                if self._source.dependencies(candidate) is None:
+                    unusable += 1
+                else:
                     yield ResolvelibCandidate(candidate=candidate, extra=extra)
 
         return matches
+
+    def _check_limit(self) -> None:
+        """Raise an error if the time is over.
+
+        Raises:
+            BaselineLimitError: If it is.
+        """
+        if self._limit is not None and self._limit.is_over:
+            raise BaselineLimitError(
+                f"the plain resolver found no stack: {self._limit.reason}", hint="allow more time with `--time-limit`"
+            )
 
     def is_satisfied_by(self, requirement: ResolvelibRequirement, candidate: ResolvelibCandidate) -> bool:
         """Whether a candidate meets a requirement."""
@@ -150,10 +174,7 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
     def get_dependencies(self, candidate: ResolvelibCandidate) -> Iterable[ResolvelibRequirement]:
         """Return what a node requires; an extra also pins its own package."""
         package = candidate.candidate
-        if self._limit is not None and self._limit.is_over:
-            raise BaselineLimitError(
-                f"the plain resolver found no stack: {self._limit.reason}", hint="allow more time with `--time-limit`"
-            )
+        self._check_limit()
         progress("resolving the newest versions: %s %s", package.name, package.version)
         dependencies = self._source.dependencies(package, candidate.extra) or ()
         self._source.prefetch([d.name for d in dependencies])

@@ -207,3 +207,17 @@ def test_an_sdist_requires_what_another_wheel_of_the_version_requires(
     refused = advisor("advise", *options, cwd=tmp_path)
     assert refused.returncode == 3
     assert "the requirements of `a 2.0` are only known after a build" in refused.stderr
+
+
+def test_a_version_that_needs_no_build_is_explained_as_such(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    index.add_sdist("a", "2.0", metadata_version="2.1")
+    index.add("b", "1.0")
+    index.add_sdist("b", "2.0", metadata_version="2.1")
+
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a", "b<2"))
+
+    assert advice.reasons == {
+        "a": "newest whose requirements are known without a build (`--build-sdists`)",
+        "b": "newest that the requirements admit",
+    }

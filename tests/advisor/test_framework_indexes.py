@@ -12,6 +12,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index.pages import IndexAnswerError, OfflineError
+from advisor.index.transport import IndexUnreachableError
 from tests.advisor.factories import build_client
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -163,6 +164,52 @@ torch = {{ index = "pytorch-cpu" }}
 
     assert result.returncode == 0, result.stderr
     assert {name: p["version"] for name, p in packages(folder).items()} == {"numpy": "2.3.0", "torch": "2.8.0+cpu"}
+
+
+def test_a_supplemental_index_has_only_what_no_other_index_has(
+    advisor: Advisor, pytorch: PackageIndex, tmp_path: Path
+) -> None:
+    folder = tmp_path / "p"
+    folder.mkdir()
+    other = wheel_of(pytorch, "torch-extra", "1.0")
+    serve(
+        pytorch,
+        "/whl/cpu/torch-extra/",
+        page([f'<a href="/files/{other}#sha256={digest(pytorch, other)}">{other}</a>']),
+    )
+    (folder / "pyproject.toml").write_text(
+        f"""
+[tool.poetry.dependencies]
+torch = "*"
+torch-extra = "*"
+[[tool.poetry.source]]
+name = "pytorch"
+url = "{base(pytorch, "/whl/cpu")}"
+priority = "supplemental"
+"""
+    )
+
+    options = (*HARDWARE, "--extra-index-url", pytorch.url)
+    result = advisor("advise", *options, "-o", "lock.txt", "-o", "pylock.toml", cwd=folder)
+
+    assert result.returncode == 0, result.stderr
+    locked = packages(folder)
+    assert (locked["torch"]["version"], locked["torch-extra"]["version"]) == ("2.8.0", "1.0")
+    assert locked["torch-extra"]["index"] == base(pytorch, "/whl/cpu")
+    assert f"--extra-index-url {base(pytorch, '/whl/cpu')}\n" in (folder / "lock.txt").read_text()
+
+
+def test_a_page_with_links_that_cannot_be_read_is_requested_once(pytorch: PackageIndex, tmp_path: Path) -> None:
+    client = build_client(pytorch, tmp_path)
+    client.configuration = replace(client.configuration, find_links=("http://127.0.0.1:1/links.html",))
+
+    messages = set()
+    for name in ("numpy", "torch", "triton"):
+        with pytest.raises(IndexUnreachableError) as raised:
+            client.files(canonicalize_name(name))
+        messages.add(id(raised.value))
+
+    assert len(messages) == 1
 
 
 def test_a_page_with_links_serves_wheels_of_many_packages(

@@ -78,6 +78,9 @@ class ReleaseSource:
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self._known
 
+    def lacks_build(self, candidate: Candidate) -> bool:
+        return False
+
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         self._known.update(c.file.url for c in candidates)
 

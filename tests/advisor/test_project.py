@@ -200,6 +200,45 @@ def test_poetry_tables_add_indexes_to_the_projects_dependencies(tmp_path: Path) 
     assert project.index_url is None
 
 
+@pytest.mark.parametrize(
+    ("keys", "default", "further", "supplemental"),
+    [
+        ("", "https://one.example.org", ("https://two.example.org",), ()),
+        ('priority = "supplemental"', None, (), ("https://one.example.org", "https://two.example.org")),
+        ("secondary = true\ndefault = false", None, (), ("https://one.example.org", "https://two.example.org")),
+        ("default = true", "https://one.example.org", ("https://two.example.org",), ()),
+        ('priority = "explicit"', None, (), ()),
+    ],
+)
+def test_the_priorities_of_poetrys_sources_decide_their_order(
+    tmp_path: Path, keys: str, default: str | None, further: tuple[str, ...], supplemental: tuple[str, ...]
+) -> None:
+    sources = "".join(
+        f'[[tool.poetry.source]]\nname = "{name}"\nurl = "https://{name}.example.org"\n{keys}\n'
+        for name in ("one", "two")
+    )
+    write(tmp_path, pyproject_toml='[tool.poetry.dependencies]\nsix = "*"\n' + sources)
+
+    project = read_project(tmp_path)
+
+    assert project.index_url == default
+    assert project.extra_index_urls == further
+    assert project.supplemental_index_urls == supplemental
+
+
+def test_releases_decide_a_comparison_of_poetry_with_a_local_version(tmp_path: Path) -> None:
+    table = '[tool.poetry.dependencies]\ntorch = "^2.0.0+cu118"\nvision = "0.15.1+cu118"\n'
+    write(tmp_path, pyproject_toml=table + '[tool.poetry.dev-dependencies]\npytest = "^7"\n')
+
+    project = read_project(tmp_path, groups=["dev"])
+
+    assert [str(root.requirement) for root in project.roots] == [
+        "torch<3.0.0,>=2.0.0",
+        "vision==0.15.1+cu118",
+        "pytest<8,>=7",
+    ]
+
+
 def test_pdms_indexes_are_used(tmp_path: Path) -> None:
     text = required("six", "mine") + (
         '[[tool.pdm.source]]\nname = "pypi"\nurl = "https://mirror.example.org/simple"\n'

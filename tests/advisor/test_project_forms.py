@@ -83,6 +83,7 @@ def test_an_environment_that_is_not_read_is_named(tmp_path: Path) -> None:
         ("1.2", "==1.2"),
         ("1.2.*", "==1.2.*"),
         ("=1.2.*", "==1.2.*"),
+        ("=3.1.3b2", "==3.1.3b2"),
         ("=1.2.3=py38_0", "==1.2.3"),
         ("1.2.3 py38_0", "==1.2.3"),
         (">= 1.2, < 2", ">=1.2,<2"),
@@ -351,3 +352,61 @@ def test_index_options_of_all_files_of_dynamic_dependencies_are_used(tmp_path: P
     project = read_project(tmp_path)
 
     assert (requirements(project), project.extra_index_urls) == (["numpy", "scipy"], ("https://example.org/simple",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        ("numpy\npandas  2.2.2\n", "write it as `pandas==2.2.2`"),
+        ("torch=2.3.0+cu118\n", "write it as `torch==2.3.0+cu118`"),
+        ("torch: 2.3\n", "write it as `torch==2.3`"),
+        ("_libgcc_mutex=0.1=main\nabsl-py=1.3.0=pypi_0\n", "this is the output of `conda list --export`"),
+        ("numpy !! 2\n", ""),
+    ],
+)
+def test_malformed_lines_have_a_hint_about_what_to_write(tmp_path: Path, lines: str, hint: str) -> None:
+    write(tmp_path, "requirements.txt", lines)
+
+    with pytest.raises(InputError, match=r"requirements\.txt:[12]: `.*` is not a requirement") as raised:
+        read_project(tmp_path)
+
+    assert hint in raised.value.hint if hint else not raised.value.hint
+
+
+def test_the_number_of_malformed_lines_is_reported(tmp_path: Path) -> None:
+    write(tmp_path, "requirements.txt", "numpy\npandas 2\nscipy 1\ntorch 2\n")
+
+    with pytest.raises(InputError, match=r"\(and 2 more lines; 1 could be read\)"):
+        read_project(tmp_path)
+
+
+def test_files_of_other_folders_are_named_the_highest_first(tmp_path: Path) -> None:
+    for name in ("a/b/c/pyproject.toml", "ml/Pipfile", ".git/setup.py", "a/b/c/d/e/setup.py", "env/lib/setup.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "env" / "pyvenv.cfg").write_text("")
+
+    with pytest.raises(InputError, match="has no file with requirements") as raised:
+        read_project(tmp_path)
+
+    assert raised.value.hint.endswith("there are `ml/Pipfile`, `a/b/c/pyproject.toml`")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pyproject.toml", "[project]\nname = 'p'\nversion = '1'\ndependencies = ['numpy<3']\n"),
+        ("Pipfile", "[packages]\nnumpy = '<3'\n"),
+        ("setup.py", "from setuptools import setup\nsetup(name='p', install_requires=['numpy<3'])\n"),
+        ("environment.yml", "dependencies:\n  - numpy<3\n"),
+        ("pixi.toml", "[pypi-dependencies]\nnumpy = '<3'\n"),
+        ("a.txt", "numpy<3\n"),
+    ],
+)
+def test_any_file_with_requirements_can_be_named(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / "part").mkdir()
+    path = write(tmp_path / "part", name, text)
+
+    project = read_project(tmp_path, requirements=[path])
+
+    assert [str(root.requirement) for root in project.roots] == ["numpy<3"]
