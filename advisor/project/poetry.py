@@ -20,6 +20,7 @@ from advisor.project.interface import (
     parse_requirement,
 )
 from advisor.project.package_sources import reference_of
+from advisor.project.poetry_ranges import specifier_of_ranges
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 
@@ -27,6 +28,7 @@ _CONDITIONS = ("python", "platform", "markers", "extras", "optional")
 """Keys that hold for a package wherever it comes from."""
 _LOCAL_VERSION = re.compile(r"((?:[<>]=?|~=)\s*[^\s,;()+<>=]+)\+[A-Za-z0-9.]+")
 """An ordered comparison with a local version (`^2.0.0+cu118`), which only Poetry allows: releases decide (PEP 440)."""
+_RANGES = re.compile(r"\([^)]*\)")
 _MAX_CONSTRAINT_CHARACTERS = 2000
 
 
@@ -144,6 +146,7 @@ def _priority(source: Mapping[str, Any]) -> str:
 
 
 def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirement:
+    from poetry.core.constraints.version import VersionUnion
     from poetry.core.factory import Factory
 
     direct = reference_of(constraint, folder, origin) if isinstance(constraint, dict) else None
@@ -151,10 +154,16 @@ def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirem
         constraint = {"version": "*", **{key: constraint[key] for key in _CONDITIONS if key in constraint}}
     _check_length(f"{origin}: `{name}`", constraint)
     try:
-        requirement = Factory.create_dependency(name, constraint).to_pep_508()
+        dependency = Factory.create_dependency(name, constraint)
+        requirement = dependency.to_pep_508()
+        union = dependency.constraint
+        ranges = union.ranges if isinstance(union, VersionUnion) and "||" in str(union) else []
+        several = specifier_of_ranges(ranges) if ranges else None
+        if several is not None:
+            requirement = _RANGES.sub(f"({several})", requirement, count=1)
     except Exception as error:  # poetry-core also raises exceptions of a parser that it vendors.
         raise InputError(f"{origin}: `{name} = {constraint!r}` is not a Poetry dependency: {error}") from None
-    if "||" in requirement.partition(";")[0]:
+    if ranges and several is None:
         raise InputError(
             f"{origin}: `{name} = {constraint!r}` allows several ranges, which a requirement (PEP 508) cannot express",
             hint="write one range, and exclude versions with `!=`",
