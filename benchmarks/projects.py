@@ -128,11 +128,11 @@ def run_uv(folder: Path, name: str, options: argparse.Namespace) -> Run:
 
 def measure(corpus: Path, options: argparse.Namespace) -> Iterator[tuple[str, str, str, Run]]:
     """Yield pass, project, file and run."""
-    chosen = set(filter(None, options.only.split(",")))
+    names = set(filter(None, options.only.split(",")))
     projects = [folder for folder in sorted(corpus.iterdir()) if folder.is_dir()]
     for name_of_pass in options.passes.split(","):
         for folder in projects:
-            if chosen and folder.name not in chosen:
+            if names and folder.name not in names:
                 continue
             name = main_file(folder)
             yield name_of_pass, folder.name, name, run_advisor(folder, name, options)

@@ -201,7 +201,7 @@ def _is_within(events: Iterable[Mapping[str, str]], version: Version) -> bool:
                 else:
                     changes.append((bound, 0, kind == "introduced"))
     except ValueError:
-        # It is no version, or one with too many digits.
+        # It is not a version, or one with too many digits.
         return False
     within = False
     for bound, order, starts in sorted(changes, key=lambda change: change[:2]):

@@ -148,7 +148,7 @@ def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: 
         if pattern:
             # After the end, because a search would take time from the program.
             reader.complete_file()
-            values = search_output(file.name, pattern)
+            values = search_output(file.name, pattern, min(_PATTERN_SECONDS, timeout_seconds))
     return Run(seconds, values, reader.text)
 
 
@@ -185,8 +185,13 @@ def _wait(process: "subprocess.Popen[bytes]", reader: "_OutputReader", started: 
     return seconds
 
 
-def search_output(path: str, pattern: str) -> List[str]:
+def search_output(path: str, pattern: str, seconds: float) -> List[str]:
     """Return what the group of a regular expression matches in the lines of a file, in order.
+
+    Args:
+        path: The file.
+        pattern: The regular expression.
+        seconds: Maximum duration of the search.
 
     Raises:
         ProgramError: If the search takes too long.
@@ -195,12 +200,12 @@ def search_output(path: str, pattern: str) -> List[str]:
         search = subprocess.run(
             [sys.executable, "-I", "-c", _SEARCH, pattern, path],
             stdout=subprocess.PIPE,
-            timeout=_PATTERN_SECONDS,
+            timeout=seconds,
             check=True,
         )
     except subprocess.TimeoutExpired:
         reason = "the search for the metric's pattern `{}` in the output was stopped after {:g} seconds; ".format(
-            pattern, _PATTERN_SECONDS
+            pattern, seconds
         )
         raise ProgramError("error", reason + "simplify the pattern, or print less") from None
     values: List[str] = json.loads(search.stdout)
