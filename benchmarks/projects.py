@@ -1,11 +1,12 @@
-"""Compare `advisor advise` with `uv pip compile` on the dependency files of real projects.
+"""Compare `advisor advise` with `uv pip compile` and `pip install --dry-run` on the dependency files of real projects.
 
-    python -m benchmarks.projects FOLDER [--passes cold,warm] [--only NAME,...] [--limit SECONDS] [--save FILE]
-                                  [-- OPTIONS OF advisor advise]
+    python -m benchmarks.projects FOLDER [--programs advisor,uv,pip] [--passes cold,warm] [--only NAME,...]
+                                  [--limit SECONDS] [--save FILE] [-- OPTIONS OF advisor advise]
 
-`FOLDER` has one folder of dependency files for each project. Both programs run on a copy of it, in turn for each
+`FOLDER` has one folder of dependency files for each project. The programs run on a copy of it, in turn for each
 project, once in each pass. Their caches are empty at the start of the pass `cold`, and are filled by `warm` itself
-if it is the only one. uv builds sdists, which runs their code; so does `advisor advise` with `-- --build-sdists`.
+if it is the only one. uv and pip build sdists, which runs their code; so does `advisor advise` with
+`-- --build-sdists`. pip resolves for the Python that runs this benchmark.
 
 Outcomes: answered; explained (no stack, with the reason); refused (an input error); unavailable (an index or a host);
 timeout; traceback. The table of versions compares the packages that both programs chose.
@@ -90,7 +91,7 @@ def run(program: str, command: Sequence[str], folder: Path, limit: float) -> tup
     seconds = time.monotonic() - started
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     outcome = OUTCOMES.get(process.returncode, f"exit {process.returncode}")
-    if program == "uv" and process.returncode == 1:
+    if program != "advisor" and process.returncode == 1:
         outcome = "explained"
     if timed_out:
         outcome = "timeout"
@@ -126,6 +127,20 @@ def run_uv(folder: Path, name: str, options: argparse.Namespace) -> Run:
     return result
 
 
+def run_pip(folder: Path, name: str, options: argparse.Namespace) -> Run:
+    """Run `pip install --dry-run` on a project."""
+    source = ["-r", name] if name.endswith(".txt") else ["."]
+    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-input", "--quiet"]
+    result, output = run("pip", [*command, "--report", "-", *source], folder, options.limit)
+    if result.outcome == "answered":
+        packages = [item["metadata"] for item in json.loads(output)["install"]]
+        result.versions = {canonicalize_name(package["name"]): package["version"] for package in packages}
+    return result
+
+
+RUNNERS = {"advisor": run_advisor, "uv": run_uv, "pip": run_pip}
+
+
 def measure(corpus: Path, options: argparse.Namespace) -> Iterator[tuple[str, str, str, Run]]:
     """Yield pass, project, file and run."""
     names = set(filter(None, options.only.split(",")))
@@ -135,9 +150,10 @@ def measure(corpus: Path, options: argparse.Namespace) -> Iterator[tuple[str, st
             if names and folder.name not in names:
                 continue
             name = main_file(folder)
-            yield name_of_pass, folder.name, name, run_advisor(folder, name, options)
-            if name and not options.advisor_only:
-                yield name_of_pass, folder.name, name, run_uv(folder, name, options)
+            for program in options.programs.split(","):
+                # A project without a file that uv reads is for the advisor only.
+                if name or program == "advisor":
+                    yield name_of_pass, folder.name, name, RUNNERS[program](folder, name, options)
 
 
 def quartiles(values: Sequence[float]) -> str:
@@ -150,7 +166,7 @@ def quartiles(values: Sequence[float]) -> str:
 def print_summary(rows: Sequence[tuple[str, str, str, Run]]) -> None:
     """Print the tables of the documentation."""
     for name_of_pass in dict.fromkeys(row[0] for row in rows):
-        for program in ("advisor", "uv"):
+        for program in RUNNERS:
             runs = [row[3] for row in rows if row[0] == name_of_pass and row[3].program == program]
             if runs:
                 counts = ", ".join(f"{count} {outcome}" for outcome, count in Counter(r.outcome for r in runs).items())
@@ -164,8 +180,8 @@ def print_summary(rows: Sequence[tuple[str, str, str, Run]]) -> None:
         print(f"{name_of_pass} longest explanations in seconds: {longest}")
     last = {(project, one.program): one for _, project, _, one in rows}
     for project in dict.fromkeys(row[1] for row in rows):
-        ours, theirs = last[project, "advisor"], last.get((project, "uv"))
-        if theirs is None:
+        ours, theirs = last.get((project, "advisor")), last.get((project, "uv"))
+        if ours is None or theirs is None:
             continue
         if (ours.outcome == "answered") != (theirs.outcome == "answered"):
             print(f"\n{project}: advisor {ours.outcome}: {ours.message[:400]}")
@@ -193,7 +209,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--limit", type=float, default=120)
     parser.add_argument("--python", default="3.11")
-    parser.add_argument("--advisor-only", action="store_true")
+    parser.add_argument("--programs", default="advisor,uv")
     parser.add_argument("--caches", type=Path, help="folder of caches that stay for the next run")
     parser.add_argument("--save", type=Path)
     arguments = sys.argv[1:]
@@ -203,7 +219,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="seshat-projects-") as scratch:
         caches = options.caches or Path(scratch)
         os.environ |= {"XDG_CACHE_HOME": str(caches / "cache"), "UV_CACHE_DIR": str(caches / "uv")}
-        os.environ["XDG_DATA_HOME"] = str(caches / "data")
+        os.environ |= {"XDG_DATA_HOME": str(caches / "data"), "PIP_CACHE_DIR": str(caches / "pip")}
         corpus = Path(scratch, "corpus")
         shutil.copytree(options.folder, corpus)
         rows = []
