@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
+import typer
 
 from advisor.api.context import load_project
 from advisor.api.options import ProjectFiles
+from advisor.cli.consent import with_consent
+from advisor.cli.option_groups import ProjectOptions
 from advisor.index.build_environment import BuildError
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from knowledge.domain.errors import InputError
@@ -115,6 +119,31 @@ def test_a_failed_build_of_a_project_says_what_failed_and_what_to_do(project: Pa
         built(project)
 
     assert "--requirements FILE" in raised.value.hint
+
+
+def test_a_terminal_asks_before_a_project_is_built(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    read: list[list[str]] = []
+    questions: list[str] = []
+
+    def run(options: ProjectOptions) -> None:
+        read.append(names(load_project(options.files(), build=options.build_sdists, cache=project.parent / "cache")))
+
+    def confirm(question: str, **_: object) -> bool:
+        questions.append(question)
+        return True
+
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "confirm", confirm)
+
+    with_consent(run, ProjectOptions(directory=project))
+
+    assert read == [["a", "b"]]
+    assert len(questions) == 1
+    assert "runs their code" in questions[0]
+    assert f"  the project in `{project}`\n" in capsys.readouterr().err
 
 
 def test_advice_for_a_built_project(project: Path, advisor: Advisor, index: PackageIndex) -> None:
