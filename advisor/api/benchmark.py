@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target
+from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
 from advisor.api.measurement import EnvironmentOptions, MeasurementStore, SamplingOptions, block_name, run_block
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
@@ -87,7 +87,7 @@ def plan_benchmark(
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
 
-    project = load_project(files, build=resolution.build_sdists, cache=indexes.cache_directory)
+    project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
     benchmark = read_benchmark(files.directory)
     hardware = detect()
     with (

@@ -16,6 +16,7 @@ from advisor.domain.time_limit import TimeLimit
 if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
+    from advisor.project.built_metadata import ProjectBuilder
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
     from advisor.resolve.predictor import Predictor
@@ -163,15 +164,14 @@ class TargetContext:
 
 
 def load_project(
-    files: ProjectFiles, *, report: bool = True, build: bool = False, cache: Path | None = None
+    files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
 ) -> ProjectRequirements:
     """Read a project and check its settings.
 
     Args:
         files: The project's files.
         report: Whether to log what is not read, and why.
-        build: Whether the project may be built to learn what it requires, which runs its code.
-        cache: Cache directory, in which built metadata is remembered; by default the user's.
+        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
 
     Raises:
         InputError: If a file cannot be read, or the settings are wrong.
@@ -179,11 +179,8 @@ def load_project(
         BuildError: If a build fails.
     """
     from advisor.config import check_table
-    from advisor.index.cache import DiskCache
     from advisor.project.benchmark import check_benchmark
-    from advisor.project.built_metadata import project_builder
     from advisor.project.read import read_project
-    from advisor.user_directories import cache_directory
 
     project = read_project(
         files.directory,
@@ -192,17 +189,35 @@ def load_project(
         overrides=files.overrides,
         extras=files.extras,
         groups=files.groups,
-        build=project_builder(DiskCache(cache_directory(cache))) if build else None,
+        build=build,
     )
     if report:
         for reason in project.skipped:
             logger.warning(reason)
         if not any(not root.constraint for root in project.roots):
-            logger.warning("the project requires no packages; `--extra` and `--group` select further ones of it")
+            has_parts = not all(Path(name).suffix in (".txt", ".in") for name in project.files)
+            further = "; `--extra` and `--group` select further ones of it" if has_parts else ""
+            logger.warning("the project requires no packages%s", further)
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
         check_benchmark(project.settings["benchmark"], "pyproject.toml")
     return project
+
+
+def project_builder(resolution: ResolutionOptions, cache: Path | None) -> ProjectBuilder | None:
+    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it.
+
+    Args:
+        resolution: The options.
+        cache: Cache directory, in which built metadata is remembered; by default the user's.
+    """
+    if not (resolution.build_project or resolution.build_sdists):
+        return None
+    from advisor.index.cache import DiskCache
+    from advisor.project.built_metadata import cached_builder
+    from advisor.user_directories import cache_directory
+
+    return cached_builder(DiskCache(cache_directory(cache)))
 
 
 def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:

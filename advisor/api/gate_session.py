@@ -17,6 +17,7 @@ from advisor.api.context import (
     make_problem,
     open_predictor,
     prepare_target,
+    project_builder,
     select_targets,
 )
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
@@ -33,8 +34,9 @@ from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
+from advisor.project.built_metadata import without_requirements
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
-from advisor.project.interface import ProjectRequirements
+from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from advisor.project.locks import Lock, read_lock
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch, read_switches
@@ -87,6 +89,7 @@ class Base:
     reference: str
     files: ProjectFiles | None = None
     project: ProjectRequirements | None = None
+    requirements_known: bool = True
     lock: Path | None = None
 
 
@@ -106,7 +109,7 @@ def open_gate(
     """
     with ExitStack() as stack:
         files = replace(files, directory=_relative(files.directory))
-        project = load_project(files, build=resolution.build_sdists, cache=indexes.cache_directory)
+        project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
         policy = read_project_policy(project, files.directory)
         switches = read_switches(files.directory, project.settings.get("settings", {}))
         base = None if options.base is None else _base(files, options.base, switches, stack)
@@ -219,8 +222,7 @@ def _trusted_target(target: TargetOptions, base_policy: BasePolicy, directory: P
 def _indexes(project: ProjectRequirements | None, directory: Path) -> tuple[object, ...]:
     """Return where a project's own files say that its packages come from."""
     configured = read_configuration(directory)
-    if project is None:
-        return (configured,)
+    project = project or ProjectRequirements(roots=())
     further = (*project.extra_index_urls, *project.supplemental_index_urls)
     return configured, project.index_url, further, project.find_links, dict(project.bindings)
 
@@ -265,8 +267,14 @@ def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack:
     try:
         # What is not read of the base is not read of the project either, and was reported there.
         return Base(name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False))
+    except UnbuiltProjectError:
+        # Its settings and indexes are known, and apply; its code is not run.
+        logger.warning("the base `%s` is not built: its requirements are unknown", base)
+        project = load_project(base_files, report=False, build=without_requirements)
+        return Base(name=f"`{base}`", reference=base, files=base_files, project=project, requirements_known=False)
     except InputError as error:
-        logger.warning("the base `%s` has no project that can be read: %s", base, error.message)
+        message = error.message.replace(f"{directory}{os.sep}", "")
+        logger.warning("the base `%s` has no project that can be read: %s", base, message)
         return Base(name=f"`{base}`", reference=base, files=base_files)
 
 
@@ -300,7 +308,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         trusted_references=references_of(problem),
     )
     base = None if shared.base is None else _base_state(shared.base, context, head, shared.resolution)
-    if base is not None and base[1].requirements_known:
+    if base is not None and shared.base is not None and shared.base.lock is None:
         # A change cannot add places that its own packages come from.
         base_references = base[1].trusted_references
         trusted = tuple(r for r in head.trusted_references if any(r.is_same_source(other) for other in base_references))
@@ -363,6 +371,7 @@ def _base_state(
         problem=problem,
         trusted_references=references_of(problem),
         switches=read_switches(base.files.directory, settings),
+        requirements_known=base.requirements_known,
     )
 
 

@@ -123,7 +123,8 @@ class ResolutionOptions:
         prereleases: Whether pre-releases are candidates.
         only_binary: Packages never taken from an sdist; ``:all:`` for every package.
         no_binary: Packages never taken from a wheel; ``:all:`` for every package.
-        build_sdists: Whether sdists may be built to learn what they require, which runs their code.
+        build_project: Whether the project itself may be built to learn what it requires, which runs its code.
+        build_sdists: Whether the project and sdists may be built to learn what they require, which runs their code.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         workers: Threads of the solver.
         time_limit: Time limit of the search for each target, in seconds.
@@ -136,6 +137,7 @@ class ResolutionOptions:
     prereleases: bool = False
     only_binary: tuple[str, ...] = ()
     no_binary: tuple[str, ...] = ()
+    build_project: bool = False
     build_sdists: bool = False
     exclude_newer: datetime | None = None
     workers: int = 1

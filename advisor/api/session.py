@@ -9,9 +9,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, select_targets
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    open_predictor,
+    prepare_target,
+    project_builder,
+    select_targets,
+)
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
+from advisor.domain.announcement import announcing
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
 
@@ -78,6 +86,7 @@ class AdviceSession:
         estimator: Predictions for the target.
         current: The project's present lock; none if it has none.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
+        announces: Whether a conflict is printed before the hint about it is known.
     """
 
     context: TargetContext
@@ -85,6 +94,7 @@ class AdviceSession:
     estimator: Predictor
     current: Lock | None
     keeps_result: bool = False
+    announces: bool = False
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
 
@@ -130,7 +140,8 @@ class AdviceSession:
         from advisor.resolve.baseline import BuildsNeededError, NoStackError
 
         try:
-            yield
+            with announcing(enabled=self.announces):
+                yield
         except BuildsNeededError:
             raise
         except NoStackError as error:
@@ -247,7 +258,7 @@ def open_sessions(
         InputError: If a file or an option is wrong.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    project = load_project(files, build=resolution.build_sdists, cache=indexes.cache_directory)
+    project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
     contexts = [
         prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory)
         for table in select_targets(target, project)

@@ -12,8 +12,9 @@ import typer
 import typer.core
 
 from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve, workload
-from advisor.cli.console import say_error, show_warnings
+from advisor.cli.console import say_cause, say_error, show_warnings
 from advisor.cli.progress import show_progress
+from advisor.domain.announcement import set_announcer
 from knowledge.domain.errors import AdvisorError
 
 _CLOSED_PIPE = 141
@@ -79,6 +80,7 @@ def options(
     """Lock the best-scored Python machine-learning stack for your hardware, with a proof."""
     show_warnings()
     show_progress()
+    set_announcer(say_cause)
 
 
 def main() -> None:

@@ -1,18 +1,21 @@
-"""Asks on a terminal whether sdists may be built, which runs their code."""
+"""Asks on a terminal whether the project or sdists may be built, which runs their code."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import typer
 
 from advisor.cli.option_groups import ProjectOptions
+from knowledge.domain.errors import AdvisorError
 
 
 def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
-    """Run a command; if there is a stack only with builds and the user agrees on a terminal, run it again with builds.
+    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
+
+    The project is one question; what is to be built for a stack is another one, which lists the packages.
 
     Args:
         run: The command.
@@ -26,13 +29,21 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
 
     try:
         run(options)
-    except (BuildsNeededError, UnbuiltProjectError) as error:
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            raise
-        typer.echo(error.message, err=True)
-        for package in error.packages:
-            typer.echo(f"  {package}", err=True)
+    except UnbuiltProjectError as error:
+        _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+        with_consent(run, replace(options, build_project=True))
+    except BuildsNeededError as error:
         question = "Build these and other packages that a stack needs? This runs their code on this machine"
-        if not typer.confirm(question, default=False, err=True):
-            raise
+        _ask(error, error.packages, question)
         run(replace(options, build_sdists=True))
+
+
+def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:
+    """Ask whether to build; raise the error without a terminal, or if the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    typer.echo(error.message, err=True)
+    for package in packages:
+        typer.echo(f"  {package}", err=True)
+    if not typer.confirm(question, default=False, err=True):
+        raise error

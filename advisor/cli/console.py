@@ -33,10 +33,16 @@ def warn(text: str, hint: str = "") -> None:
 
 def say_error(error: AdvisorError) -> None:
     """Print an error: what happened, where, then a hint."""
+    if not error.announced:
+        say_cause(error)
+    _hint(error.hint)
+
+
+def say_cause(error: AdvisorError) -> None:
+    """Print an error without its hint."""
     typer.echo(f"{typer.style('error', fg='red', bold=True)}: {visible(error.message)}", err=True)
     for line in getattr(error, "details", ()):
         typer.echo(f"  {visible(line)}", err=True)
-    _hint(error.hint)
 
 
 def _hint(hint: str) -> None:

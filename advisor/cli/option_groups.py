@@ -96,12 +96,20 @@ class ProjectOptions:
     no_binary: Annotated[
         _Texts, typer.Option("--no-binary", metavar="NAME", help="Package never taken from a wheel; `:all:` for all.")
     ] = None
+    build_project: Annotated[
+        bool,
+        typer.Option(
+            "--build-project",
+            envvar="ADVISOR_BUILD_PROJECT",
+            help="Build the project's metadata if only a build knows what it requires: runs its code.",
+        ),
+    ] = False
     build_sdists: Annotated[
         bool,
         typer.Option(
             "--build-sdists",
             envvar="ADVISOR_BUILD_SDISTS",
-            help="Build sdists to learn what they require: runs their code.",
+            help="Build the project and sdists to learn what they require: runs their code.",
         ),
     ] = False
     exclude_newer: Annotated[
@@ -213,6 +221,7 @@ class ProjectOptions:
             prereleases=self.prereleases,
             only_binary=tuple(self.only_binary or ()),
             no_binary=tuple(self.no_binary or ()),
+            build_project=self.build_project,
             build_sdists=self.build_sdists,
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
             workers=self.workers,

@@ -42,6 +42,13 @@ def progress(text: str, *values: object) -> None:
                 _display.show(text % values)
 
 
+def hide_progress() -> None:
+    """Show nothing until the next report, because something else is printed."""
+    if _display is not None:
+        with _lock:
+            _display.hide()
+
+
 @contextmanager
 def activity(text: str, *values: object) -> Iterator[None]:
     """Show what the program is doing until the end of the block; blocks may contain others.

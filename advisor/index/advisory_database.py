@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 import threading
 import zipfile
@@ -262,10 +263,13 @@ def _parsed(content: bytes, place: str, suffix: str) -> Any:
 
 
 def _parsed_yaml(content: bytes, place: str) -> Any:
-    """Return a YAML document whose values are all texts, because a version such as `1.10` is not a number."""
+    """Return a YAML document whose values are texts or nothing, because a version such as `1.10` is not a number."""
     import yaml
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    base: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    loader: Any = type("Loader", (base,), {})
+    loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+    loader.add_constructor("tag:yaml.org,2002:null", lambda *_: None)
     try:
         # Aliases could make a small document large.
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(content, Loader=loader)):

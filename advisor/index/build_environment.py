@@ -106,6 +106,6 @@ def _run(command: list[str], what: str) -> None:
 
 
 def last_line(output: bytes) -> str:
-    """Return the last line of a program's output, at most 200 characters."""
-    lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip()]
+    """Return the last line with a word of a program's output, at most 200 characters."""
+    lines = [line for line in output.decode("utf-8", "replace").splitlines() if any(map(str.isalnum, line))]
     return lines[-1].strip()[:200] if lines else ""

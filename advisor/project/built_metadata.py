@@ -1,15 +1,18 @@
-"""Requirements of a project that are only known after a build of its metadata (`--build-sdists`)."""
+"""Requirements of a project that are only known after a build of its metadata (`--build-project`)."""
 
 from __future__ import annotations
 
 import re
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from packaging.markers import Marker
+from packaging.pylock import is_valid_pylock_path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from advisor.domain.words import quoted
 from advisor.index.cache import DiskCache
@@ -22,11 +25,13 @@ from knowledge.domain.identity import content_hash
 ProjectBuilder = Callable[[Path], CoreMetadata]
 """Builds the metadata of the project in a directory, which runs its code."""
 
-_EXTRA = re.compile(r'extra == "([^"]*)"')
+_EXTRA = re.compile(r'extra (?P<operator>[=!]=) "(?P<name>[^"]*)"|"(?P<first>[^"]*)" (?P<reverse>[=!]=) extra')
+_HOST = ".".join(map(str, sys.version_info[:2]))
+"""The interpreter of builds, which need not be that of the target."""
 _ALWAYS, _NEVER = 'python_version >= "3"', 'python_version < "3"'
 
 
-def project_builder(cache: DiskCache) -> ProjectBuilder:
+def cached_builder(cache: DiskCache) -> ProjectBuilder:
     """Return a function that builds the metadata of a project; it is built again after a change of a file.
 
     Args:
@@ -37,7 +42,7 @@ def project_builder(cache: DiskCache) -> ProjectBuilder:
         from advisor.index.build import build_tree_metadata
         from advisor.index.build_environment import BuildError
 
-        key = f"{sys.version_info[:2]} {directory.absolute()} {_state(directory)}"
+        key = f"{_HOST} {directory.absolute()} {_state(directory)}"
         cached = cache.read("built-project", key)
         try:
             if cached is not None:
@@ -48,7 +53,10 @@ def project_builder(cache: DiskCache) -> ProjectBuilder:
         except ValueError as error:
             raise BuildError(f"the built metadata of the project in `{directory}` is malformed: {error}") from None
         except BuildError as error:
-            error.hint = error.hint or "pass the file that lists the requirements with `--requirements FILE`"
+            error.hint = error.hint or (
+                "pass the file that lists the requirements with `--requirements FILE`; files that git ignores are not "
+                "copied for the build"
+            )
             raise
         cache.write("built-project", key, header.encode())
         return metadata
@@ -73,7 +81,7 @@ def built_requirements(
         BuildError: If the build fails.
     """
     if build is None:
-        raise UnbuiltProjectError(reason, path=path)
+        raise UnbuiltProjectError(reason)
     metadata = build(path.parent)
     selected = frozenset(map(canonicalize_name, extras))
     if unknown := sorted(selected - metadata.extras):
@@ -87,6 +95,19 @@ def built_requirements(
         roots=roots,
         requires_python=str(metadata.requires_python) if metadata.requires_python else None,
         files=(str(path),),
+        skipped=(f"`{path.name}`: the requirements are those that a build with Python {_HOST} states",),
+    )
+
+
+def without_requirements(directory: Path) -> CoreMetadata:
+    """Return metadata without requirements instead of a build, to read only what is known without one."""
+    return CoreMetadata(
+        name=canonicalize_name(directory.name or "project"),
+        version=Version("0"),
+        requires=(),
+        extras=frozenset(),
+        requires_python=None,
+        dynamic=False,
     )
 
 
@@ -94,19 +115,30 @@ def _without_extras(requirement: Requirement, selected: frozenset[str]) -> Requi
     """Return a requirement whose marker no longer depends on extras."""
     if requirement.marker is None:
         return requirement
+
+    def decided(match: re.Match[str]) -> str:
+        is_selected = canonicalize_name(match["name"] or match["first"] or "") in selected
+        is_equal = (match["operator"] or match["reverse"]) == "=="
+        return _ALWAYS if is_selected == is_equal else _NEVER
+
     plain = Requirement(str(requirement))
-    plain.marker = Marker(
-        _EXTRA.sub(
-            lambda match: _ALWAYS if canonicalize_name(match[1]) in selected else _NEVER, str(requirement.marker)
-        )
-    )
+    plain.marker = Marker(_EXTRA.sub(decided, str(requirement.marker)))
     return plain
 
 
 def _state(directory: Path) -> str:
-    """Return the hash of the names, times and sizes of the files of a project."""
+    """Return the hash of names, times and sizes of the files of a project and of linked files, without its locks."""
+    names = [name for name in list_files(directory) if not is_valid_pylock_path(Path(name))]
     try:
-        states = [(name, (directory / name).lstat()) for name in list_files(directory)]
+        return content_hash([[ascii(name), *_times(directory / name)] for name in names])
     except OSError as error:
         raise InputError(f"`{error.filename}` cannot be read: {error.strerror}") from None
-    return content_hash([[ascii(name), state.st_mtime_ns, state.st_size] for name, state in states])
+
+
+def _times(path: Path) -> list[int]:
+    """Return time and size of a file, and of the file that it leads to if it is a link."""
+    states = [path.lstat()]
+    if path.is_symlink():
+        with suppress(OSError):
+            states.append(path.stat())
+    return [number for state in states for number in (state.st_mtime_ns, state.st_size)]

@@ -138,5 +138,9 @@ def _walk(top: Path, below: str = "") -> Iterator[str]:
 def _link_target(link: Path, directory: Path) -> Path:
     """Return what the copy of a link points to: the copy of a file in the project, or a file outside it."""
     target = Path(os.readlink(link))
-    is_inside = not target.is_absolute() and link.resolve().is_relative_to(directory.resolve())
-    return target if is_inside else link.resolve()
+    try:
+        is_inside = not target.is_absolute() and link.resolve().is_relative_to(directory.resolve())
+        return target if is_inside else link.resolve()
+    except RuntimeError:
+        # Links that lead to each other, before Python 3.13.
+        return target

@@ -25,21 +25,16 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 class UnbuiltProjectError(InputError):
-    """Raised when the requirements of the project itself are only known after a build, and builds were not allowed.
-
-    Attributes:
-        packages: What would be built.
-    """
+    """Raised when the requirements of the project itself are only known after a build, and builds were not allowed."""
 
     code = "unbuilt-project"
 
-    def __init__(self, message: str, *, path: Path) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
             message,
-            hint="`--build-sdists` builds its metadata, which runs its code; or pass the file that lists the "
+            hint="`--build-project` builds its metadata, which runs its code; or pass the file that lists the "
             "requirements with `--requirements FILE`",
         )
-        self.packages = (f"the project in `{path.parent}`",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

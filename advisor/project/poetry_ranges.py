@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from poetry.core.constraints.version import Version
     from poetry.core.constraints.version.version_range_constraint import VersionRangeConstraint
 
 _MOST_EXCLUSIONS = 100
@@ -27,18 +28,26 @@ def specifier_of_ranges(ranges: Sequence[VersionRangeConstraint]) -> str | None:
     for lower, upper in pairwise(ranges):
         if lower.max is None or upper.min is None or lower.include_max or not upper.include_min:
             return None
+        if not (_is_release(lower.max) and _is_release(upper.min)):
+            return None
         prefixes = _prefixes(_release(lower.max.release.to_parts()), _release(upper.min.release.to_parts()))
-        if prefixes is None or upper.min.is_unstable() or lower.max.is_postrelease():
+        if prefixes is None:
             return None
         excluded += prefixes
     first, last = ranges[0], ranges[-1]
     clauses = []
+    # `<2.dev0` and `<2` accept the same versions (PEP 440), but the first admits pre-releases of others.
     if first.min is not None:
-        clauses.append(f"{'>=' if first.include_min else '>'}{first.min}")
+        clauses.append(f"{'>=' if first.include_min else '>'}{str(first.min).removesuffix('.dev0')}")
     if last.max is not None:
-        # `<2.dev0` and `<2` accept the same versions (PEP 440), but the first admits pre-releases of others.
         clauses.append(f"{'<=' if last.include_max else '<'}{str(last.max).removesuffix('.dev0')}")
     return ",".join([*clauses, *(f"!={prefix}.*" for prefix in excluded)])
+
+
+def _is_release(bound: Version) -> bool:
+    """Whether a bound is a release without an epoch, or the first version before it (`2.dev0`)."""
+    is_first = bound.dev is None or bound.dev.number == 0
+    return is_first and bound.pre is None and bound.post is None and not bound.local and not bound.epoch
 
 
 def _prefixes(start: tuple[int, ...], end: tuple[int, ...]) -> list[str] | None:

@@ -142,7 +142,7 @@ def _read_file(path: Path, directory: Path, build: ProjectBuilder | None) -> Pro
         InputError: If it cannot be read.
     """
     if not path.is_file():
-        reason = "it is a directory" if path.is_dir() else "there is no such file"
+        reason = "it is not a file" if path.exists() else "there is no such file"
         raise InputError(f"`{path}` cannot be read: {reason}")
     if path.suffix == ".ipynb":
         return read_notebook(path)

@@ -36,6 +36,7 @@ _NAMED = re.compile(r"[A-Za-z0-9][\w.-]*\s*(?:\[[^\]]*\])?\s*@\s*\S")
 _CONDA_EXPORT = re.compile(r"[\w.-]+=[^=\s]+=[^=\s]+$")
 _NO_OPERATOR = re.compile(r"([A-Za-z0-9][\w.-]*(?:\[[\w,.-]*\])?)\s*[\s=:]\s*v?(\d[\w.+!]*)$")
 """A name and a version with a space, one `=` or a colon between them."""
+_REVERSED = re.compile(r"=[<>]")
 _MAX_LINES = 5000
 """Maximum number of requirements and options, with included files; the parser needs up to 0.5 ms for each."""
 
@@ -255,7 +256,8 @@ def _malformed_error(lines: Sequence[Any], path: Path, *, understood: int) -> In
     first = lines[0]
     place = f"{_place(first.filename, path)}:{first.line_number}"
     reason = next((text for text in (first.error_message or "").splitlines() if text.strip()), "invalid")
-    more = f" (and {len(lines) - 1} more lines; {understood} could be read)" if len(lines) > 1 else ""
+    others = len(lines) - 1
+    more = f" (and {others} more line{'s' * (others > 1)}; {understood} could be read)" if others else ""
     return InputError(
         f"{place}: `{first.line}` is not a requirement: {reason.removeprefix('Invalid requirement: : ')}{more}",
         hint=_hint_about_line(first.line),
@@ -271,7 +273,9 @@ def _hint_about_line(line: str) -> str:
         )
     if match := _NO_OPERATOR.match(line):
         return f"write it as `{match[1]}=={match[2]}`"
-    return ""
+    if match := _REVERSED.search(line):
+        return f"write `{match[0][::-1]}` instead of `{match[0]}`"
+    return "write the packages only, one on each line" if line.startswith(("pip ", "!pip ", "conda ")) else ""
 
 
 def _direct_root(line: str, origin: str, directory: Path) -> RootRequirement:

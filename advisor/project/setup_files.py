@@ -234,8 +234,7 @@ def _programmed(path: Path) -> _SetupValues:
     calls = [node for node in ast.walk(module.tree) if isinstance(node, ast.Call) and _is_setup(node.func)]
     if len(calls) != 1:
         raise UnbuiltProjectError(
-            f"`{path}` calls `setup` {len(calls)} times, so that its requirements are only known after a build",
-            path=path,
+            f"`{path}` calls `setup` {len(calls)} times, so that its requirements are only known after a build"
         )
     values: dict[str, Any] = {}
     computed: list[str] = []

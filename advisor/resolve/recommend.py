@@ -9,6 +9,7 @@ from typing import Self
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
@@ -196,6 +197,8 @@ class ResolutionRequest:
 
     def _error_of(self, conflict: Conflict, message: str) -> NoStackError:
         """Return the error that describes a conflict, with the cheapest change that solves it."""
+        error = NoStackError(message, details=describe_conflict(conflict, self.source, self.source.reasons))
+        announce(error)
         change = self._cheapest_change([root for root in self.problem.roots if root in conflict.roots])
         if change is None:
             change = "relaxing a single one of these requirements is not enough"
@@ -204,7 +207,8 @@ class ResolutionRequest:
         if conflict.stopped:
             fewer = f"fewer requirements may conflict, too: the search for them was {conflict.stopped}"
             change = f"{change}; {fewer}" if change else fewer
-        return NoStackError(message, details=describe_conflict(conflict, self.source, self.source.reasons), hint=change)
+        error.hint = change
+        return error
 
     def error_without_versions(self, roots: Sequence[RootRequirement]) -> NoStackError:
         """Return the error about requirements of the project that admit no version; see :func:`without_versions`."""
@@ -213,12 +217,12 @@ class ResolutionRequest:
         for name in names:
             conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
             details += describe_conflict(conflict, self.source, self.source.reasons)
-        change = self._cheapest_change(roots) if len(names) == 1 else ""
-        return NoStackError(
-            "no set of versions satisfies the requirements",
-            details=tuple(details),
-            hint=change or f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`",
+        error = NoStackError("no set of versions satisfies the requirements", details=tuple(details))
+        announce(error)
+        error.hint = (self._cheapest_change(roots) if len(names) == 1 else "") or (
+            f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`"
         )
+        return error
 
     def _cheapest_change(self, roots: Sequence[RootRequirement]) -> str | None:
         """Describe which of the conflicting requirements is best relaxed.

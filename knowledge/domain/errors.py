@@ -32,6 +32,7 @@ class AdvisorError(Exception):
         exit_code: Exit code of a command that ends with this error.
         message: One sentence, lower case, no final full stop.
         hint: What to do next, or an empty string.
+        announced: Whether everything but the hint was printed already.
     """
 
     code: ClassVar[str] = "error"
@@ -42,6 +43,7 @@ class AdvisorError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.announced = False
 
 
 class InputError(AdvisorError):

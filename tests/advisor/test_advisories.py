@@ -140,6 +140,20 @@ def test_a_checkout_of_a_database_is_read_without_its_hidden_files(tmp_path: Pat
         assert [one["id"] for _, one in read_records(source)] == ["PYSEC-2022-43015"]
 
 
+@pytest.mark.parametrize("absent", ["null", "~", "", "Null"])
+def test_absent_values_of_yaml_are_absent(tmp_path: Path, absent: str) -> None:
+    real = (
+        (RECORDS / "PYSEC-2022-43015.yaml").read_text().replace("aliases:\n- CVE-2022-45907\n", f"aliases: {absent}\n")
+    )
+    (tmp_path / "x.yaml").write_text(f"{real}withdrawn: {absent}\n")
+    base = AdvisoryDatabase(tmp_path / "advisories.sqlite")
+
+    imported = base.add(read_records(tmp_path / "x.yaml"))
+
+    assert imported.stored == 1
+    assert base.vulnerabilities("torch", Version("1.10.0")) == ("PYSEC-2022-43015",)
+
+
 @pytest.mark.parametrize("text", ["a: &x [1]\nb: *x\n", "a: [", "\x00"])
 def test_malformed_yaml_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "x.yaml").write_text(text)

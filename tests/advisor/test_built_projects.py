@@ -13,7 +13,10 @@ from advisor.api.options import ProjectFiles
 from advisor.cli.consent import with_consent
 from advisor.cli.option_groups import ProjectOptions
 from advisor.index.build_environment import BuildError
+from advisor.index.cache import DiskCache
+from advisor.project.built_metadata import ProjectBuilder, cached_builder
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
+from advisor.resolve.baseline import BuildsNeededError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -50,6 +53,8 @@ Requires-Dist: b; sys_platform == "linux"
 Provides-Extra: fast
 Requires-Dist: c; extra == "fast"
 Requires-Dist: d; (python_version < "3") and extra == 'fast'
+Requires-Dist: e; "fast" == extra
+Requires-Dist: f; extra != "fast"
 """
 
 
@@ -66,7 +71,11 @@ def project(tmp_path: Path) -> Path:
 
 def built(folder: Path, *, extras: tuple[str, ...] = (), groups: tuple[str, ...] = ()) -> ProjectRequirements:
     files = ProjectFiles(directory=folder, extras=extras, groups=groups)
-    return load_project(files, build=True, cache=folder.parent / "cache")
+    return load_project(files, build=builder(folder))
+
+
+def builder(folder: Path) -> ProjectBuilder:
+    return cached_builder(DiskCache(folder.parent / "cache"))
 
 
 def names(project: ProjectRequirements) -> list[str]:
@@ -79,16 +88,15 @@ def test_without_consent_the_project_is_not_built_and_the_error_says_how(project
     with pytest.raises(UnbuiltProjectError, match="`project.dependencies` is dynamic") as raised:
         load_project(ProjectFiles(directory=project))
 
-    assert "--build-sdists" in raised.value.hint
+    assert "--build-project" in raised.value.hint
     assert "--requirements FILE" in raised.value.hint
-    assert raised.value.packages == (f"the project in `{project}`",)
 
 
 def test_the_requirements_of_a_built_project_are_those_of_its_metadata(project: Path) -> None:
     plain, fast = built(project), built(project, extras=("fast",), groups=("test",))
 
-    assert names(plain) == ["a", "b"]
-    assert names(fast) == ["a", "b", "c", "checker"]
+    assert names(plain) == ["a", "b", "f"]
+    assert names(fast) == ["a", "b", "c", "e", "checker"]
     assert plain.requires_python == ">=3.8"
     assert plain.roots[0].origin == "pyproject.toml (built)"
     with pytest.raises(InputError, match="has no extra `slow`"):
@@ -99,6 +107,7 @@ def test_a_project_is_built_again_only_after_a_change(project: Path, monkeypatch
     built(project)
     (project / "names.txt").write_text("Requires-Dist: other\n")
     changed = built(project)
+    (project / "pylock.toml").write_text("# a lock is not an input of the build")
     monkeypatch.setattr("advisor.index.build.build_tree_metadata", lambda *_: pytest.fail("a second build"))
 
     assert names(changed) == ["other"]
@@ -110,6 +119,22 @@ def test_the_build_of_a_project_cannot_change_it(project: Path) -> None:
 
     assert names(built(project)) == []
     assert (project / "names.txt").read_text() == NAMES
+
+
+def test_a_file_behind_a_link_is_part_of_the_state_of_a_project(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("Requires-Dist: one\n")
+    (project / "names.txt").unlink()
+    (project / "names.txt").symlink_to(tmp_path / "outside.txt")
+    before = names(built(project))
+    (tmp_path / "outside.txt").write_text("Requires-Dist: another\n")
+
+    assert (before, names(built(project))) == (["one"], ["another"])
+
+
+def test_links_that_lead_to_each_other_do_not_end_a_build(project: Path) -> None:
+    (project / "loop").symlink_to("loop")
+
+    assert names(built(project)) == ["a", "b", "f"]
 
 
 def test_a_failed_build_of_a_project_says_what_failed_and_what_to_do(project: Path) -> None:
@@ -128,7 +153,9 @@ def test_a_terminal_asks_before_a_project_is_built(
     questions: list[str] = []
 
     def run(options: ProjectOptions) -> None:
-        read.append(names(load_project(options.files(), build=options.build_sdists, cache=project.parent / "cache")))
+        read.append(names(load_project(options.files(), build=builder(project) if options.build_project else None)))
+        if not options.build_sdists:
+            raise BuildsNeededError(["a 1.0"])
 
     def confirm(question: str, **_: object) -> bool:
         questions.append(question)
@@ -140,24 +167,27 @@ def test_a_terminal_asks_before_a_project_is_built(
 
     with_consent(run, ProjectOptions(directory=project))
 
-    assert read == [["a", "b"]]
-    assert len(questions) == 1
-    assert "runs their code" in questions[0]
-    assert f"  the project in `{project}`\n" in capsys.readouterr().err
+    assert read == [["a", "b", "f"]] * 2
+    assert [question.partition("?")[0] for question in questions] == [
+        "Build the metadata of the project",
+        "Build these and other packages that a stack needs",
+    ]
+    assert "  a 1.0\n" in capsys.readouterr().err
 
 
 def test_advice_for_a_built_project(project: Path, advisor: Advisor, index: PackageIndex) -> None:
-    for name in "ab":
+    for name in "abf":
         index.add(name, "1.0")
     options = ("--hardware", "cpu-zen4", "--python", "3.12", "--index-url", index.url)
 
     refused = advisor("advise", *options, cwd=project)
-    answered = advisor("advise", *options, "--build-sdists", cwd=project)
+    answered = advisor("advise", *options, "--build-project", cwd=project)
 
     assert refused.returncode == 2
-    assert "hint: `--build-sdists` builds its metadata, which runs its code" in refused.stderr
+    assert "hint: `--build-project` builds its metadata, which runs its code" in refused.stderr
     assert answered.returncode == 0, answered.stderr
-    assert "stack      2 packages" in answered.stdout
+    assert "stack      3 packages" in answered.stdout
+    assert "the requirements are those that a build with Python 3." in answered.stderr
 
 
 @pytest.mark.network

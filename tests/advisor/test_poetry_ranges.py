@@ -16,7 +16,9 @@ from advisor.project.poetry import read_poetry
 from knowledge.domain.errors import InputError
 
 releases = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(lambda parts: ".".join(map(str, parts)))
-ranges = st.tuples(st.sampled_from(["^", "~", ">=", "<", ">", "=="]), releases).map("".join)
+ranges = st.tuples(st.sampled_from(["^", "~", ">=", "<", ">", "=="]), releases).map("".join) | releases.map(
+    "{}.*".format
+)
 
 
 def read(constraint: str) -> ProjectRequirements:
@@ -30,6 +32,7 @@ def read(constraint: str) -> ProjectRequirements:
         ("~1.2 || ~1.5", "!=1.3.*,!=1.4.*,<1.6,>=1.2"),
         ("^1 || ^3.1", "!=2.*,!=3.0.*,<4.0,>=1"),
         ("^1 || ^2", "<3,>=1"),
+        ("1.* || 3.*", "!=2.*,<4,>=1"),
     ],
 )
 def test_gaps_are_excluded_by_their_prefixes(constraint: str, specifier: str) -> None:
@@ -38,7 +41,7 @@ def test_gaps_are_excluded_by_their_prefixes(constraint: str, specifier: str) ->
     assert str(root.requirement.specifier) == specifier
 
 
-@pytest.mark.parametrize("constraint", ["~1.2 || ^2.0", "^1 || ^500", "1.0 || 3.0"])
+@pytest.mark.parametrize("constraint", ["~1.2 || ^2.0", "^1 || ^500", "1.0 || 3.0", "<2 || ^1!1.0"])
 def test_a_gap_without_prefixes_is_refused(constraint: str) -> None:
     with pytest.raises(InputError, match="allows several ranges"):
         read(constraint)

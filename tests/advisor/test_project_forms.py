@@ -361,6 +361,8 @@ def test_index_options_of_all_files_of_dynamic_dependencies_are_used(tmp_path: P
         ("torch=2.3.0+cu118\n", "write it as `torch==2.3.0+cu118`"),
         ("torch: 2.3\n", "write it as `torch==2.3`"),
         ("_libgcc_mutex=0.1=main\nabsl-py=1.3.0=pypi_0\n", "this is the output of `conda list --export`"),
+        ("six=>1.0\n", "write `>=` instead of `=>`"),
+        ("pip install six\n", "write the packages only"),
         ("numpy !! 2\n", ""),
     ],
 )
@@ -374,10 +376,14 @@ def test_malformed_lines_have_a_hint_about_what_to_write(tmp_path: Path, lines: 
 
 
 def test_the_number_of_malformed_lines_is_reported(tmp_path: Path) -> None:
-    write(tmp_path, "requirements.txt", "numpy\npandas 2\nscipy 1\ntorch 2\n")
+    for lines, message in (
+        ("pandas 2\nscipy 1\n", "1 more line; 1 could"),
+        ("pandas 2\nb 1\nc 2\n", "2 more lines; 1 could"),
+    ):
+        write(tmp_path, "requirements.txt", f"numpy\n{lines}")
 
-    with pytest.raises(InputError, match=r"\(and 2 more lines; 1 could be read\)"):
-        read_project(tmp_path)
+        with pytest.raises(InputError, match=rf"\(and {message} be read\)"):
+            read_project(tmp_path)
 
 
 def test_files_of_other_folders_are_named_the_highest_first(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -386,3 +387,48 @@ def test_a_lock_above_the_size_limit_is_refused(repository: Path, check: Run, mo
     for name in ("locked.txt", "uv.lock"):
         [finding] = check("--current", name)["findings"]
         assert (finding["code"], "larger than 1000 bytes" in finding["message"]) == ("ADV027", True)
+
+
+@pytest.fixture
+def built(project: Path, advisor_here: Advisor) -> Path:
+    """A repository whose project has a build backend of its own, which states its requirements."""
+    text = (project / "pyproject.toml").read_text()
+    text = text.replace('dependencies = [\n  "a",\n]\n', 'version = "1"\ndynamic = ["dependencies"]\n')
+    build_system = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    (project / "pyproject.toml").write_text(f"{text}{build_system}")
+    (project / "backend.py").write_text(
+        "import os\n"
+        "def prepare_metadata_for_build_wheel(directory, config_settings=None):\n"
+        "    os.mkdir(os.path.join(directory, 'm-1.dist-info'))\n"
+        "    with open(os.path.join(directory, 'm-1.dist-info', 'METADATA'), 'w') as file:\n"
+        "        file.write('Metadata-Version: 2.1\\nName: m\\nVersion: 1\\nRequires-Dist: a\\n')\n"
+        "    return 'm-1.dist-info'\n"
+        "def build_wheel(*_, **__): raise SystemExit('not needed')\n"
+    )
+    git(project, "init", "-q")
+    git(project, "add", "pyproject.toml", "pylock.toml", "backend.py")
+    git(project, "commit", "-qm", "base")
+    return project
+
+
+def test_the_indexes_of_a_base_that_is_not_built_stay_in_force(built: Path, check: Run) -> None:
+    options = ("--base", "HEAD", "--build-project")
+    same = check(*options)
+    lock = built / "pylock.toml"
+    address = tomllib.loads(lock.read_text())["packages"][0]["index"]
+    lock.write_text(lock.read_text().replace(f'index = "{address}"', 'index = "https://other.example.org/simple/"'))
+    with (built / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nindexes = ["https://other.example.org/simple/"]\n')
+
+    changed = check(*options)
+
+    assert same["exit_code"] == 0
+    assert findings_of(changed, "ADV015")
+    assert changed["exit_code"] == 1
+
+
+def test_a_base_that_is_not_built_has_the_same_indexes(built: Path, check: Run) -> None:
+    document = check("--base", "HEAD", "--policy-from-base", "--build-project")
+
+    assert document["exit_code"] == 0
+    assert not findings_of(document, "ADV028")
