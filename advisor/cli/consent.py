@@ -15,7 +15,7 @@ from knowledge.domain.errors import AdvisorError
 def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
     """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
 
-    The project is one question; what is to be built for a stack is another one, which lists the packages.
+    The project is one question; the packages that a stack needs are another one, which lists them.
 
     Args:
         run: The command.

@@ -145,7 +145,8 @@ def test_absent_values_of_yaml_are_absent(tmp_path: Path, absent: str) -> None:
     real = (
         (RECORDS / "PYSEC-2022-43015.yaml").read_text().replace("aliases:\n- CVE-2022-45907\n", f"aliases: {absent}\n")
     )
-    (tmp_path / "x.yaml").write_text(f"{real}withdrawn: {absent}\n")
+    key = "withdrawn"
+    (tmp_path / "x.yaml").write_text(f"{real}{key}: {absent}\n")
     base = AdvisoryDatabase(tmp_path / "advisories.sqlite")
 
     imported = base.add(read_records(tmp_path / "x.yaml"))

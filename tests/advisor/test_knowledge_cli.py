@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -199,9 +200,9 @@ def test_keep_valid_imports_the_valid_part_of_a_truncated_compressed_file(
     assert int(imported.stdout.split(": ")[1].split()[0]) > 10
 
 
-def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path) -> None:
+def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path, first_knowledge: Path) -> None:
     write(tmp_path / "o.jsonl")
-    other = f"sqlite:///{tmp_path / 'other.sqlite'}"
+    other = f"sqlite:///{shutil.copy(first_knowledge, tmp_path / 'other.sqlite')}"
     advisor_here("knowledge", "import", "o.jsonl", "--knowledge", other)
 
     merged = advisor_here("knowledge", "import", "other.sqlite")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -94,8 +96,8 @@ def test_every_indicator_computes_its_operations_and_bytes() -> None:
             assert Indicators().amounts(run) is not None, name
 
 
-def test_shipped_observations_are_accepted(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("shipped") / "k.sqlite"
+def test_shipped_observations_are_accepted(first_knowledge: Path, tmp_path: Path) -> None:
+    path = shutil.copy(first_knowledge, tmp_path / "k.sqlite")
     with open_knowledge_base(str(path)) as store:
         shipped = list(store.observations())
 
