@@ -1,0 +1,1 @@
+"""Builds: files, extras and packages that provide the same version of a framework for different hardware."""

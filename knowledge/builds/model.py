@@ -1,0 +1,215 @@
+"""Types of builds. The catalogue is YAML, with one entry per fact; every entry names its source."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from packaging.version import Version
+
+from knowledge.domain.hardware import HardwareProfile
+
+Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
+"""What a build runs on: processors only, NVIDIA's GPUs, AMD's GPUs, or Intel's GPUs."""
+
+_VENDORS: dict[Runtime, str] = {"cuda": "nvidia", "rocm": "amd", "xpu": "intel"}
+_LOCAL_VERSION = re.compile(r"(?P<cpu>cpu)\b|cu(?:da)?(?P<cuda>\d{2,3})\b|rocm(?P<rocm>\d+(?:\.\d+)*)|(?P<xpu>xpu)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Build:
+    """What a file was built for.
+
+    Attributes:
+        runtime: What it runs on.
+        version: Version of the runtime, such as ``12.6`` of CUDA; empty if it has none or it is unknown.
+    """
+
+    runtime: Runtime
+    version: str = ""
+
+    def __str__(self) -> str:
+        """Return the name of the build, for people."""
+        names = {"cpu": "CPU", "cuda": "CUDA", "rocm": "ROCm", "xpu": "Intel GPU"}
+        return f"{names[self.runtime]} {self.version}".strip()
+
+    def has_device_on(self, hardware: HardwareProfile) -> bool:
+        """Whether a machine has an accelerator that the build is for; a CPU build needs none."""
+        vendor = _VENDORS.get(self.runtime)
+        return vendor is None or any(accelerator.vendor == vendor for accelerator in hardware.accelerators)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkIndex:
+    """A package index on which a framework's publisher provides one build of its packages.
+
+    Attributes:
+        url: Base address of its simple API.
+        packages: Packages that are taken from it; no other package ever is.
+        exclusive: Those of the packages that come from no other index.
+        runtime: What its files run on.
+        version: Version of the runtime; empty if it has none.
+        os: Systems that it has files for.
+        architectures: Machine names that it has files for.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["index"]
+    id: str
+    url: str
+    packages: tuple[str, ...]
+    runtime: Runtime
+    source: str
+    exclusive: tuple[str, ...] = ()
+    version: str = ""
+    os: tuple[str, ...] = ("linux",)
+    architectures: tuple[str, ...] = ("x86_64",)
+
+    @property
+    def build(self) -> Build:
+        """The build of its files."""
+        return Build(runtime=self.runtime, version=self.version)
+
+    def serves(self, hardware: HardwareProfile) -> bool:
+        """Whether it has files for the system and the processor of a machine."""
+        return hardware.os in self.os and hardware.cpu.architecture in self.architectures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultBuild:
+    """The build of files without a local version, on some machines.
+
+    Attributes:
+        os: Systems.
+        architectures: Machine names; empty for all.
+        runtime: What the files run on.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    os: tuple[str, ...]
+    runtime: Runtime
+    architectures: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFamily:
+    """Packages whose local version names the build, and which only work together if their builds match.
+
+    Attributes:
+        packages: The packages.
+        defaults: Builds of files without a local version; a CPU build on all other machines.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["family"]
+    id: str
+    packages: tuple[str, ...]
+    source: str
+    defaults: tuple[DefaultBuild, ...] = ()
+
+    def build_of(self, version: Version, *, os: str, architecture: str) -> Build:
+        """Return the build of a version of one of its packages.
+
+        Args:
+            version: The version.
+            os: System of the target.
+            architecture: Machine name of the target.
+        """
+        if version.local is not None:
+            return build_of_local_version(version.local)
+        for default in self.defaults:
+            if os in default.os and architecture in (default.architectures or (architecture,)):
+                return Build(runtime=default.runtime)
+        return Build(runtime="cpu")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildExtra:
+    """An extra of a package that adds what it needs to use an accelerator.
+
+    Attributes:
+        package: The package.
+        extra: The extra.
+        versions: Specifier of the versions that provide it.
+        runtime: What it makes the package run on.
+        version: Version of the runtime, such as ``12`` of CUDA; empty if it differs between the versions.
+        os: Systems that it works on.
+        architectures: Machine names that it works on.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["extra"]
+    id: str
+    package: str
+    extra: str
+    runtime: Runtime
+    source: str
+    versions: str = ""
+    version: str = ""
+    os: tuple[str, ...] = ("linux",)
+    architectures: tuple[str, ...] = ("x86_64",)
+
+    def serves(self, hardware: HardwareProfile) -> bool:
+        """Whether it works on the system and the processor of a machine."""
+        return hardware.os in self.os and hardware.cpu.architecture in self.architectures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """A package that provides the same modules as another one, for other hardware.
+
+    Attributes:
+        package: The package.
+        replacement: The package that may replace it.
+        versions: Specifier of the versions of both packages that correspond to each other, by equal numbers.
+        modules: Top-level modules that both provide.
+        when: Hardware of the target that makes the replacement useful: a runtime with a device of it (``cuda``,
+            ``rocm``, ``xpu``), ``cpu`` for a machine without such an accelerator, or ``any``.
+        condition: What the project must not need, for people; empty if the hardware alone decides.
+        os: Systems for which the replacement has files.
+        architectures: Machine names for which the replacement has files.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["replacement"]
+    id: str
+    package: str
+    replacement: str
+    modules: tuple[str, ...]
+    when: Runtime | Literal["any"]
+    source: str
+    versions: str = ""
+    condition: str = ""
+    os: tuple[str, ...] = ("linux",)
+    architectures: tuple[str, ...] = ("x86_64",)
+
+    def fits(self, hardware: HardwareProfile) -> bool:
+        """Whether the replacement is useful on a machine, and has files for it."""
+        if hardware.os not in self.os or hardware.cpu.architecture not in self.architectures:
+            return False
+        if self.when == "any":
+            return True
+        if self.when == "cpu":
+            return not hardware.accelerators
+        return Build(runtime=self.when).has_device_on(hardware)
+
+
+CatalogueEntry = FrameworkIndex | BuildFamily | BuildExtra | Replacement
+
+
+def build_of_local_version(local: str) -> Build:
+    """Return the build that a local version names, such as ``cu126``; a CPU build if it names none."""
+    match = _LOCAL_VERSION.match(local)
+    if match is None or match["cpu"]:
+        return Build(runtime="cpu")
+    if cuda := match["cuda"]:
+        return Build(runtime="cuda", version=f"{cuda[:-1]}.{cuda[-1]}")
+    if match["rocm"]:
+        return Build(runtime="rocm", version=match["rocm"])
+    return Build(runtime="xpu")
