@@ -209,7 +209,8 @@ def build_of_local_version(local: str) -> Build:
     if match is None or match["cpu"]:
         return Build(runtime="cpu")
     if cuda := match["cuda"]:
-        return Build(runtime="cuda", version=f"{cuda[:-1]}.{cuda[-1]}")
+        is_major = local.startswith("cuda") and len(cuda) == 2  # JAX writes `cuda12`, PyTorch `cu126`.
+        return Build(runtime="cuda", version=cuda if is_major else f"{cuda[:-1]}.{cuda[-1]}")
     if match["rocm"]:
         return Build(runtime="rocm", version=match["rocm"])
     return Build(runtime="xpu")
