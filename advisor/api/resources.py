@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ def open_indexes(
     options: IndexOptions,
     directory: Path,
     project: ProjectRequirements | None = None,
-    hardware: HardwareProfile | None = None,
+    machines: Sequence[HardwareProfile] = (),
 ) -> Iterator[IndexClient]:
     """Open the package indexes of a project; log the number of requests and damaged cache entries at the end.
 
@@ -34,12 +34,13 @@ def open_indexes(
         options: Options of the indexes.
         directory: Directory whose configuration files of uv are read.
         project: The project, which may name indexes of its own.
-        hardware: The machine that builds of frameworks are for; none to take none from their publishers' indexes.
+        machines: The machines that builds of frameworks are for; without any, none are taken from the indexes of their
+            publishers.
 
     Raises:
         InputError: If the configuration is wrong.
     """
-    client = make_client(options, directory, project, hardware)
+    client = make_client(options, directory, project, machines)
     try:
         yield client
     finally:
@@ -55,7 +56,7 @@ def make_client(
     options: IndexOptions,
     directory: Path,
     project: ProjectRequirements | None = None,
-    hardware: HardwareProfile | None = None,
+    machines: Sequence[HardwareProfile] = (),
 ) -> IndexClient:
     """Return a client of the indexes that the options, a project and its directory's configuration name.
 
@@ -90,7 +91,7 @@ def make_client(
         supplemental=project.supplemental_index_urls if project else (),
         find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
         bindings=bindings,
-        **_framework_indexes(options, settings, hardware),
+        **_framework_indexes(options, settings, machines),
         strategy=check_strategy(strategy) if strategy else configuration.strategy,
     )
     database = advisory_database_path()
@@ -105,11 +106,11 @@ def make_client(
 
 
 def _framework_indexes(
-    options: IndexOptions, settings: Mapping[str, Any], hardware: HardwareProfile | None
+    options: IndexOptions, settings: Mapping[str, Any], machines: Sequence[HardwareProfile]
 ) -> dict[str, Any]:
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
     is_enabled = options.framework_indexes
-    if hardware is None or not (settings.get("framework-indexes", False) if is_enabled is None else is_enabled):
+    if not machines or not (settings.get("framework-indexes", False) if is_enabled is None else is_enabled):
         return {}
     from knowledge.builds.catalogue import shipped_builds
     from knowledge.builds.usable import usable_indexes
@@ -119,7 +120,12 @@ def _framework_indexes(
     mirrors: Mapping[str, str] = settings.get("index-mirrors", {})
     builds: dict[str, tuple[str, ...]] = {}
     exclusive: set[str] = set()
-    for index in usable_indexes(shipped_builds(), RuleBook(shipped_rules(), hardware), hardware):
+    indexes = (
+        index
+        for hardware in machines
+        for index in usable_indexes(shipped_builds(), RuleBook(shipped_rules(), hardware), hardware)
+    )
+    for index in dict.fromkeys(indexes):
         url = _mirror_of(index.url, mirrors)
         exclusive.update(index.exclusive)
         builds |= {name: (*builds.get(name, ()), url) for name in index.packages}

@@ -271,7 +271,7 @@ def open_sessions(
             hardware = context.target.hardware
             key = repr((sorted(context.project.bindings.items()), hardware.identity))
             if key not in clients:
-                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, hardware))
+                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, [hardware]))
             context = _with_supported_python(context, clients[key])
             sessions.append(
                 AdviceSession(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.domain.words import quoted, unmeasured_text
+from advisor.domain.words import count, quoted, unmeasured_text
 from advisor.index.configuration import without_credentials
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
@@ -111,7 +111,8 @@ def _build_findings(
         text = f"`{candidate.name} {candidate.version}` is a build for {build}"
         if not builds.has_device(build):
             further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
-            required = f"; it requires {libraries} packages for CUDA" if build.runtime == "cuda" and libraries else ""
+            needs_libraries = build.runtime == "cuda" and libraries
+            required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
             message = f"{text}, {builds.why(build)}{required}{further}"
             yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
         elif len(builds.alternatives(candidate, source.candidates(candidate.name))) > 1:
@@ -141,8 +142,8 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
     }
     findings = []
     for criterion, (missing, is_missing) in record_checks.items():
-        count = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
-        if count:
-            message = f"there is {missing} for {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
+        number = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
+        if number:
+            message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
             findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
     return findings
