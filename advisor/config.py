@@ -6,9 +6,10 @@ A setting is taken from the command-line option, else from its `ADVISOR_*` envir
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
@@ -25,8 +26,11 @@ KEYS = {
 }
 """Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
 
-LISTS = ("constraints", "overrides")
-"""Keys whose value is a list of requirements."""
+LISTS = ("constraints", "overrides", "allow")
+"""Keys whose value is a list: of requirements, and of what is allowed in addition."""
+
+ALLOWED = ("replace-packages",)
+"""What can be allowed in addition."""
 
 TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
 """Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
@@ -36,6 +40,9 @@ SWITCHES = ("framework-indexes",)
 """Keys whose value is true or false."""
 
 _EXAMPLES = {
+    "constraints": '["numpy<2"]',
+    "overrides": '["numpy<2"]',
+    "allow": '["replace-packages"]',
     "package-index": '{ torch = "https://..." }',
     "settings": '{ onednn = "on" }',
     "index-mirrors": '{ "https://download.pytorch.org/whl/" = "https://..." }',
@@ -66,7 +73,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     """
     for key, value in table.items():
         if key in LISTS:
-            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), _EXAMPLES[key]
         elif key in TABLES:
             types = str | int if key == "settings" else str
             valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
@@ -108,6 +115,19 @@ def _check_targets(targets: Mapping[str, Mapping[str, Any]], where: str) -> None
                     f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong type",
                     hint=f'write it as `{key} = "..."`',
                 )
+
+
+def check_allowed(names: Iterable[str]) -> None:
+    """Check that what is allowed in addition exists.
+
+    Raises:
+        InputError: At the first name that is unknown.
+    """
+    for name in names:
+        if name not in ALLOWED:
+            raise InputError(
+                f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED) or f"it can be {quoted(ALLOWED)}"
+            )
 
 
 def choose(key: str, option: str | None, table: Mapping[str, Any]) -> str | None:

@@ -159,6 +159,11 @@ class BuildExtra:
     os: tuple[str, ...] = ("linux",)
     architectures: tuple[str, ...] = ("x86_64",)
 
+    @property
+    def build(self) -> Build:
+        """The build that the package becomes."""
+        return Build(runtime=self.runtime, version=self.version)
+
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether it works on the system and the processor of a machine."""
         return hardware.os in self.os and hardware.cpu.architecture in self.architectures
