@@ -93,6 +93,12 @@ class Criteria:
         other._baseline = {str(c.name): c.version for c in baseline}
         return other
 
+    def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
+        """Return the same criteria with further packages that count as named by the project."""
+        other = self._copy()
+        other._direct = self._direct.union(names)
+        return other
+
     def with_package_costs(self, costs: Mapping[str, Mapping[NormalizedName, int]]) -> Criteria:
         """Return the same criteria with additional costs of packages, whatever their version.
 

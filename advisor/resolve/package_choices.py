@@ -104,6 +104,7 @@ def _solved_variants(
 
 def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> ProblemVariant:
     substitutions = tuple(choice.substitution for choice in combination if choice.substitution is not None)
+    replaced = {s.replacement: s.package for s in substitutions if s.replacement != s.package}
     costs: dict[str, dict[NormalizedName, int]] = {}
     for choice in combination:
         name = choice.substitution.replacement if choice.substitution else choice.package
@@ -113,12 +114,13 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
         other = request
         if substitutions:
             other = request.with_problem(request.problem.with_substitutions(substitutions))
-        return replace(other, criteria=other.criteria.with_package_costs(costs))
+        direct = [new for new, package in replaced.items() if package in request.direct]
+        return replace(other, criteria=other.criteria.with_package_costs(costs).with_direct(direct))
 
     return ProblemVariant(
         label=", ".join(map(str, substitutions)) or "the packages as they are required",
         make_request=make_request,
-        replaced={s.replacement: s.package for s in substitutions if s.replacement != s.package},
+        replaced=replaced,
     )
 
 
