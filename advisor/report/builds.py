@@ -83,7 +83,7 @@ def _row(entry: Any) -> dict[str, str]:
             cells |= {"packages": _names(entry.packages)}
             cells |= {"files without a local version": "; ".join(map(_default_build, entry.defaults)) or "CPU"}
         case BuildExtra():
-            cells |= {"extra": f"`{entry.package}[{entry.extra}]`", "versions": _versions(entry.versions)}
+            cells |= {"extra": f"`{entry.package}[{','.join(entry.extras)}]`", "versions": _versions(entry.versions)}
             cells |= {"runtime": f"{entry.runtime} {entry.version}".strip(), "systems": _systems(entry)}
         case Replacement():
             cells |= {"package": f"`{entry.package}`", "replacement": f"`{entry.replacement}`"}

@@ -36,8 +36,11 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
     for substitution in request.problem.substitutions.values():
         if substitution.replacement not in names:
             continue
-        message = f"`{substitution}` is taken where `{substitution.package}` is required, because of the target"
-        code = "ADV112" if substitution.replacement != substitution.package else "ADV109"
+        if substitution.replacement == substitution.package:
+            code, reason = "ADV109", "which uses the target's accelerator"
+        else:
+            code, reason = "ADV112", "which suits the target"
+        message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
         yield AdviceFinding(
             code=code, severity="note", message=message, package=substitution.replacement, source=substitution.source
         )
@@ -73,7 +76,7 @@ def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
             continue
         for extra in request.builds.idle_extras(root.name, root.requirement.extras):
             message = (
-                f"the project requires `{extra.package}[{extra.extra}]`, which is for {extra.build}, "
+                f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
                 f"{request.builds.why(extra.build)}"
             )
             yield AdviceFinding(

@@ -38,13 +38,21 @@ class TargetBuilds:
         self._family_of = {canonicalize_name(name): family for family in self._families for name in family.packages}
         self._rules = rules
         self._hardware = hardware
+        self._build_of: dict[tuple[NormalizedName, Version], Build] = {}
 
     def build_of(self, name: NormalizedName, version: Version) -> Build | None:
         """Return the build of a version; none if the catalogue does not know builds of the package."""
         family = self._family_of.get(name)
         if family is None:
             return None
-        build = family.build_of(version, os=self._hardware.os, architecture=self._hardware.cpu.architecture)
+        # Asked for each candidate in each iteration of the search.
+        if (name, version) not in self._build_of:
+            self._build_of[name, version] = self._build_in(family, name, version)
+        return self._build_of[name, version]
+
+    def _build_in(self, family: BuildFamily, name: NormalizedName, version: Version) -> Build:
+        os, architecture = self._hardware.os, self._hardware.cpu.architecture
+        build = family.build_of(name, version, os=os, architecture=architecture)
         if build.runtime == "cuda" and not build.version and (cuda := self._rules.default_cuda(name, version)):
             return Build(runtime="cuda", version=cuda)
         return build
@@ -62,15 +70,16 @@ class TargetBuilds:
 
     def extra_names(self, name: NormalizedName) -> frozenset[str]:
         """Return every extra of a package that makes it use an accelerator on the target's platform."""
-        return frozenset(e.extra for e in self._extras if canonicalize_name(e.package) == name)
+        return frozenset(x for e in self._extras if canonicalize_name(e.package) == name for x in e.extras)
 
-    def idle_extras(self, name: NormalizedName, extras: Iterable[str]) -> list[BuildExtra]:
-        """Return those of a package's extras that are for an accelerator which the target does not have."""
+    def idle_extras(self, name: NormalizedName, required: Iterable[str]) -> list[BuildExtra]:
+        """Return those of a package's required extras that are for an accelerator which the target does not have."""
+        required = frozenset(required)
         return [
             entry
             for entry in self._extras
             if canonicalize_name(entry.package) == name
-            and entry.extra in extras
+            and not set(entry.extras).isdisjoint(required)
             and not entry.build.has_device_on(self._hardware)
         ]
 

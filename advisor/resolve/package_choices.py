@@ -139,16 +139,15 @@ def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedR
 
 
 def _extra_choices(request: ResolutionRequest, name: NormalizedName) -> Iterator[_Choice]:
-    """Yield the extras that make a package use the target's accelerator, unless the project names one itself."""
-    catalogued = request.builds.extra_names(name)
-    if any(catalogued & root.requirement.extras for root in request.problem.roots_of(name)):
+    """Yield the extras that make a package use the target's accelerator, unless the project names extras of it."""
+    if any(root.requirement.extras for root in request.problem.roots_of(name)):
         return
     for place, extra in enumerate(request.builds.extras_of(name)):
         substitution = Substitution(
             package=name,
             replacement=name,
             versions=extra.versions,
-            extras=frozenset({extra.extra}),
+            extras=frozenset(extra.extras),
             source=extra.source,
         )
         yield _Choice(package=name, substitution=substitution, cost=place)

@@ -149,16 +149,16 @@ class BuildFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildExtra:
-    """An extra of a package that adds what it needs to use an accelerator.
+    """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
         package: The package.
-        extra: The extra.
-        versions: Specifier of the versions that provide it.
-        runtime: What it makes the package run on.
+        extras: The extras.
+        versions: Specifier of the versions that provide them.
+        runtime: What they make the package run on.
         version: Version of the runtime, such as ``12`` of CUDA; empty if it differs between the versions.
-        os: Systems that it works on.
-        architectures: Machine names that it works on.
+        os: Systems that they work on.
+        architectures: Machine names that they work on.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -166,7 +166,7 @@ class BuildExtra:
     kind: Literal["extra"]
     id: str
     package: str
-    extra: str
+    extras: tuple[str, ...]
     runtime: Runtime
     source: str
     versions: str = ""
@@ -180,7 +180,7 @@ class BuildExtra:
         return Build(runtime=self.runtime, version=self.version)
 
     def serves(self, hardware: HardwareProfile) -> bool:
-        """Whether it works on the system and the processor of a machine."""
+        """Whether they work on the system and the processor of a machine."""
         return hardware.os in self.os and hardware.cpu.architecture in self.architectures
 
 

@@ -35,7 +35,14 @@ EXTRAS = {"cuda13": "13", "cuda12": "12"}
 CATALOGUE: tuple[CatalogueEntry, ...] = (
     *(
         BuildExtra(
-            kind="extra", id=extra, package="jax", extra=extra, versions=">=2", runtime="cuda", version=v, source="s"
+            kind="extra",
+            id=extra,
+            package="jax",
+            extras=(extra,),
+            versions=">=2",
+            runtime="cuda",
+            version=v,
+            source="s",
         )
         for extra, v in EXTRAS.items()
     ),

@@ -145,7 +145,7 @@ def test_a_replacement_for_any_hardware_has_a_condition_unless_the_package_has_a
             r"entry 1 \(`x`\): field `family.defaults.0.runtime`",
         ),
         (
-            "- {kind: extra, id: x, package: a, extra: b, runtime: cuda, source: s, note: n}",
+            "- {kind: extra, id: x, package: a, extras: [b], runtime: cuda, source: s, note: n}",
             r"entry 1 \(`x`\): field `extra.note`",
         ),
         ("- {kind: wheel, id: x}", r"entry 1 \(`x`\): field `kind`: .*'index', 'family', 'extra', 'replacement'"),
