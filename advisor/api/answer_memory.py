@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,7 +74,7 @@ class AnswerMemory:
 
     def recall(self) -> RememberedAnswer | None:
         """Return the stored answer; none if there is none, or anything that it depends on has changed."""
-        stored = self._session.client.cache.read(_BUCKET, self._key()) if self._is_possible else None
+        stored = self._session.client.cache.read(_BUCKET, self._key) if self._is_possible else None
         if stored is None:
             return None
         client = self._session.client
@@ -94,14 +95,15 @@ class AnswerMemory:
         session = self._session
         if not self._is_possible or session.recommend().optimum.stopped:
             return
-        packages = session.request.source.loaded_packages
+        packages = sorted(session.loaded_packages)
         document = {
             "report": answer.report,
             "locks": {str(path): text for path, text in answer.locks.items()},
             "pages": {name: session.client.digest(name) for name in packages},
         }
-        session.client.cache.write(_BUCKET, self._key(), json.dumps(document).encode())
+        session.client.cache.write(_BUCKET, self._key, json.dumps(document).encode())
 
+    @cached_property
     def _key(self) -> str:
         from knowledge.rules.catalogue import catalogue_digest
 
@@ -111,7 +113,7 @@ class AnswerMemory:
         question = [
             [_program_digest(), catalogue_digest(), session.estimator.state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
-            context.allowed,
+            [context.allowed, context.compared_pythons],
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
         return f"{_FORMAT} {content_hash(_plain(question))}"

@@ -72,7 +72,8 @@ class TargetOptions:
         names: Targets of ``[tool.advisor.targets]``.
         hardware: A shipped profile, a YAML or JSON file, or ``detect``; by default the project's setting, else this
             machine.
-        python: Version of the interpreter; by default the project's setting, else the running one.
+        python: Version of the interpreter, or ``best`` for the one with the best-scored stack; by default the project's
+            setting, else the running one.
         platform: Platform tag, such as ``manylinux_2_28_x86_64``; by default that of the hardware.
     """
 

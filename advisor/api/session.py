@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
+    from advisor.resolve.problem_variants import VariantComparison
     from advisor.resolve.recommend import Advice, ResolutionRequest
 
 logger = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class AdviceResult:
         request: The resolution request that the advice answers.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
+        interpreters: The interpreters that were compared; none if one was chosen.
     """
 
     advice: Advice
@@ -63,6 +65,7 @@ class AdviceResult:
     request: ResolutionRequest
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
+    interpreters: VariantComparison | None = None
 
     @property
     def direct(self) -> frozenset[str]:
@@ -97,6 +100,7 @@ class AdviceSession:
     announces: bool = False
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
+    _interpreters: VariantComparison | None = field(default=None, init=False)
 
     @property
     def request(self) -> ResolutionRequest:
@@ -104,8 +108,24 @@ class AdviceSession:
         if self._request is None:
             with activity("reading the project's packages"), self._other_python_named():
                 limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
+                if self.context.compared_pythons:
+                    self._take_best_python(limit)
                 self._request = self.context.request(self.client, self.estimator, limit=limit)
         return self._request
+
+    def _take_best_python(self, limit: TimeLimit) -> None:
+        """Choose the interpreter with the best-scored stack."""
+        from advisor.api.interpreters import compare_interpreters
+
+        self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
+        best = self._interpreters.solved[0].request.problem.target.python
+        self.context = replace(self.context.with_python(str(best)), compared_pythons=())
+
+    @property
+    def loaded_packages(self) -> set[NormalizedName]:
+        """Packages whose index pages were read for the recommendation."""
+        requests = [self.request, *(s.request for s in (self._interpreters.solved if self._interpreters else ()))]
+        return {name for request in requests for name in request.loaded_packages}
 
     @property
     def current_versions(self) -> dict[str, Version] | None:
@@ -162,6 +182,7 @@ class AdviceSession:
             request=self.request,
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
+            interpreters=self._interpreters,
         )
 
     def explain(self, package: str) -> Explanation:

@@ -58,7 +58,10 @@ class ProjectOptions:
     python: Annotated[
         _Text,
         typer.Option(
-            "--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; by default this one."
+            "--python",
+            metavar="VERSION|best",
+            envvar="ADVISOR_PYTHON",
+            help="Target Python; `best`: the one with the best stack (default: this one).",
         ),
     ] = None
     platform: Annotated[

@@ -77,7 +77,7 @@ def find_recommended_stack(
     request, advice = solve()
     versions = {str(c.name): c.version for c in advice.optimum.stack}
     document = {
-        "pages": {name: client.digest(name) for name in request.source.loaded_packages},
+        "pages": {name: client.digest(name) for name in sorted(request.loaded_packages)},
         "versions": {name: str(version) for name, version in versions.items()},
         "proven": advice.optimum.proven,
     }

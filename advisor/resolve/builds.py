@@ -32,7 +32,8 @@ class TargetBuilds:
         entries = tuple(entries)
         self._families = tuple(entry for entry in entries if isinstance(entry, BuildFamily))
         self._extras = [e for e in entries if isinstance(e, BuildExtra) and e.serves(hardware)]
-        self._replacements = [e for e in entries if isinstance(e, Replacement) and e.fits(hardware)]
+        self.replacements = tuple(e for e in entries if isinstance(e, Replacement) and e.fits(hardware))
+        """Packages that may replace others on the target."""
         indexes = usable_indexes(entries, rules, hardware)
         self._published = frozenset(canonicalize_name(name) for index in indexes for name in index.packages)
         self._family_of = {canonicalize_name(name): family for family in self._families for name in family.packages}
@@ -85,7 +86,7 @@ class TargetBuilds:
 
     def replacements_of(self, name: NormalizedName) -> list[Replacement]:
         """Return the packages that may replace another one on the target."""
-        return [entry for entry in self._replacements if canonicalize_name(entry.package) == name]
+        return [entry for entry in self.replacements if canonicalize_name(entry.package) == name]
 
     def has_device(self, build: Build) -> bool:
         """Whether the target has an accelerator that a build is for; a CPU build needs none."""
@@ -107,9 +108,16 @@ class TargetBuilds:
 
         Nothing if there is no other version: a stack without the package is no better.
         """
-        builds = {c.version: self.build_of(name, c.version) for c in offered}
-        idle = {v for v, build in builds.items() if build is not None and not build.has_device_on(self._hardware)}
-        return frozenset((name, version) for version in idle) if len(idle) < len(builds) else frozenset()
+        idle = {c.version for c in offered if self._is_idle(c)}
+        return frozenset((name, version) for version in idle) if len(idle) < len(offered) else frozenset()
+
+    def all_idle(self, offered: Sequence[Candidate]) -> bool:
+        """Whether every version of a package is built for an accelerator which the target does not have."""
+        return bool(offered) and all(map(self._is_idle, offered))
+
+    def _is_idle(self, candidate: Candidate) -> bool:
+        build = self.build_of(candidate.name, candidate.version)
+        return build is not None and not build.has_device_on(self._hardware)
 
     def ranks(
         self, name: NormalizedName, offered: Sequence[Candidate], forbidden: Mapping[Choice, str]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.utils import NormalizedName, canonicalize_name
 
+from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.problem import Substitution
 from advisor.resolve.problem_variants import ProblemVariant, SolvedVariant, compare_variants
 from advisor.resolve.recommend import ResolutionRequest
@@ -53,6 +54,25 @@ class _Choice:
     cost: int = 0
 
 
+def locked_replacements(
+    builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
+) -> tuple[Substitution, ...]:
+    """Return the allowed replacements that a lock has in the place of other packages.
+
+    Args:
+        builds: The builds on the target.
+        allowed: Which packages may replace others.
+        locked: Packages of the lock.
+    """
+    return tuple(
+        _substitution(builds, entry)
+        for entry in builds.replacements
+        if allowed.admits(entry)
+        and canonicalize_name(entry.replacement) in locked
+        and canonicalize_name(entry.package) not in locked
+    )
+
+
 def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> ResolutionRequest:
     """Return the request with the packages and extras whose best stack has the best score.
 
@@ -71,7 +91,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
-            return replace(solved[0].request, optimum=solved[0].optimum)
+            return replace(solved[0].request, optimum=solved[0].optimum, compared=frozenset(loaded))
         considered |= fresh
     return request
 
@@ -135,7 +155,8 @@ def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedR
     serves_hardware = extras or any(entry.when != "any" for entry in replacements)
     # What fits any hardware is a matter of preference.
     as_it_is = _Choice(package=name, criterion="idle-builds" if serves_hardware else "build", cost=1)
-    return [*extras, *(_replacement_choice(request, name, entry) for entry in replacements), as_it_is]
+    others = [_Choice(package=name, substitution=_substitution(request.builds, entry)) for entry in replacements]
+    return [*extras, *others, as_it_is]
 
 
 def _extra_choices(request: ResolutionRequest, name: NormalizedName) -> Iterator[_Choice]:
@@ -153,12 +174,12 @@ def _extra_choices(request: ResolutionRequest, name: NormalizedName) -> Iterator
         yield _Choice(package=name, substitution=substitution, cost=place)
 
 
-def _replacement_choice(request: ResolutionRequest, name: NormalizedName, entry: Replacement) -> _Choice:
-    substitution = Substitution(
+def _substitution(builds: TargetBuilds, entry: Replacement) -> Substitution:
+    name = canonicalize_name(entry.package)
+    return Substitution(
         package=name,
         replacement=canonicalize_name(entry.replacement),
         versions=entry.versions,
-        dropped=request.builds.extra_names(name),
+        dropped=builds.extra_names(name),
         source=entry.source,
     )
-    return _Choice(package=name, substitution=substitution)

@@ -143,6 +143,10 @@ def _additions(
                 hours = behind[candidates[0].version]
                 added["freshness-direct"] = added.get("freshness-direct", 0) + hours
                 added["freshness"] = added.get("freshness", 0) + hours
+        idle = [request.builds.all_idle(candidates) for candidates, (_, request) in zip(offered, variants, strict=True)]
+        for added, is_idle in zip(additions, idle, strict=True):
+            if is_idle and not all(idle):
+                added["idle-builds"] = added.get("idle-builds", 0) + 1
     gains = [request.criteria.best_speed_steps() for _, request in variants]
     for framework in {name for of_variant in gains for name in of_variant}:
         best = max(of_variant.get(framework, 0) for of_variant in gains)

@@ -89,6 +89,7 @@ class ResolutionRequest:
         baseline: The stack that a plain resolver chooses; empty if it found none.
         effort: Limits of the search.
         optimum: Its best stack, if it is known.
+        compared: Packages that were read to compare it with other requests.
     """
 
     problem: ResolutionProblem
@@ -101,6 +102,12 @@ class ResolutionRequest:
     baseline: tuple[Candidate, ...]
     effort: Effort
     optimum: Optimum | None = None
+    compared: frozenset[NormalizedName] = frozenset()
+
+    @property
+    def loaded_packages(self) -> frozenset[NormalizedName]:
+        """Packages whose index pages were read to find its best stack."""
+        return self.compared.union(self.source.loaded_packages)
 
     @property
     def direct(self) -> frozenset[NormalizedName]:

@@ -1,4 +1,4 @@
-"""Other packages and extras for the hardware: compared with brute force on random small problems, and end to end."""
+"""Other packages and extras for the hardware, and interpreters, are compared with brute force on small problems."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.domain.time_limit import TimeLimit
 from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
@@ -20,6 +21,7 @@ from advisor.resolve.objectives import HOURS_PER_RELEASE
 from advisor.resolve.optimise import InfeasibleError
 from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import make_request
 from knowledge.builds.model import BuildExtra, CatalogueEntry, Replacement
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
@@ -221,3 +223,63 @@ def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[
     tf = "tf-gpu" if "tf" in request.problem.substitutions else "tf"
     assert chosen in list(stacks(releases, roots, extra, tf))
     assert cost(releases, chosen, roots, extra, tf) == best[0]
+
+
+@settings(max_examples=150)
+@given(
+    by_interpreter=st.lists(problems, min_size=2, max_size=3),
+    roots=st.sampled_from([("app",), ("app", "lib"), ("lib", "tf")]),
+    ages=st.lists(st.integers(0, 3), min_size=3, max_size=3),
+)
+def test_the_interpreter_is_that_of_brute_force(
+    by_interpreter: list[Releases], roots: tuple[str, ...], ages: list[int]
+) -> None:
+    """Each interpreter has candidates of its own; its age counts as that of a package of the project."""
+    rules, problem = RuleBook((), MACHINE), build_problem(*roots)
+    with_stack = [releases for releases in by_interpreter if any(stacks(releases, roots, "", "tf"))]
+    newest = {root: {v for releases in with_stack for v in releases[root]} for root in roots}
+
+    def variant(number: int) -> ProblemVariant:
+        source = DictionarySource(by_interpreter[number], problem)
+        return ProblemVariant(
+            label=str(number),
+            make_request=lambda: make_request(
+                problem,
+                cast(IndexCandidates, source),
+                rules=rules,
+                builds=TargetBuilds((), rules, MACHINE),
+                estimator=empty_estimator(),
+                objective="latest",
+            ),
+            costs={"freshness-direct": ages[number] * HOURS_PER_RELEASE, "freshness": ages[number] * HOURS_PER_RELEASE},
+        )
+
+    def total(number: int, stack: dict[str, int]) -> tuple[int, int]:
+        releases = by_interpreter[number]
+        behind = {name: sum(v > version for v in releases[name]) for name, version in stack.items()}
+        added = ages[number] + sum(sum(v > max(releases[root]) for v in newest[root]) for root in roots)
+        return (
+            (sum(behind[root] for root in roots) + added) * HOURS_PER_RELEASE,
+            (sum(behind.values()) + added) * HOURS_PER_RELEASE,
+        )
+
+    expected = [
+        total(number, stack)
+        for number, releases in enumerate(by_interpreter)
+        for stack in stacks(releases, roots, "", "tf")
+    ]
+
+    comparison = compare_variants(
+        [variant(number) for number in range(len(by_interpreter))],
+        baseline=(),
+        limit=TimeLimit(60),
+        direct=map(canonicalize_name, roots),
+    )
+
+    assert bool(comparison.solved) == bool(expected)
+    if expected:
+        best = comparison.solved[0]
+        assert (best.score["freshness-direct"], best.score["freshness"]) == min(expected)
+        assert best.optimum.proven
+        number = int(best.variant.label)
+        assert total(number, {str(c.name): c.version.major for c in best.optimum.stack}) == min(expected)
