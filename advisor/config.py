@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.domain.preview import check_previews
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
@@ -27,6 +28,9 @@ KEYS = {
 
 LISTS = ("constraints", "overrides")
 """Keys whose value is a list of requirements."""
+
+NAMES = ("preview",)
+"""Keys whose value is a list of names: the preview features."""
 
 TABLES = ("package-index", "settings")
 """Keys whose value is a table: the index of a package, and the run-time settings of the project."""
@@ -56,6 +60,10 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         if key in LISTS:
             valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
+        elif key in NAMES:
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["variants"]'
+            if valid:
+                check_previews(value, where=where)
         elif key in TABLES:
             types = str if key == "package-index" else str | int
             valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
@@ -74,7 +82,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         elif key in KEYS:
             valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *TABLES, "targets", "gate", "benchmark"))
+            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(
