@@ -1,25 +1,25 @@
-"""Variant metadata of a version (PEP 825, draft 0.1.1): what each variant label means, and the order of variants."""
+"""Variant metadata of a version (PEP 825): what each variant label means."""
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from advisor.index.limits import NAME_CHARACTERS, VARIANT_PROPERTIES, VARIANTS_BYTES, bytes_text
-from knowledge.builds.variant_properties import SupportedProperties
 
 NULL_LABEL = "null"
 """Label of the variant without properties, which every machine supports."""
 
 _SCHEMA = re.compile(r"(?:/v?)(\d{1,4})\.(\d{1,4})\.(\d{1,4})(?:\.json)?/?", re.ASCII)
-_DRAFTS = ((0, 0, 3), (0, 1, 0), (0, 1, 1))
+_DRAFTS = ((0, 0, 3), (0, 1, 0), (0, 1, 1), (0, 2, 0))
 """Drafts of the format that are read; of version 1, all."""
-_WITH_FEATURE_ORDER = _DRAFTS[:2]
+_WITH_FEATURE_ORDER = ((0, 0, 3), (0, 1, 0))
 """Drafts in which the publisher also orders features and values."""
+_WITH_PROVIDERS = (0, 2, 0)
+"""First draft in which the publisher may list the properties of a namespace that every machine supports."""
 _NAME = re.compile(r"[a-z0-9_]+", re.ASCII)
 _VALUE = re.compile(r"[a-z0-9_.]+", re.ASCII)
 
@@ -37,6 +37,7 @@ class VariantMetadata:
         variants: Properties of each variant, by label.
         features: By namespace, features that the publisher places before the others; only in drafts up to 0.1.0.
         values: By namespace and feature, values that the publisher places before the others; only in such drafts.
+        static: Properties that every machine supports, with features and values in order; only since draft 0.2.0.
     """
 
     schema: str
@@ -44,6 +45,7 @@ class VariantMetadata:
     variants: Mapping[str, Properties]
     features: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     values: Properties = field(default_factory=dict)
+    static: Properties = field(default_factory=dict)
 
     def restricted_to(self, labels: Iterable[str]) -> dict[str, Any]:
         """Return the content for some of the variants as JSON values, for a `pylock.toml`.
@@ -61,7 +63,13 @@ class VariantMetadata:
         if self.values:
             priorities["property"] = {n: _lists(features) for n, features in self.values.items() if n in namespaces}
         variants = {label: {n: _lists(f) for n, f in properties.items()} for label, properties in chosen.items()}
-        return {"$schema": self.schema, "default-priorities": priorities, "variants": variants}
+        document = {"$schema": self.schema, "default-priorities": priorities, "variants": variants}
+        if static := {n: f for n, f in self.static.items() if n in namespaces}:
+            document["providers"] = {
+                namespace: {"static-properties": _lists(features), "feature-order": list(features)}
+                for namespace, features in static.items()
+            }
+        return document
 
 
 def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
@@ -101,6 +109,7 @@ def parse_variants(body: bytes) -> VariantMetadata:
         variants=variants,
         features=_features(priorities.get("feature", {}), "feature") if is_ordered else {},
         values=_properties(priorities.get("property", {}), "`default-priorities.property`") if is_ordered else {},
+        static=_static(table.get("providers", {})) if version >= _WITH_PROVIDERS else {},
     )
 
 
@@ -173,6 +182,19 @@ def _properties(value: object, where: str) -> Properties:
     return properties
 
 
+def _static(value: object) -> Properties:
+    """Return the static properties of each provider that has some."""
+    static: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for namespace, provider in _table(value, "`providers`").items():
+        where = f"`providers.{namespace[:80]}`"
+        table = _table(provider, where)
+        if "static-properties" in table:
+            features = _properties({namespace: table["static-properties"]}, f"{where}.static-properties")[namespace]
+            order = _texts(table.get("feature-order", []), f"{where}.feature-order", _NAME)
+            static[namespace] = {n: features[n] for n in dict.fromkeys((*order, *features)) if n in features}
+    return static
+
+
 def _variants(table: Mapping[str, Any]) -> Mapping[str, Properties]:
     variants: dict[str, Properties] = {}
     count = 0
@@ -201,94 +223,3 @@ def property_texts(properties: Properties) -> tuple[str, ...]:
             f"{n} :: {f} :: {value}" for n, features in properties.items() for f in features for value in features[f]
         )
     )
-
-
-def compatible_properties(properties: Properties, supported: SupportedProperties) -> Properties:
-    """Return the properties that a machine supports; features without a supported value are absent.
-
-    Args:
-        properties: Properties of a variant.
-        supported: What the machine supports.
-    """
-    return {
-        namespace: {
-            feature: common
-            for feature, values in features.items()
-            if (common := tuple(value for value in values if value in supported.values(namespace, feature)))
-        }
-        for namespace, features in properties.items()
-    }
-
-
-def why_unsupported(properties: Properties, supported: SupportedProperties) -> str:
-    """Return why a machine does not support a variant, for its first unsupported feature; empty if it does.
-
-    Args:
-        properties: Properties of the variant.
-        supported: What the machine supports.
-    """
-    for namespace, features in properties.items():
-        if namespace not in supported.namespaces:
-            return f"the namespace `{namespace}` is not known"
-        if features and namespace in supported.missing:
-            return f"`{namespace}`: {supported.missing[namespace]}"
-        for feature, values in features.items():
-            if not set(values).intersection(supported.values(namespace, feature)):
-                own = supported.values(namespace, feature)
-                has = f"the target supports at best `{own[0]}`" if own else "the target supports no value of it"
-                few = ", ".join(f"`{value}`" for value in values[:3]) + (", ..." if len(values) > 3 else "")
-                return f"`{namespace} :: {feature}` must be {'one of ' if len(values) > 1 else ''}{few}, and {has}"
-    return ""
-
-
-def order_variants(metadata: VariantMetadata, supported: SupportedProperties) -> tuple[str, ...]:
-    """Return the labels of the variants that a machine supports, the best first (PEP 825, variant ordering).
-
-    Args:
-        metadata: The variants of a version.
-        supported: What the machine supports, in the order of the providers.
-    """
-    order = _Order(metadata, supported)
-    labels = [label for label, p in metadata.variants.items() if not why_unsupported(p, supported)]
-    return tuple(sorted(labels, key=lambda label: (order.key(metadata.variants[label]), label)))
-
-
-class _Order:
-    """Positions of namespaces, features and values; each list is made once, because it may be long."""
-
-    def __init__(self, metadata: VariantMetadata, supported: SupportedProperties) -> None:
-        self._metadata = metadata
-        self._supported = supported
-        self._namespaces = _positions(metadata.namespaces)
-        self._features: dict[str, Mapping[str, int]] = {}
-        self._values: dict[tuple[str, str], Mapping[str, int]] = {}
-
-    def key(self, properties: Properties) -> list[tuple[float, ...]]:
-        """Return the positions of the best values of a supported variant, the most important one first.
-
-        Its end is larger than any position, so that of two variants with equal beginnings the longer one is first.
-        """
-        keys: list[tuple[float, ...]] = [
-            (self._namespaces[namespace], self._feature(namespace, feature), self._best(namespace, feature, values))
-            for namespace, features in properties.items()
-            for feature, values in features.items()
-        ]
-        return [*sorted(keys), (math.inf,)]
-
-    def _feature(self, namespace: str, feature: str) -> int:
-        if namespace not in self._features:
-            first = self._metadata.features.get(namespace, ())
-            self._features[namespace] = _positions((*first, *self._supported.namespaces[namespace]))
-        return self._features[namespace][feature]
-
-    def _best(self, namespace: str, feature: str, values: Iterable[str]) -> int:
-        own = self._supported.values(namespace, feature)
-        if (namespace, feature) not in self._values:
-            first = self._metadata.values.get(namespace, {}).get(feature, ())
-            self._values[namespace, feature] = _positions((*first, *own))
-        positions = self._values[namespace, feature]
-        return min(positions[value] for value in values if value in own)
-
-
-def _positions(names: Iterable[str]) -> Mapping[str, int]:
-    return {name: position for position, name in enumerate(dict.fromkeys(names))}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +15,16 @@ from advisor.index.filenames import split_variant_label
 from advisor.index.page import DistributionFile
 from advisor.index.pages import ProjectPage
 from advisor.index.variant_markers import VariantEnvironment
-from advisor.index.variants import (
-    NULL_LABEL,
-    VariantMetadata,
+from advisor.index.variant_order import (
     compatible_properties,
     order_variants,
-    property_texts,
     why_unsupported,
+    with_static_properties,
 )
+from advisor.index.variants import NULL_LABEL, VariantMetadata, property_texts
 from advisor.resolve.compatible_files import SDIST_RANK, CompatibleFile, CompatibleFileReader, CompatibleFiles
 from advisor.resolve.problem import Candidate, ResolutionProblem
-from knowledge.builds.variant_properties import supported_properties
+from knowledge.builds.variant_properties import SupportedProperties, supported_properties
 
 VariantPreference = Callable[[NormalizedName, str], float | None]
 """Returns the measured rank of a variant of a package, by its label; the lowest is the best; none without a rank."""
@@ -41,12 +41,14 @@ class VersionVariants:
 
     Attributes:
         metadata: What their labels mean; none if it cannot be used.
+        properties: What the target supports.
         supported: Labels that the target supports and has a compatible wheel of, the best first.
         refused: Why each other label cannot be used.
         preferred: Labels whose place is measured.
     """
 
     metadata: VariantMetadata | None
+    properties: SupportedProperties
     supported: tuple[str, ...] = ()
     refused: Mapping[str, str]
     preferred: frozenset[str] = frozenset()
@@ -127,26 +129,25 @@ class VariantFileReader:
         """Order the variants that have wheels for the platform."""
         if not isinstance(content, VariantMetadata):
             reason = f"variant metadata: {content or 'the index has no file that describes the variants'}"
-            return VersionVariants(metadata=None, refused=dict.fromkeys(labels, reason))
+            return VersionVariants(metadata=None, properties=self._supported, refused=dict.fromkeys(labels, reason))
         # The null variant has no properties, so that it needs no description.
         metadata = replace(content, variants={NULL_LABEL: {}, **content.variants})
+        supported = with_static_properties(self._supported, metadata)
         present = {label: metadata.variants[label] for label in labels if label in metadata.variants}
-        ordered = order_variants(replace(metadata, variants=present), self._supported)
+        ordered = order_variants(replace(metadata, variants=present), supported)
         ranks = {label: self._preference(name, label) if self._preference else None for label in ordered}
         measured = {label: rank for label, rank in ranks.items() if rank is not None}
         refused = {
             label: f"variant that the target does not support: {reason}"
             for label, properties in present.items()
-            if (reason := why_unsupported(properties, self._supported))
+            if (reason := why_unsupported(properties, supported))
         }
         unlisted = "variant metadata: the file that describes the variants does not contain the label"
         return VersionVariants(
             metadata=metadata,
             # Sorting is stable: labels with equal ranks, and those without, stay in the order of the publisher.
-            supported=(
-                *sorted(measured, key=lambda label: measured[label]),
-                *(x for x in ordered if x not in measured),
-            ),
+            supported=tuple(sorted(ordered, key=lambda label: measured.get(label, math.inf))),
+            properties=supported,
             refused=refused | {label: unlisted for label in labels if label not in present},
             preferred=frozenset(measured),
         )
@@ -165,7 +166,7 @@ class VariantFileReader:
         variants, label = self.variants_of(candidate), label_of(candidate.file)
         if not label or variants is None or variants.metadata is None:
             return VariantEnvironment()
-        properties = compatible_properties(variants.metadata.variants[label], self._supported)
+        properties = compatible_properties(variants.metadata.variants[label], variants.properties)
         return VariantEnvironment(label=label, properties=property_texts(properties))
 
     def explain(self, candidate: Candidate) -> str:

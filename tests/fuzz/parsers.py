@@ -32,12 +32,16 @@ from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.page import DistributionFile
 from advisor.index.pages import Pages
 from advisor.index.transport import IndexResponse, Transport
+from advisor.index.variant_files import VariantFiles
+from advisor.index.variant_markers import VariantEnvironment, requirements_for
+from advisor.index.variant_order import order_variants, with_static_properties
 from advisor.profile.read import read_trace
 from advisor.profile.summary import workload_of
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
 from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, workloads_toml
+from knowledge.builds.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -168,9 +172,23 @@ def _distribution(filename: str, *, separate: bool = False) -> Callable[[bytes, 
         distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
         if not separate and filename.endswith(".whl"):
             distributions.unpacked_size(file)
-        _evaluate(distributions.metadata(file).requires)
+        metadata = distributions.metadata(file)
+        _evaluate((*metadata.requires, *requirements_for(metadata.variant_requires, VariantEnvironment())))
 
     return read
+
+
+def _read_variants(content: bytes, folder: Path) -> None:
+    path = folder / "own-1.0-variants.json"
+    path.write_bytes(content)
+    file = DistributionFile(filename=path.name, url=url_of_path(path), index=url_of_path(folder))
+    files = VariantFiles(cast(Transport, None), DiskCache(folder / "cache"), offline=True, refresh=False)
+    variants = files.read(file)
+    if isinstance(variants, str):
+        assert variants.isprintable()
+        raise InputError(variants)
+    supported = with_static_properties(supported_properties(_target().hardware), variants)
+    variants.restricted_to(order_variants(variants, supported))
 
 
 def _read_observations(content: bytes, folder: Path) -> None:
@@ -337,6 +355,7 @@ PARSERS: dict[str, Parser] = {
     "metadata": Parser(
         seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", separate=True)
     ),
+    "variants": Parser(seeds=lambda: [documents.VARIANTS], kind="json", read=_read_variants),
     "wheel": Parser(seeds=lambda: [documents.wheel()], kind="archive", read=_distribution("own-1.0-py3-none-any.whl")),
     "sdist": Parser(seeds=documents.sdists, kind="archive", read=_distribution("own-1.0.tar.gz")),
     "sdist-tar": Parser(
