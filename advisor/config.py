@@ -32,8 +32,19 @@ LISTS = ("constraints", "overrides")
 NAMES = ("preview",)
 """Keys whose value is a list of names: the preview features."""
 
-TABLES = ("package-index", "settings")
-"""Keys whose value is a table: the index of a package, and the run-time settings of the project."""
+TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
+"""Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
+addresses that begin with a text, and the packages that may be taken instead of others."""
+
+SWITCHES = ("framework-indexes",)
+"""Keys whose value is true or false."""
+
+_EXAMPLES = {
+    "package-index": '{ torch = "https://..." }',
+    "settings": '{ onednn = "on" }',
+    "index-mirrors": '{ "https://download.pytorch.org/whl/" = "https://..." }',
+    "replace-packages": '{ tensorflow = "tensorflow-cpu" }',
+}
 
 TARGET_KEYS = ("hardware", "python", "platform", "workload", "lock")
 """Keys of each table `[tool.advisor.targets.NAME]`."""
@@ -65,9 +76,11 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
             if valid:
                 check_previews(value, where=where)
         elif key in TABLES:
-            types = str if key == "package-index" else str | int
+            types = str | int if key == "settings" else str
             valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
-            example = '{ torch = "https://..." }' if key == "package-index" else '{ onednn = "on" }'
+            example = _EXAMPLES[key]
+        elif key in SWITCHES:
+            valid, example = isinstance(value, bool), "true"
         elif key == "targets":
             valid, example = (
                 isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
@@ -82,7 +95,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         elif key in KEYS:
             valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, "targets", "gate", "benchmark"))
+            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *SWITCHES, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(

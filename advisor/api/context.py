@@ -137,11 +137,13 @@ class TargetContext:
         """
         from datetime import datetime, timedelta
 
+        from advisor.resolve.builds import TargetBuilds
         from advisor.resolve.candidates import IndexCandidates
         from advisor.resolve.direct import with_direct_packages
         from advisor.resolve.objectives import OBJECTIVES
         from advisor.resolve.recommend import make_request
         from advisor.resolve.solver import Effort
+        from knowledge.builds.catalogue import shipped_builds
         from knowledge.domain.errors import InputError
         from knowledge.rules.catalogue import shipped_rules
         from knowledge.rules.engine import RuleBook
@@ -152,10 +154,12 @@ class TargetContext:
         problem, target = with_direct_packages(context.problem, client), context.target
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
+        rules = RuleBook(shipped_rules(), target.hardware)
         return make_request(
             problem,
             IndexCandidates(client, problem, advisories=self.objective == "security"),
-            rules=RuleBook(shipped_rules(), target.hardware),
+            rules=rules,
+            builds=TargetBuilds(shipped_builds(), rules, target.hardware),
             estimator=estimator,
             objective=self.objective,
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),

@@ -137,7 +137,6 @@ def open_gate(
             refuse_tracked_cache(files.directory, cache_directory(indexes.cache_directory))
             trusted = (source.files, source.project or ProjectRequirements(roots=(), settings=base_policy.settings))
         index_files, index_project = trusted or (files, _without_lock_indexes(files, project))
-        client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project))
         contexts = tuple(
             _with_base_lock(
                 prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory), base_policy
@@ -145,6 +144,8 @@ def open_gate(
             for table in select_targets(target, project)
         )
         _check_pythons(contexts)
+        machines = [context.target.hardware for context in contexts]
+        client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
             places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
             contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))

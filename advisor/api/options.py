@@ -91,6 +91,8 @@ class IndexOptions:
         extra_index_urls: Further indexes.
         find_links: Directories of distribution files.
         package_indexes: Address of the only index of a package, by package name.
+        framework_indexes: Whether further builds of frameworks are taken from their publishers' indexes; by default the
+            project's setting, else not.
         strategy: ``first-index`` or ``unsafe-best-match``; by default as uv is configured.
         cache_directory: Cache directory; by default the user's.
         offline: Whether to answer from the cache alone.
@@ -103,6 +105,7 @@ class IndexOptions:
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     package_indexes: Mapping[str, str] = field(default_factory=dict)
+    framework_indexes: bool | None = None
     strategy: str | None = None
     cache_directory: Path | None = None
     offline: bool = False

@@ -73,7 +73,7 @@ class AdviceResult:
     def has_upload_times(self) -> bool:
         """Whether the index gives the upload time of each of its chosen files; else libyears count releases."""
         candidates = (*self.advice.optimum.stack, *self.advice.baseline)
-        return all(c.file.uploaded for c in candidates if c.direct is None)
+        return self.request.criteria.has_upload_times(candidates)
 
 
 @dataclass(kw_only=True)
@@ -268,9 +268,10 @@ def open_sessions(
         clients: dict[str, IndexClient] = {}
         sessions: list[AdviceSession] = []
         for context in contexts:
-            key = repr(sorted(context.project.bindings.items()))
+            hardware = context.target.hardware
+            key = repr((sorted(context.project.bindings.items()), hardware.identity))
             if key not in clients:
-                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project))
+                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, [hardware]))
             context = _with_supported_python(context, clients[key])
             sessions.append(
                 AdviceSession(

@@ -138,6 +138,14 @@ class ProjectOptions:
         _Texts,
         typer.Option("--package-index", metavar="NAME=URL", help="Take a package from this index only (repeatable)."),
     ] = None
+    framework_indexes: Annotated[
+        bool | None,
+        typer.Option(
+            "--framework-indexes/--no-framework-indexes",
+            envvar="ADVISOR_FRAMEWORK_INDEXES",
+            help="Take builds of frameworks also from their publishers' indexes (PyTorch, ...); by default not.",
+        ),
+    ] = None
     index_strategy: Annotated[
         _Text,
         typer.Option(
@@ -204,6 +212,7 @@ class ProjectOptions:
             extra_index_urls=tuple(self.extra_index_url or ()),
             find_links=tuple(self.find_links or ()),
             package_indexes=bindings,
+            framework_indexes=self.framework_indexes,
             strategy=self.index_strategy,
             cache_directory=self.cache_dir,
             offline=self.offline,

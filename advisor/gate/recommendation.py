@@ -131,4 +131,8 @@ def _problem_key(problem: ResolutionProblem) -> Any:
 
 def _index_key(client: IndexClient) -> Any:
     c = client.configuration
-    return [c.default, list(c.extra), list(c.supplemental), list(c.find_links), sorted(c.bindings.items()), c.strategy]
+    builds = [sorted((name, *urls) for name, urls in c.builds.items()), sorted(c.exclusive)]
+    return [
+        *(c.default, list(c.extra), list(c.supplemental), list(c.find_links)),
+        *(sorted(c.bindings.items()), builds, c.strategy),
+    ]

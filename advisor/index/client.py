@@ -54,7 +54,15 @@ class IndexClient:
 
     A package that is bound to an index comes only from there. Other packages come only from the first index that has
     them, so that nobody can add a version on another index (dependency confusion). Directories of this machine are
-    always searched.
+    always searched, and indexes with further builds of a package for that package only.
+
+    Attributes:
+        configuration: The indexes, without credentials.
+        cache: Cache of what they answer.
+        offline: Whether to answer from the cache alone.
+        transport: Connection to the indexes.
+        repositories: Repositories of packages that come from no index.
+        failed_builds: Why an index with further builds could not be read, by its address.
     """
 
     def __init__(
@@ -85,6 +93,7 @@ class IndexClient:
             service=advisory_service,
             database=advisory_database,
         )
+        self.failed_builds: dict[str, UnavailableError] = {}
         self._records: dict[PackageVersion, Future[tuple[str, ...] | None]] = {}
         self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
@@ -143,6 +152,12 @@ class IndexClient:
     def _read_pages(self, project: NormalizedName) -> list[ProjectPage]:
         if project in self.configuration.bindings:
             return [self._page(project, self.configuration.bindings[project])]
+        pages = [] if project in self.configuration.exclusive else self._unbound_pages(project)
+        pages += [page for base in self.configuration.builds.get(project, ()) if (page := self._builds(project, base))]
+        return [page for page in pages if page.exists]
+
+    def _unbound_pages(self, project: NormalizedName) -> list[ProjectPage]:
+        """Return the pages of a project on the indexes that any package may come from."""
         pages = []
         for base in self._remote:
             page = self._page(project, base)
@@ -151,8 +166,18 @@ class IndexClient:
                 if self.configuration.strategy == "first-index":
                     break
         pages += [self._page(project, base) for base in self._local]
-        pages += [self._reader.linked(links, project) for links in self.configuration.find_links]
-        return [page for page in pages if page.exists]
+        return pages + [self._reader.linked(links, project) for links in self.configuration.find_links]
+
+    def _builds(self, project: NormalizedName, base: str) -> ProjectPage | None:
+        """Return the page of a project on an index with further builds; none if it cannot be read."""
+        if base in self.failed_builds:
+            return None
+        try:
+            return self._page(project, base)
+        except UnavailableError as error:
+            # The other builds can still be used.
+            self.failed_builds[base] = error
+            return None
 
     def digest(self, project: NormalizedName) -> str:
         """Return a hash of the pages of a project.
@@ -216,6 +241,8 @@ class IndexClient:
         for project in projects:
             bound = self.configuration.bindings.get(project)
             self._page_future(project, bound if bound is not None else self._remote[0])
+            for base in self.configuration.builds.get(project, ()) if bound is None else ():
+                self._page_future(project, base)
         for file in files:
             self._metadata_future(file)
 

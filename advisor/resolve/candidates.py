@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -201,6 +201,20 @@ class IndexCandidates:
                     if self._problem.applies(requirement):
                         self.prefetch([name])
                 return
+
+    def is_further_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate comes from an index that only further builds of its package are taken from."""
+        return self._client.configuration.has_builds_of(candidate.name, candidate.file.index)
+
+    @property
+    def has_further_builds(self) -> bool:
+        """Whether there are indexes that only further builds of some packages are taken from."""
+        return bool(self._client.configuration.builds)
+
+    @property
+    def failed_builds(self) -> Mapping[str, UnavailableError]:
+        """Why an index with further builds could not be read, by its address."""
+        return self._client.failed_builds
 
     @property
     def loaded_packages(self) -> Sequence[NormalizedName]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from advisor.domain.words import unmeasured_text
+from advisor.domain.words import count, quoted, unmeasured_text
+from advisor.index.configuration import without_credentials
+from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Candidate
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Verdict
+
+_CUDA_LIBRARIES = ("nvidia-", "cuda-")
+"""First parts of the names of packages with NVIDIA's libraries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +50,9 @@ def collect_findings(
     optimum: Optimum,
     baseline: Sequence[Candidate],
     source: IndexCandidates,
+    *,
     rules: RuleBook,
+    builds: TargetBuilds,
     prediction: Prediction,
 ) -> tuple[AdviceFinding, ...]:
     """Return the findings about a stack, sorted by code."""
@@ -67,7 +74,7 @@ def collect_findings(
                 )
             )
         if source.variants and (message := source.variants.explain(candidate)):
-            findings.append(AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name))
+            findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
         if candidate.is_sdist:
             message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
             findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
@@ -88,9 +95,35 @@ def collect_findings(
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+    findings += _build_findings(optimum.stack, source, builds)
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
+
+
+def _build_findings(
+    stack: Sequence[Candidate], source: IndexCandidates, builds: TargetBuilds
+) -> Iterator[AdviceFinding]:
+    """Yield the findings about the builds of a stack."""
+    libraries = sum(candidate.name.startswith(_CUDA_LIBRARIES) for candidate in stack)
+    for candidate in stack:
+        build = builds.build_of(candidate.name, candidate.version)
+        if build is None:
+            continue
+        text = f"`{candidate.name} {candidate.version}` is a build for {build}"
+        if not builds.has_device(build):
+            further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
+            needs_libraries = build.runtime == "cuda" and libraries
+            required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
+            message = f"{text}, {builds.why(build)}{required}{further}"
+            yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
+        elif len(builds.alternatives(candidate, source.candidates(candidate.name))) > 1:
+            message = f"{text}, {builds.why(build)}; from `{without_credentials(candidate.file.index)}`"
+            yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
+    if failed := sorted(source.failed_builds.items()):
+        names = quoted([without_credentials(base) for base, _ in failed])
+        message = f"no build on {names} was considered: {failed[0][1].message}"
+        yield AdviceFinding(code="ADV111", severity="warning", message=message)
 
 
 def _is_reported(skipped: SkippedCandidates) -> bool:
@@ -111,8 +144,8 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
     }
     findings = []
     for criterion, (missing, is_missing) in record_checks.items():
-        count = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
-        if count:
-            message = f"there is {missing} for {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
+        number = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
+        if number:
+            message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
             findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
     return findings

@@ -12,8 +12,10 @@ from packaging.version import Version
 from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
-from advisor.resolve.baseline import BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
+from advisor.resolve.baseline import MOST_ROUNDS, BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
+from advisor.resolve.builds import DefaultBuilds, TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import (
     Conflict,
@@ -79,6 +81,7 @@ class ResolutionRequest:
         problem: The problem.
         source: The candidates.
         rules: The rules that apply to the target.
+        builds: The builds on the target.
         estimator: Predictions from the observations.
         objective: The objective.
         criteria: The objective, as costs.
@@ -89,6 +92,7 @@ class ResolutionRequest:
     problem: ResolutionProblem
     source: IndexCandidates
     rules: RuleBook
+    builds: TargetBuilds
     estimator: Estimator
     objective: ObjectiveName
     criteria: Criteria
@@ -131,8 +135,7 @@ class ResolutionRequest:
         The baseline stays as it is if the plain resolver finds none.
         """
         try:
-            limit = self.effort.limit
-            baseline = resolve_baseline(self.problem, self.source, max_rounds=_FIRST_ROUNDS, limit=limit)
+            baseline = _newest_stack(self.problem, self.source, self.effort.limit, max_rounds=_FIRST_ROUNDS)
         except NoStackError:
             return self
         return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline))
@@ -273,6 +276,7 @@ def make_request(
     source: IndexCandidates,
     *,
     rules: RuleBook,
+    builds: TargetBuilds,
     estimator: Estimator,
     objective: ObjectiveName,
     young_after: str = "",
@@ -284,6 +288,7 @@ def make_request(
         problem: The problem.
         source: The candidates.
         rules: The rules that apply to the target.
+        builds: The builds on the target.
         estimator: Predictions from the observations.
         objective: The objective.
         young_after: ISO 8601 time in UTC; files uploaded later count as young.
@@ -301,6 +306,7 @@ def make_request(
     def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
         criteria = Criteria(
             rules=rules,
+            builds=builds,
             estimator=estimator,
             objective=objective,
             direct=direct,
@@ -312,6 +318,7 @@ def make_request(
             problem=problem,
             source=source,
             rules=rules,
+            builds=builds,
             estimator=estimator,
             objective=objective,
             criteria=criteria,
@@ -322,7 +329,7 @@ def make_request(
     if unsatisfied:
         raise with_baseline(()).error_without_versions(unsatisfied)
     try:
-        return with_baseline(resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS, limit=effort.limit))
+        return with_baseline(_newest_stack(problem, source, effort.limit, max_rounds=_FIRST_ROUNDS))
     except BaselineLimitError:
         # The exact search finds a contradiction in seconds for which the plain resolver needs minutes.
         request = with_baseline(())
@@ -333,12 +340,32 @@ def make_request(
     try:
         # A part of the time is left for the exact search.
         limit = effort.limit.at_most(effort.limit.seconds_left / 2)
-        return with_baseline(resolve_baseline(problem, source, limit=limit))
+        return with_baseline(_newest_stack(problem, source, limit))
     except BaselineLimitError:
         # The optimum does not need a baseline.
         return with_baseline(())
     except NoStackError:
         raise with_baseline(()).no_stack_error(baseline=False) from None
+
+
+def _newest_stack(
+    problem: ResolutionProblem, source: IndexCandidates, limit: TimeLimit, *, max_rounds: int = MOST_ROUNDS
+) -> tuple[Candidate, ...]:
+    """Resolve a problem, newest versions first; with further builds only if there is no stack without them.
+
+    Raises:
+        NoStackError: If no stack satisfies the requirements.
+        BaselineLimitError: If none is found within the limits.
+    """
+    if source.has_further_builds:
+        plain = DefaultBuilds(problem, source, source.is_further_build)
+        try:
+            return resolve_baseline(problem, plain, max_rounds=max_rounds, limit=limit)
+        except BaselineLimitError:
+            raise
+        except NoStackError:
+            pass
+    return resolve_baseline(problem, source, max_rounds=max_rounds, limit=limit)
 
 
 def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:
@@ -374,9 +401,17 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             estimator=request.estimator,
             unmeasured=prediction.unmeasured,
         ),
-        findings=collect_findings(optimum, baseline, source, request.rules, prediction),
+        findings=collect_findings(
+            optimum, baseline, source, rules=request.rules, builds=request.builds, prediction=prediction
+        ),
         reasons=explain_stack(
-            problem, source, stack=optimum.stack, baseline=baseline, rules=request.rules, prediction=prediction
+            problem,
+            source,
+            stack=optimum.stack,
+            baseline=baseline,
+            rules=request.rules,
+            builds=request.builds,
+            prediction=prediction,
         ),
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
         current=None if current is None else (current, request.predict(optimum.stack, current)),

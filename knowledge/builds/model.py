@@ -34,6 +34,11 @@ class Build:
         names = {"cpu": "CPU", "cuda": "CUDA", "rocm": "ROCm", "xpu": "Intel GPU"}
         return f"{names[self.runtime]} {self.version}".strip()
 
+    def matches(self, other: Build) -> bool:
+        """Whether both may be for the same runtime; an unknown version of it matches every version."""
+        is_known = self.version and other.version
+        return self.runtime == other.runtime and (not is_known or self.version == other.version)
+
     def has_device_on(self, hardware: HardwareProfile) -> bool:
         """Whether a machine has an accelerator that the build is for; a CPU build needs none."""
         vendor = _VENDORS.get(self.runtime)
