@@ -112,14 +112,14 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
         with activity("reading hashes and sizes"):
             files = pinned_files(stack, session.client)
         links = session.client.configuration.find_links
-        chosen = session.request.source.variants
+        reader = session.request.source.variants
         stacks.append(
             TargetStack(
                 target=session.context.target,
                 stack=stack,
                 files=files,
                 find_links=links,
-                variants=chosen.metadata_of(stack) if chosen else {},
+                variants=reader.metadata_of(stack) if reader else {},
             )
         )
     return write_pylock(stacks, folder=path.parent)

@@ -25,10 +25,10 @@ def check_previews(names: Iterable[str], *, where: str = "") -> frozenset[str]:
     """
     for name in names:
         if name not in PREVIEWS:
-            known = ", ".join(f"`{preview}`" for preview in PREVIEWS)
+            features = ", ".join(f"`{preview}`" for preview in PREVIEWS)
             place = f"`{where}`: " if where else ""
             raise InputError(
-                f"{place}there is no preview feature `{name}`; the known ones are: {known}",
+                f"{place}there is no preview feature `{name}`; the known ones are: {features}",
                 hint=suggest(name, PREVIEWS),
             )
     return frozenset(names)

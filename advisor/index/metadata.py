@@ -73,10 +73,10 @@ def parse_metadata(header: str) -> CoreMetadata:
         raise ValueError(f"field `Version`: {_cut(error)}") from None
     try:
         lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
-        variant_requires = tuple(line for line in lines if uses_variants(line))
+        variant_requires = tuple(filter(uses_variants, lines))
         for line in variant_requires:
             check_variant_requirement(line)
-        requires = tuple(requirement_from(line) for line in lines if line not in variant_requires)
+        requires = tuple(requirement_from(line) for line in lines if not uses_variants(line))
     except InvalidRequirement as error:
         raise ValueError(f"field `Requires-Dist`: {_cut(error)}") from None
     try:

@@ -171,30 +171,30 @@ class _Parser:
                 raise InvalidRequirement("its marker has a parenthesis without an end")
             self._next += 1
             return inner
-        left = self._take("text", "word")
+        first = self._take("text", "word")
         operator = self._take("operator", "word")
         if operator == "not":
             operator = f"not {self._take('word')}"
-        right = self._take("text", "word")
-        variables = [side for side in (left, right) if side in _OPERATORS]
+        second = self._take("text", "word")
+        variables = [side for side in (first, second) if side in _OPERATORS]
         if not variables:
-            return f"{left} {operator} {right}"
-        return self._value(variables[0], operator, left, right)
+            return f"{first} {operator} {second}"
+        return self._value(variables[0], operator, first, second)
 
-    def _value(self, variable: str, operator: str, left: str, right: str) -> str | bool:
-        literal = right if left == variable else left
+    def _value(self, variable: str, operator: str, first: str, second: str) -> str | bool:
+        literal = second if first == variable else first
         is_membership = operator in ("in", "not in")
         is_set = variable != "variant_label"
-        if literal[:1] not in "'\"" or operator not in _OPERATORS[variable] or (is_set and right != variable):
-            raise InvalidRequirement(f"its marker uses `{variable}` in `{left[:40]} {operator} {right[:40]}`")
+        if literal[:1] not in "'\"" or operator not in _OPERATORS[variable] or (is_set and second != variable):
+            raise InvalidRequirement(f"its marker uses `{variable}` in `{first[:40]} {operator} {second[:40]}`")
         if self._environment is None:
             return "python_version >= '3'"
         text = literal[1:-1]
         if is_set:
-            found = _SEPARATOR.sub("::", text.strip()) in self._environment.values(variable)
+            matches = _SEPARATOR.sub("::", text.strip()) in self._environment.values(variable)
         elif is_membership:
             label = self._environment.label
-            found = label in text if left == variable else text in label
+            matches = label in text if first == variable else text in label
         else:
-            found = self._environment.label == text
-        return found is not operator.startswith(("not", "!"))
+            matches = self._environment.label == text
+        return matches is not operator.startswith(("not", "!"))

@@ -53,8 +53,8 @@ class VariantMetadata:
         Args:
             labels: Labels of the variants.
         """
-        chosen = {label: self.variants[label] for label in sorted(set(labels))}
-        used = {namespace for properties in chosen.values() for namespace in properties}
+        described = {label: self.variants[label] for label in sorted(set(labels))}
+        used = {namespace for properties in described.values() for namespace in properties}
         # The list must not be empty, and the null variant uses no namespace.
         namespaces = [namespace for namespace in self.namespaces if namespace in used] or list(self.namespaces)
         priorities: dict[str, Any] = {"namespace": namespaces}
@@ -62,7 +62,7 @@ class VariantMetadata:
             priorities["feature"] = {n: list(names) for n, names in self.features.items() if n in namespaces}
         if self.values:
             priorities["property"] = {n: _lists(features) for n, features in self.values.items() if n in namespaces}
-        variants = {label: {n: _lists(f) for n, f in properties.items()} for label, properties in chosen.items()}
+        variants = {label: {n: _lists(f) for n, f in properties.items()} for label, properties in described.items()}
         document = {"$schema": self.schema, "default-priorities": priorities, "variants": variants}
         if static := {n: f for n, f in self.static.items() if n in namespaces}:
             document["providers"] = {

@@ -158,8 +158,8 @@ class VariantFileReader:
 
     def metadata_of(self, stack: Iterable[Candidate]) -> dict[NormalizedName, VariantMetadata]:
         """Return the variants of each package of a stack whose file is a variant wheel, for a lock."""
-        found = {c.name: self.variants_of(c) for c in stack if label_of(c.file)}
-        return {name: v.metadata for name, v in found.items() if v is not None and v.metadata is not None}
+        variants = {c.name: self.variants_of(c) for c in stack if label_of(c.file)}
+        return {name: v.metadata for name, v in variants.items() if v is not None and v.metadata is not None}
 
     def environment(self, candidate: Candidate) -> VariantEnvironment:
         """Return the values of the markers for a candidate's file."""

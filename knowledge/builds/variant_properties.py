@@ -141,11 +141,12 @@ def _processor(cpu: Cpu, entry: Mapping[str, Any]) -> tuple[Features, str]:
     if family != name:
         return {}, f"the processor has architecture {cpu.architecture}"
     targets = archspec.cpu.TARGETS
-    known = targets.get(cpu.microarchitecture, targets[name])
+    microarchitecture = targets.get(cpu.microarchitecture, targets[name])
     # A partial target compares features that archspec and the kernel name differently.
     partial = archspec.cpu.Microarchitecture("", [], cpu.vendor, set(cpu.features), {})
-    own = partial if cpu.features else known
-    lineage = [known.generic.name, *(ancestor.name for ancestor in known.generic.ancestors)]
+    own = partial if cpu.features else microarchitecture
+    generic = microarchitecture.generic
+    lineage = [generic.name, *(ancestor.name for ancestor in generic.ancestors)]
     features: dict[str, tuple[str, ...]] = {}
     if name == "x86_64":
         levels = [int(text.removeprefix("x86_64_v")) for text in lineage if text.startswith("x86_64_v")]

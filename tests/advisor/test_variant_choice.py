@@ -56,9 +56,9 @@ def test_the_best_variant_that_the_target_supports_is_installed(
 ) -> None:
     add_variants(index, "a", "1.0", ALL)
 
-    _, found = candidates_on(index, tmp_path, hardware)
+    _, candidates = candidates_on(index, tmp_path, hardware)
 
-    assert [c.file.filename for c in found] == [filename("a", "1.0", label)]
+    assert [c.file.filename for c in candidates] == [filename("a", "1.0", label)]
 
 
 def test_one_cache_serves_several_machines(index: PackageIndex, tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ def test_without_a_supported_variant_the_other_wheel_is_installed(index: Package
         {"cu130": ALL["cu130"], "mine": {"mine": {"x": ["y"]}}}, namespaces=["nvidia", "mine"]
     ))  # fmt: skip
 
-    source, found = candidates_on(index, tmp_path, ZEN3)
+    source, candidates = candidates_on(index, tmp_path, ZEN3)
 
     assert source.variants is not None
-    assert found[0].file.filename == filename("a", "1.0")
-    assert source.variants.explain(found[0]) == (
+    assert candidates[0].file.filename == filename("a", "1.0")
+    assert source.variants.explain(candidates[0]) == (
         "`a 1.0` has variants, and its wheel without a variant is installed; not possible: `cu130` (`nvidia`: the "
         "machine has no NVIDIA GPU), `mine` (the namespace `mine` is not known)"
     )
@@ -119,9 +119,9 @@ def test_variants_without_a_usable_description_are_left_out(
 ) -> None:
     add_variants(index, "a", "1.0", {"x86_64_v3": ALL["x86_64_v3"]}, described=described)
 
-    source, found = candidates_on(index, tmp_path, H100)
+    source, candidates = candidates_on(index, tmp_path, H100)
 
-    assert found[0].file.filename == filename("a", "1.0")
+    assert candidates[0].file.filename == filename("a", "1.0")
     assert any(reason in skipped.reason for skipped in source.skipped())
 
 
@@ -129,9 +129,9 @@ def test_a_missing_description_leaves_variants_out(index: PackageIndex, tmp_path
     add_variants(index, "a", "1.0", ALL)
     listed = index.entries["a"].pop()
 
-    source, found = candidates_on(index, tmp_path / "1", H100)
+    source, candidates = candidates_on(index, tmp_path / "1", H100)
 
-    assert found[0].file.filename == filename("a", "1.0")
+    assert candidates[0].file.filename == filename("a", "1.0")
     assert "no file that describes the variants" in source.reasons("a")
     index.entries["a"].append(listed)
     del index.files["a-1.0-variants.json"]
@@ -189,28 +189,28 @@ def test_requirements_are_those_of_the_chosen_variant(
 ) -> None:
     add_variants(index, "a", "1.0", ALL, requires=REQUIRES)
 
-    source, found = candidates_on(index, tmp_path, hardware)
+    source, candidates = candidates_on(index, tmp_path, hardware)
 
-    assert [d.name for d in source.dependencies(found[0]) or ()] == expected
+    assert [d.name for d in source.dependencies(candidates[0]) or ()] == expected
     # A second time, from the cache.
-    again, found = candidates_on(index, tmp_path, hardware)
-    assert [d.name for d in again.dependencies(found[0]) or ()] == expected
+    again, candidates = candidates_on(index, tmp_path, hardware)
+    assert [d.name for d in again.dependencies(candidates[0]) or ()] == expected
 
 
 def test_a_wheel_without_a_variant_has_its_own_requirements(index: PackageIndex, tmp_path: Path) -> None:
     add_variants(index, "a", "1.0", {"cu130": ALL["cu130"]}, requires=REQUIRES)
 
-    source, found = candidates_on(index, tmp_path, ZEN3)
+    source, candidates = candidates_on(index, tmp_path, ZEN3)
 
-    assert [d.name for d in source.dependencies(found[0]) or ()] == ["d"]
+    assert [d.name for d in source.dependencies(candidates[0]) or ()] == ["d"]
 
 
 def test_without_the_preview_such_requirements_are_not_read(index: PackageIndex, tmp_path: Path) -> None:
     add_variants(index, "a", "1.0", ALL, requires=REQUIRES)
 
-    source, found = candidates_on(index, tmp_path, H100, CandidatePolicy())
+    source, candidates = candidates_on(index, tmp_path, H100, CandidatePolicy())
 
-    assert source.dependencies(found[0]) is None
+    assert source.dependencies(candidates[0]) is None
     assert "need `--preview variants`" in source.reasons("a")
     assert index.requests["files"] == 1
 
@@ -224,11 +224,11 @@ def test_measured_ranks_come_before_the_order_of_the_publisher(index: PackageInd
     offers = sorted(reader.read(client.pages(A)[0], A).files, key=lambda offer: offer.rank)
 
     assert [offer.label for offer in offers] == ["cu126", "cu130", "x86_64_v3", "x86_64_v4", "null", ""]
-    chosen = Candidate(name=A, version=Version("1.0"), file=offers[0].file)
-    assert "the first of 5 that the target supports, by measured speed" in reader.explain(chosen)
+    candidate = Candidate(name=A, version=Version("1.0"), file=offers[0].file)
+    assert "the first of 5 that the target supports, by measured speed" in reader.explain(candidate)
 
 
-def test_variants_in_a_find_links_directory_are_found(index: PackageIndex, tmp_path: Path) -> None:
+def test_variants_can_be_in_a_find_links_directory(index: PackageIndex, tmp_path: Path) -> None:
     add_variants(index, "a", "1.0", ALL)
     links = tmp_path / "links"
     links.mkdir()
@@ -238,9 +238,9 @@ def test_variants_in_a_find_links_directory_are_found(index: PackageIndex, tmp_p
     index.entries.clear()
     client = IndexClient(configuration, cache=DiskCache(tmp_path / "cache"))
 
-    found = IndexCandidates(client, problem_on(V100)).candidates(A)
+    candidates = IndexCandidates(client, problem_on(V100)).candidates(A)
 
-    assert found[0].file.filename == filename("a", "1.0", "cu126")
+    assert candidates[0].file.filename == filename("a", "1.0", "cu126")
 
 
 def write_project(folder: Path, index: PackageIndex, settings: str = "") -> Path:

@@ -235,10 +235,10 @@ CU126 = VariantEnvironment(label="cu126", properties=("nvidia :: cuda_version_lo
 def test_markers_of_variants_are_evaluated(marker: str, expected: str | None) -> None:
     text = f"b>=1 ; {marker}"
     check_variant_requirement(text)
-    found = requirements_for([text], CU126)
+    requirements = requirements_for([text], CU126)
 
     assert uses_variants(text)
-    assert [str(r.marker or "").replace('"', "'") for r in found] == ([] if expected is None else [expected])
+    assert [str(r.marker or "").replace('"', "'") for r in requirements] == ([] if expected is None else [expected])
 
 
 def test_a_wheel_without_a_variant_has_an_empty_label_and_no_properties() -> None:

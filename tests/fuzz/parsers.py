@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gzip
+import json
 import logging
 import shutil
 import tempfile
@@ -50,6 +51,7 @@ from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.catalogue import Indicators
 from pi_runners.matrix_file import read_matrix
+from tests.advisor.variant_wheels import ALL, description
 from tests.fuzz import documents
 from tests.knowledge.test_mlperf import MLL, MLLOG, V05
 
@@ -176,6 +178,14 @@ def _distribution(filename: str, *, separate: bool = False) -> Callable[[bytes, 
         _evaluate((*metadata.requires, *requirements_for(metadata.variant_requires, VariantEnvironment())))
 
     return read
+
+
+def _variants() -> Iterable[bytes]:
+    static = {"x86_64": {"static-properties": {"level": ["v3", "v4"]}, "feature-order": ["level"]}}
+    drafts = [description(ALL), description(ALL, schema="https://variants-schema.wheelnext.dev/v0.1.0.json")]
+    drafts[1]["default-priorities"] |= {"feature": {"x86_64": ["level"]}, "property": {"x86_64": {"level": ["v3"]}}}
+    drafts.append({**description(ALL, schema="https://packaging.python.org/variants/v1.0.0.json"), "providers": static})
+    return [json.dumps(draft).encode() for draft in drafts]
 
 
 def _read_variants(content: bytes, folder: Path) -> None:
@@ -355,7 +365,7 @@ PARSERS: dict[str, Parser] = {
     "metadata": Parser(
         seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", separate=True)
     ),
-    "variants": Parser(seeds=lambda: [documents.VARIANTS], kind="json", read=_read_variants),
+    "variants": Parser(seeds=_variants, kind="json", read=_read_variants),
     "wheel": Parser(seeds=lambda: [documents.wheel()], kind="archive", read=_distribution("own-1.0-py3-none-any.whl")),
     "sdist": Parser(seeds=documents.sdists, kind="archive", read=_distribution("own-1.0.tar.gz")),
     "sdist-tar": Parser(
