@@ -49,7 +49,7 @@ def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
 
     decided = {"workload": "what the sources suggest, else all kinds", "python": "the running interpreter"}
     decided |= {"platform": "from the hardware", "index-strategy": "as uv is configured, else first-index"}
-    decided["knowledge"] = "a SQLite file in the user's data directory"
+    decided |= {"knowledge": "a SQLite file in the user's data directory", "advisories": "https://api.osv.dev"}
     for key, default in KEYS.items():
         if (value := os.environ.get(variable_of(key))) is not None:
             yield key, value, f"variable {variable_of(key)}"

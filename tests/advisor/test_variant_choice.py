@@ -300,3 +300,21 @@ def test_an_unknown_preview_feature_is_an_error(index: PackageIndex, tmp_path: P
     for result in (option, setting):
         assert result.returncode == 2
         assert "there is no preview feature `variant`; the known ones are: `variants`" in result.stderr
+
+
+def test_the_settings_and_the_variable_turn_the_preview_on(
+    index: PackageIndex, tmp_path: Path, advisor_here: Advisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_variants(index, "a", "1.0", ALL)
+    project = write_project(tmp_path / "project", index, 'preview = ["variants"]\n')
+    other = write_project(tmp_path / "other", index)
+
+    assert 'preview = ["variants"]' in " ".join(advisor_here("config", "show", str(project)).stdout.split())
+    monkeypatch.setenv("ADVISOR_PREVIEW", "variants")
+    advised = advisor_here("advise", str(other), "--format", "json").stdout
+    monkeypatch.delenv("ADVISOR_ADVISORIES")
+    settings = advisor_here("config", "show", str(other))
+
+    assert (settings.returncode, settings.stderr) == (0, "")
+    assert "variable ADVISOR_PREVIEW" in settings.stdout
+    assert "ADV113" in {finding["code"] for finding in json.loads(advised)["findings"]}
