@@ -6,10 +6,11 @@ A setting is taken from the command-line option, else from its `ADVISOR_*` envir
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from advisor.domain.preview import check_previews
+from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
@@ -26,8 +27,11 @@ KEYS = {
 }
 """Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
 
-LISTS = ("constraints", "overrides")
-"""Keys whose value is a list of requirements."""
+LISTS = ("constraints", "overrides", "allow")
+"""Keys whose value is a list: of requirements, and of what is allowed in addition."""
+
+ALLOWED = ("replace-packages",)
+"""What can be allowed in addition."""
 
 NAMES = ("preview",)
 """Keys whose value is a list of names: the preview features."""
@@ -40,6 +44,9 @@ SWITCHES = ("framework-indexes",)
 """Keys whose value is true or false."""
 
 _EXAMPLES = {
+    "constraints": '["numpy<2"]',
+    "overrides": '["numpy<2"]',
+    "allow": '["replace-packages"]',
     "package-index": '{ torch = "https://..." }',
     "settings": '{ onednn = "on" }',
     "index-mirrors": '{ "https://download.pytorch.org/whl/" = "https://..." }',
@@ -70,7 +77,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     """
     for key, value in table.items():
         if key in LISTS:
-            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), _EXAMPLES[key]
         elif key in NAMES:
             valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["variants"]'
             if valid:
@@ -116,6 +123,19 @@ def _check_targets(targets: Mapping[str, Mapping[str, Any]], where: str) -> None
                     f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong type",
                     hint=f'write it as `{key} = "..."`',
                 )
+
+
+def check_allowed(names: Iterable[str]) -> None:
+    """Check that what is allowed in addition exists.
+
+    Raises:
+        InputError: At the first name that is unknown.
+    """
+    for name in names:
+        if name not in ALLOWED:
+            raise InputError(
+                f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED) or f"it can be {quoted(ALLOWED)}"
+            )
 
 
 def choose(key: str, option: str | None, table: Mapping[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from advisor.project.built_metadata import ProjectBuilder
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
+    from advisor.resolve.package_choices import AllowedReplacements
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
@@ -51,6 +52,7 @@ class TargetContext:
         proposal: The workload that the project's sources suggest, if nobody chose one.
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else none.
+        allowed: Which packages may replace others.
         workers: Threads of the solver.
         time_limit: Time limit of the search, in seconds.
         other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
@@ -69,6 +71,7 @@ class TargetContext:
     profile: ProfiledWorkload | None
     proposal: Proposal | None
     lock: Path | None
+    allowed: AllowedReplacements
     workers: int
     time_limit: float
     other_pythons: tuple[str, ...] = ()
@@ -141,6 +144,7 @@ class TargetContext:
         from advisor.resolve.candidates import IndexCandidates
         from advisor.resolve.direct import with_direct_packages
         from advisor.resolve.objectives import OBJECTIVES
+        from advisor.resolve.package_choices import with_best_packages
         from advisor.resolve.recommend import make_request
         from advisor.resolve.solver import Effort
         from knowledge.builds.catalogue import shipped_builds
@@ -155,7 +159,7 @@ class TargetContext:
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
         rules = RuleBook(shipped_rules(), target.hardware)
-        return make_request(
+        request = make_request(
             problem,
             IndexCandidates(client, problem, advisories=self.objective == "security"),
             rules=rules,
@@ -165,6 +169,7 @@ class TargetContext:
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
         )
+        return with_best_packages(request, self.allowed)
 
 
 def load_project(
@@ -311,6 +316,7 @@ def prepare_target(
         profile=profile,
         proposal=proposal,
         lock=_present_lock(files.directory, table, project),
+        allowed=_allowed_replacements(resolution, project.settings),
         workers=resolution.workers,
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
@@ -342,6 +348,26 @@ def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) ->
     """Return the lock that is named after a target, if the project has several targets; else none."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
+
+
+def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
+    """Return which packages may replace others.
+
+    Raises:
+        InputError: If the options or the settings allow something that does not exist.
+    """
+    from packaging.utils import canonicalize_name
+
+    from advisor.config import check_allowed
+    from advisor.resolve.package_choices import AllowedReplacements
+
+    allow = (*resolution.allow, *settings.get("allow", ()))
+    check_allowed(allow)
+    named = settings.get("replace-packages", {})
+    return AllowedReplacements(
+        by_hardware="replace-packages" in allow,
+        named={canonicalize_name(name): canonicalize_name(other) for name, other in named.items()},
+    )
 
 
 def read_days(text: str) -> int:

@@ -128,6 +128,8 @@ class ResolutionOptions:
         no_binary: Packages never taken from a wheel; ``:all:`` for every package.
         build_project: Whether the project itself may be built to learn what it requires, which runs its code.
         build_sdists: Whether the project and sdists may be built to learn what they require, which runs their code.
+        allow: What is allowed in addition: ``replace-packages``, to take other packages with the same modules where the
+            hardware of the target decides that they fit.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         preview: Preview features: ``variants``; by default the project's setting, else none.
         workers: Threads of the solver.
@@ -143,6 +145,7 @@ class ResolutionOptions:
     no_binary: tuple[str, ...] = ()
     build_project: bool = False
     build_sdists: bool = False
+    allow: tuple[str, ...] = ()
     exclude_newer: datetime | None = None
     preview: tuple[str, ...] | None = None
     workers: int = 1

@@ -112,6 +112,15 @@ class ProjectOptions:
             help="Build the project and sdists to learn what they require: runs their code.",
         ),
     ] = False
+    allow: Annotated[
+        _Texts,
+        typer.Option(
+            "--allow",
+            metavar="replace-packages",
+            envvar="ADVISOR_ALLOW",
+            help="Take other packages with the same modules if they suit the hardware better (repeatable).",
+        ),
+    ] = None
     exclude_newer: Annotated[
         _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
     ] = None
@@ -238,6 +247,7 @@ class ProjectOptions:
             no_binary=tuple(self.no_binary or ()),
             build_project=self.build_project,
             build_sdists=self.build_sdists,
+            allow=tuple(self.allow or ()),
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
             preview=None if self.preview is None else tuple(self.preview),
             workers=self.workers,

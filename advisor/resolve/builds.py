@@ -9,8 +9,8 @@ from packaging.version import Version
 
 from advisor.resolve.encode import Candidates, Choice
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
-from knowledge.builds.model import Build, BuildFamily, CatalogueEntry
-from knowledge.builds.usable import usable_indexes
+from knowledge.builds.model import Build, BuildExtra, BuildFamily, CatalogueEntry, Replacement
+from knowledge.builds.usable import is_usable, usable_indexes
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.rules.engine import RuleBook
 
@@ -31,21 +31,61 @@ class TargetBuilds:
         """
         entries = tuple(entries)
         self._families = tuple(entry for entry in entries if isinstance(entry, BuildFamily))
+        self._extras = [e for e in entries if isinstance(e, BuildExtra) and e.serves(hardware)]
+        self._replacements = [e for e in entries if isinstance(e, Replacement) and e.fits(hardware)]
         indexes = usable_indexes(entries, rules, hardware)
         self._published = frozenset(canonicalize_name(name) for index in indexes for name in index.packages)
         self._family_of = {canonicalize_name(name): family for family in self._families for name in family.packages}
         self._rules = rules
         self._hardware = hardware
+        self._build_of: dict[tuple[NormalizedName, Version], Build] = {}
 
     def build_of(self, name: NormalizedName, version: Version) -> Build | None:
         """Return the build of a version; none if the catalogue does not know builds of the package."""
         family = self._family_of.get(name)
         if family is None:
             return None
-        build = family.build_of(version, os=self._hardware.os, architecture=self._hardware.cpu.architecture)
+        # Asked for each candidate in each iteration of the search.
+        if (name, version) not in self._build_of:
+            self._build_of[name, version] = self._build_in(family, name, version)
+        return self._build_of[name, version]
+
+    def _build_in(self, family: BuildFamily, name: NormalizedName, version: Version) -> Build:
+        os, architecture = self._hardware.os, self._hardware.cpu.architecture
+        build = family.build_of(name, version, os=os, architecture=architecture)
         if build.runtime == "cuda" and not build.version and (cuda := self._rules.default_cuda(name, version)):
             return Build(runtime="cuda", version=cuda)
         return build
+
+    @property
+    def has_extras(self) -> bool:
+        """Whether the catalogue has an extra for an accelerator of the target."""
+        return any(extra.build.runtime != "cpu" and self.has_device(extra.build) for extra in self._extras)
+
+    def extras_of(self, name: NormalizedName) -> list[BuildExtra]:
+        """Return the extras of a package that make it use an accelerator of the target, the newest runtime first."""
+        extras = [e for e in self._extras if canonicalize_name(e.package) == name and e.runtime != "cpu"]
+        usable = [e for e in extras if is_usable(e.build, self._rules, self._hardware)]
+        return sorted(usable, key=lambda extra: Version(extra.version or "0"), reverse=True)
+
+    def extra_names(self, name: NormalizedName) -> frozenset[str]:
+        """Return every extra of a package that makes it use an accelerator on the target's platform."""
+        return frozenset(x for e in self._extras if canonicalize_name(e.package) == name for x in e.extras)
+
+    def idle_extras(self, name: NormalizedName, required: Iterable[str]) -> list[BuildExtra]:
+        """Return those of a package's required extras that are for an accelerator which the target does not have."""
+        required = frozenset(required)
+        return [
+            entry
+            for entry in self._extras
+            if canonicalize_name(entry.package) == name
+            and not set(entry.extras).isdisjoint(required)
+            and not entry.build.has_device_on(self._hardware)
+        ]
+
+    def replacements_of(self, name: NormalizedName) -> list[Replacement]:
+        """Return the packages that may replace another one on the target."""
+        return [entry for entry in self._replacements if canonicalize_name(entry.package) == name]
 
     def has_device(self, build: Build) -> bool:
         """Whether the target has an accelerator that a build is for; a CPU build needs none."""

@@ -121,7 +121,8 @@ class IndexCandidates:
         roots = (*problem.roots, *self._problem.roots)
         changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
         other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
-        other._dependencies = self._dependencies
+        if problem.substitutions == self._problem.substitutions:
+            other._dependencies = self._dependencies
         other.fetched = self.fetched
         other.variants, other._reader = self.variants, self._reader
         other._requirements_cache = self._requirements_cache

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from advisor.domain.words import count, quoted, unmeasured_text
-from advisor.index.configuration import without_credentials
-from advisor.resolve.builds import TargetBuilds
+from advisor.domain.words import unmeasured_text
+from advisor.resolve.advice_finding import AdviceFinding
+from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Candidate
@@ -15,27 +15,8 @@ from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Verdict
 
-_CUDA_LIBRARIES = ("nvidia-", "cuda-")
-"""First parts of the names of packages with NVIDIA's libraries."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceFinding:
-    """A warning or a note about the recommendation.
-
-    Attributes:
-        code: Stable code, such as ``ADV101``.
-        severity: ``warning`` or ``note``.
-        message: One sentence.
-        package: The package that it is about, or empty.
-        source: Where the fact comes from, or empty.
-    """
-
-    code: str
-    severity: str
-    message: str
-    package: str = ""
-    source: str = ""
+if TYPE_CHECKING:
+    from advisor.resolve.recommend import ResolutionRequest
 
 
 def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
@@ -46,16 +27,9 @@ def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]
     ]
 
 
-def collect_findings(
-    optimum: Optimum,
-    baseline: Sequence[Candidate],
-    source: IndexCandidates,
-    *,
-    rules: RuleBook,
-    builds: TargetBuilds,
-    prediction: Prediction,
-) -> tuple[AdviceFinding, ...]:
-    """Return the findings about a stack, sorted by code."""
+def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: Prediction) -> tuple[AdviceFinding, ...]:
+    """Return the findings about the best stack of a request, sorted by code."""
+    source, rules = request.source, request.rules
     findings = [
         AdviceFinding(
             code="ADV101",
@@ -63,7 +37,7 @@ def collect_findings(
             message=f"the newest versions do not run on the target: {v.message}",
             source=v.source,
         )
-        for v in violated_rules(baseline, rules)
+        for v in violated_rules(request.baseline, rules)
     ]
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
@@ -95,35 +69,10 @@ def collect_findings(
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
-    findings += _build_findings(optimum.stack, source, builds)
+    findings += build_findings(request, optimum.stack)
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
-
-
-def _build_findings(
-    stack: Sequence[Candidate], source: IndexCandidates, builds: TargetBuilds
-) -> Iterator[AdviceFinding]:
-    """Yield the findings about the builds of a stack."""
-    libraries = sum(candidate.name.startswith(_CUDA_LIBRARIES) for candidate in stack)
-    for candidate in stack:
-        build = builds.build_of(candidate.name, candidate.version)
-        if build is None:
-            continue
-        text = f"`{candidate.name} {candidate.version}` is a build for {build}"
-        if not builds.has_device(build):
-            further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
-            needs_libraries = build.runtime == "cuda" and libraries
-            required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
-            message = f"{text}, {builds.why(build)}{required}{further}"
-            yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
-        elif len(builds.alternatives(candidate, source.candidates(candidate.name))) > 1:
-            message = f"{text}, {builds.why(build)}; from `{without_credentials(candidate.file.index)}`"
-            yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
-    if failed := sorted(source.failed_builds.items()):
-        names = quoted([without_credentials(base) for base, _ in failed])
-        message = f"no build on {names} was considered: {failed[0][1].message}"
-        yield AdviceFinding(code="ADV111", severity="warning", message=message)
 
 
 def _is_reported(skipped: SkippedCandidates) -> bool:

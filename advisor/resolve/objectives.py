@@ -78,6 +78,8 @@ class Criteria:
         self._objectives: dict[tuple[str, int], Objective] = {}
         self._limits: dict[int, Limits] = {}
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
+        self._best_steps: dict[str, int] = {}
+        self._package_costs: Mapping[str, Mapping[NormalizedName, int]] = {}
 
     def with_source(self, source: CandidateSource) -> Criteria:
         """Return the same criteria for other candidates of the same packages."""
@@ -89,6 +91,22 @@ class Criteria:
         """Return the same criteria with another stack that speed is compared with."""
         other = self._copy()
         other._baseline = {str(c.name): c.version for c in baseline}
+        return other
+
+    def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
+        """Return the same criteria with further packages that count as named by the project."""
+        other = self._copy()
+        other._direct = self._direct.union(names)
+        return other
+
+    def with_package_costs(self, costs: Mapping[str, Mapping[NormalizedName, int]]) -> Criteria:
+        """Return the same criteria with additional costs of packages, whatever their version.
+
+        Args:
+            costs: Cost by package, for the criteria `idle-builds` and `build`.
+        """
+        other = self._copy()
+        other._package_costs = costs
         return other
 
     def with_least_change(
@@ -107,7 +125,7 @@ class Criteria:
 
     def _copy(self) -> Criteria:
         other = copy.copy(self)
-        other._objectives, other._limits = {}, {}
+        other._objectives, other._limits, other._best_steps = {}, {}, {}
         return other
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
@@ -165,16 +183,24 @@ class Criteria:
 
     def _idle_builds(self, candidates: Candidates) -> Objective:
         idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
-        return Objective(name="idle-builds", costs=dict.fromkeys(idle, 1))
+        return self._with_package_costs("idle-builds", dict.fromkeys(idle, 1), candidates)
 
     def _build_ranks(self, candidates: Candidates) -> Objective:
         forbidden = self.limits(candidates).forbidden
-        costs = {
+        places = {
             (name, version): place
             for name, offered in candidates.items()
             for version, place in self._builds.ranks(name, offered, forbidden).items()
         }
-        return Objective(name="build", costs=costs)
+        return self._with_package_costs("build", places, candidates)
+
+    def _with_package_costs(self, name: str, costs: dict[Choice, int], candidates: Candidates) -> Objective:
+        """Return the objective with the additional costs of packages."""
+        for package, cost in self._package_costs.get(name, {}).items():
+            for candidate in candidates.get(package, ()):
+                choice = (package, candidate.version)
+                costs[choice] = costs.get(choice, 0) + cost
+        return Objective(name=name, costs=costs)
 
     def _prereleases(self, candidates: Candidates) -> Objective:
         return _counting("pre-release", candidates, lambda c: int(c.version.is_prerelease))
@@ -227,6 +253,10 @@ class Criteria:
         if name not in self._hours:
             self._hours[name] = hours_behind(offered)
         return self._hours[name]
+
+    def best_speed_steps(self) -> Mapping[str, int]:
+        """Return the gain of the fastest candidate of each measured framework, in steps, as the last search had it."""
+        return self._best_steps
 
     def has_upload_times(self, stack: Iterable[Candidate]) -> bool:
         """Whether a build of each release of a stack has an upload time."""
@@ -297,7 +327,8 @@ class Criteria:
             }
             for (version, _), best in companion_bonus.items():
                 alone[version] += best
-            costs |= {(name, version): max(alone.values()) - steps for version, steps in alone.items()}
+            self._best_steps[name] = max(alone.values())
+            costs |= {(name, version): self._best_steps[name] - steps for version, steps in alone.items()}
         return Objective(name="speed", costs=costs, pairs=pairs)
 
 

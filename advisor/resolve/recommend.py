@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -14,6 +14,7 @@ from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
+from advisor.resolve.advice_finding import AdviceFinding
 from advisor.resolve.baseline import MOST_ROUNDS, BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
 from advisor.resolve.builds import DefaultBuilds, TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
@@ -25,7 +26,7 @@ from advisor.resolve.conflict import (
     relax_requirement,
 )
 from advisor.resolve.explain import explain_stack
-from advisor.resolve.findings import AdviceFinding, collect_findings
+from advisor.resolve.findings import collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
 from advisor.resolve.pinned_conflict import find_pinned_conflict
@@ -87,6 +88,7 @@ class ResolutionRequest:
         criteria: The objective, as costs.
         baseline: The stack that a plain resolver chooses; empty if it found none.
         effort: Limits of the search.
+        optimum: Its best stack, if it is known.
     """
 
     problem: ResolutionProblem
@@ -98,6 +100,7 @@ class ResolutionRequest:
     criteria: Criteria
     baseline: tuple[Candidate, ...]
     effort: Effort
+    optimum: Optimum | None = None
 
     @property
     def direct(self) -> frozenset[NormalizedName]:
@@ -111,6 +114,8 @@ class ResolutionRequest:
             InfeasibleError: If there is none.
             SearchLimitError: If a limit is reached before a stack or a proof is found.
         """
+        if self.optimum is not None:
+            return self.optimum
         return optimise(
             self.problem,
             self.source,
@@ -127,7 +132,11 @@ class ResolutionRequest:
         """
         source = self.source.for_problem(problem)
         criteria = self.criteria.with_source(source)
-        return replace(self, problem=problem, source=source, criteria=criteria)
+        return replace(self, problem=problem, source=source, criteria=criteria, optimum=None)
+
+    def compared_with(self, baseline: Iterable[Candidate]) -> Self:
+        """Return the request with another stack that speed is compared with."""
+        return replace(self, criteria=self.criteria.with_baseline(baseline), optimum=None)
 
     def with_own_baseline(self) -> Self:
         """Return the request with the baseline of its own problem, as an advice for this problem has it.
@@ -138,7 +147,7 @@ class ResolutionRequest:
             baseline = _newest_stack(self.problem, self.source, self.effort.limit, max_rounds=_FIRST_ROUNDS)
         except NoStackError:
             return self
-        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline))
+        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline), optimum=None)
 
     def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over another."""
@@ -401,9 +410,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             estimator=request.estimator,
             unmeasured=prediction.unmeasured,
         ),
-        findings=collect_findings(
-            optimum, baseline, source, rules=request.rules, builds=request.builds, prediction=prediction
-        ),
+        findings=collect_findings(request, optimum, prediction),
         reasons=explain_stack(
             problem,
             source,
