@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from advisor.domain.preview import check_previews
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
@@ -31,6 +32,9 @@ LISTS = ("constraints", "overrides", "allow")
 
 ALLOWED = ("replace-packages",)
 """What can be allowed in addition."""
+
+NAMES = ("preview",)
+"""Keys whose value is a list of names: the preview features."""
 
 TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
 """Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
@@ -74,6 +78,10 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         if key in LISTS:
             valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), _EXAMPLES[key]
+        elif key in NAMES:
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["variants"]'
+            if valid:
+                check_previews(value, where=where)
         elif key in TABLES:
             types = str | int if key == "settings" else str
             valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
@@ -94,7 +102,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         elif key in KEYS:
             valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *TABLES, *SWITCHES, "targets", "gate", "benchmark"))
+            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *SWITCHES, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(

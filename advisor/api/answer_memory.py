@@ -62,12 +62,13 @@ class AnswerMemory:
     def _is_possible(self) -> bool:
         """Whether an answer depends only on what is compared.
 
-        Directories and repositories may change at any time, vulnerability records are not on index pages, and locks in
-        other formats depend on further files.
+        Directories and repositories may change at any time, vulnerability records and descriptions of variants are not
+        on index pages, and locks in other formats depend on further files.
         """
         context = self._session.context
         return (
             context.objective != "security"
+            and not context.problem.policy.variants
             and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
             and all(is_valid_pylock_path(path) or path.suffix == ".txt" for path in self._outputs)
         )

@@ -132,6 +132,7 @@ class ResolutionOptions:
         allow: What is allowed in addition: ``replace-packages``, to take other packages with the same modules where the
             hardware of the target decides that they fit.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
+        preview: Preview features: ``variants``; by default the project's setting, else none.
         workers: Threads of the solver.
         time_limit: Time limit of the search for each target, in seconds.
     """
@@ -147,6 +148,7 @@ class ResolutionOptions:
     build_sdists: bool = False
     allow: tuple[str, ...] = ()
     exclude_newer: datetime | None = None
+    preview: tuple[str, ...] | None = None
     workers: int = 1
     time_limit: float = 300.0
 
@@ -171,14 +173,20 @@ def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements
     Args:
         resolution: The options.
         project: What the files contain.
+
+    Raises:
+        InputError: If there is no preview feature of a name.
     """
     from packaging.utils import canonicalize_name
 
+    from advisor.domain.preview import VARIANTS, check_previews
     from advisor.resolve.problem import CandidatePolicy
 
     def names(words: Sequence[str]) -> frozenset[str]:
         return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
 
+    preview = resolution.preview
+    previews = check_previews(project.settings.get("preview", ()) if preview is None else preview)
     until = resolution.exclude_newer
     if until is not None:
         # Upload times are compared as texts, which all are in UTC.
@@ -189,4 +197,5 @@ def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements
         no_binary=names([*resolution.no_binary, *project.no_binary]),
         build_sdists=resolution.build_sdists,
         exclude_newer=until.isoformat() if until else None,
+        variants=VARIANTS in previews,
     )

@@ -127,6 +127,12 @@ class ProjectOptions:
     exclude_newer: Annotated[
         _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
     ] = None
+    preview: Annotated[
+        _Texts,
+        typer.Option(
+            "--preview", metavar="NAME", envvar="ADVISOR_PREVIEW", help="Preview feature: `variants` (repeatable)."
+        ),
+    ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads of the solver.")] = 1
     time_limit: Annotated[
         float,
@@ -246,6 +252,7 @@ class ProjectOptions:
             build_sdists=self.build_sdists,
             allow=tuple(self.allow or ()),
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
+            preview=None if self.preview is None else tuple(self.preview),
             workers=self.workers,
             time_limit=self.time_limit,
         )

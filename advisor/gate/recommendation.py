@@ -65,8 +65,9 @@ def find_recommended_stack(
     """
     inputs = [predictor.state, catalogue_digest(), _problem_key(problem), _index_key(client), list(criteria)]
     key = canonical_json([_FORMAT, *inputs])
-    # Vulnerability records are not part of the pages.
-    stored = None if "security" in criteria else client.cache.read(_BUCKET, key)
+    # Vulnerability records and descriptions of variants are not part of the pages.
+    is_on_pages = "security" not in criteria and not problem.policy.variants
+    stored = client.cache.read(_BUCKET, key) if is_on_pages else None
     if stored is not None:
         document = json.loads(stored)
         if all(client.digest(NormalizedName(name)) == digest for name, digest in document["pages"].items()):
@@ -124,6 +125,7 @@ def _problem_key(problem: ResolutionProblem) -> Any:
         sorted(policy.only_binary),
         sorted(policy.no_binary),
         policy.exclude_newer,
+        policy.variants,
     ]
 
 

@@ -26,6 +26,8 @@ from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile, FileSelector
 from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
 from advisor.index.transport import Transport
+from advisor.index.variant_files import VariantFiles
+from advisor.index.variants import VariantMetadata
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -81,6 +83,8 @@ class IndexClient:
         self.repositories = GitRepositories(cache, offline=offline)
         self._distributions = Distributions(self.transport, cache, offline=offline)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
+        self._variant_files = VariantFiles(self.transport, cache, offline=offline, refresh=refresh)
+        self._variants: dict[str, Future[VariantMetadata | str]] = {}
         self._advisories = Advisories(
             self.transport,
             cache,
@@ -301,6 +305,20 @@ class IndexClient:
             if file.identity not in self._metadata:
                 self._metadata[file.identity] = self._pool.submit(self._distributions.metadata, file)
             return self._metadata[file.identity]
+
+    def variants(self, files: Iterable[DistributionFile]) -> list[VariantMetadata | str]:
+        """Return the contents of files that describe variants, or why they cannot be used, in one parallel batch.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return [future.result() for future in [self._variants_future(file) for file in files]]
+
+    def _variants_future(self, file: DistributionFile) -> Future[VariantMetadata | str]:
+        with self._lock:
+            if file.identity not in self._variants:
+                self._variants[file.identity] = self._pool.submit(self._variant_files.read, file)
+            return self._variants[file.identity]
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the metadata of an sdist from a build, which runs its code; the result is cached.

@@ -47,6 +47,8 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
                     code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source
                 )
             )
+        if source.variants and (message := source.variants.explain(candidate)):
+            findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
         if candidate.is_sdist:
             message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
             findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))

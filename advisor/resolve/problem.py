@@ -30,6 +30,7 @@ class CandidatePolicy:
         only_binary: Packages never installed from an sdist; ``:all:`` for every package.
         no_binary: Packages never installed from a wheel; ``:all:`` for every package.
         exclude_newer: ISO 8601 time in UTC; files uploaded later are excluded.
+        variants: Whether variant wheels may be candidates (PEP 825, a preview feature).
         retained: Names and versions that are candidates even if they are yanked or pre-releases.
     """
 
@@ -39,6 +40,7 @@ class CandidatePolicy:
     only_binary: frozenset[str] = frozenset()
     no_binary: frozenset[str] = frozenset()
     exclude_newer: str | None = None
+    variants: bool = False
     retained: frozenset[tuple[str, Version]] = frozenset()
 
     def allows_wheels(self, name: str) -> bool:
