@@ -22,6 +22,7 @@ KEYS = {
     "objective": "performance",
     "knowledge": None,
     "min-age": "14",
+    "max-size": None,
     "index-strategy": None,
     "advisories": None,
 }
@@ -53,7 +54,7 @@ _EXAMPLES = {
     "replace-packages": '{ tensorflow = "tensorflow-cpu" }',
 }
 
-TARGET_KEYS = ("hardware", "python", "platform", "workload", "lock")
+TARGET_KEYS = ("hardware", "python", "platform", "workload", "lock", "max-size")
 """Keys of each table `[tool.advisor.targets.NAME]`."""
 
 

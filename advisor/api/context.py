@@ -58,6 +58,7 @@ class TargetContext:
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else none.
         allowed: Which packages may replace others.
+        max_size: Largest admissible download of the stack, in bytes; none for no limit.
         workers: Threads of the solver.
         time_limit: Time limit of the search, in seconds.
         other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
@@ -79,6 +80,7 @@ class TargetContext:
     proposal: Proposal | None
     lock: Path | None
     allowed: AllowedReplacements
+    max_size: int | None
     workers: int
     time_limit: float
     other_pythons: tuple[str, ...] = ()
@@ -176,11 +178,12 @@ class TargetContext:
             raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
         context = self if python is None else self.with_python(python)
         problem = with_direct_packages(context.problem, client)
+        needs_sizes = self.objective == "size" or self.max_size is not None
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
         request = make_request(
             problem,
-            IndexCandidates(client, problem, advisories=self.objective == "security"),
+            IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes),
             rules=self.rules,
             builds=self.builds,
             estimator=estimator,
@@ -188,7 +191,7 @@ class TargetContext:
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
         )
-        return with_best_packages(request, self.allowed)
+        return with_best_packages(request.with_max_size(self.max_size), self.allowed)
 
 
 def load_project(
@@ -338,6 +341,7 @@ def prepare_target(
         profile=profile,
         proposal=proposal,
         lock=_present_lock(files.directory, table, project),
+        max_size=_read_max_size(choose("max-size", resolution.max_size, settings)),
         allowed=_allowed_replacements(resolution, project.settings),
         workers=resolution.workers,
         time_limit=resolution.time_limit,
@@ -412,6 +416,23 @@ def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, 
         by_hardware="replace-packages" in allow,
         named={canonicalize_name(name): canonicalize_name(other) for name, other in named.items()},
     )
+
+
+def _read_max_size(text: str | None) -> int | None:
+    """Read the largest admissible download, in bytes; none if there is no limit.
+
+    Raises:
+        InputError: If it is not a size.
+    """
+    from advisor.domain.words import parse_size
+    from knowledge.domain.errors import InputError
+
+    if text is None:
+        return None
+    size = parse_size(text)
+    if size is None:
+        raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
+    return size
 
 
 def read_days(text: str) -> int:

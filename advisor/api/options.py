@@ -119,7 +119,7 @@ class ResolutionOptions:
     """What the best stack is, and which files may be part of it.
 
     Attributes:
-        objective: ``performance``, ``latest``, ``stable`` or ``security``; by default the project's setting, else
+        objective: ``performance``, ``latest``, ``stable``, ``security`` or ``size``; by default the project's setting, else
             ``performance``.
         workload: Workload that predictions are for; by default the project's setting, else what its sources suggest.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
@@ -133,6 +133,8 @@ class ResolutionOptions:
             hardware of the target decides that they fit.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         preview: Preview features: ``variants``; by default the project's setting, else none.
+        max_size: Largest admissible download of the stack, such as ``2GB``; by default the project's setting, else no
+            limit.
         workers: Threads of the solver.
         time_limit: Time limit of the search for each target, in seconds.
     """
@@ -149,6 +151,7 @@ class ResolutionOptions:
     allow: tuple[str, ...] = ()
     exclude_newer: datetime | None = None
     preview: tuple[str, ...] | None = None
+    max_size: str | None = None
     workers: int = 1
     time_limit: float = 300.0
 

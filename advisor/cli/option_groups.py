@@ -71,7 +71,7 @@ class ProjectOptions:
         _Text,
         typer.Option(
             "--objective",
-            metavar="performance|latest|stable|security",
+            metavar="performance|latest|stable|security|size",
             envvar="ADVISOR_OBJECTIVE",
             help="Objective of the resolution (default: performance).",
         ),
@@ -131,6 +131,15 @@ class ProjectOptions:
         _Texts,
         typer.Option(
             "--preview", metavar="NAME", envvar="ADVISOR_PREVIEW", help="Preview feature: `variants` (repeatable)."
+        ),
+    ] = None
+    max_size: Annotated[
+        _Text,
+        typer.Option(
+            "--max-size",
+            metavar="SIZE",
+            envvar="ADVISOR_MAX_SIZE",
+            help="Largest admissible download of the stack, such as 2GB.",
         ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads of the solver.")] = 1
@@ -253,6 +262,7 @@ class ProjectOptions:
             allow=tuple(self.allow or ()),
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
             preview=None if self.preview is None else tuple(self.preview),
+            max_size=self.max_size,
             workers=self.workers,
             time_limit=self.time_limit,
         )

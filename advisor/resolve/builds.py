@@ -250,6 +250,10 @@ class DefaultBuilds:
         """Return a candidate's known vulnerabilities, or none without a record of them."""
         return self._source.vulnerabilities(candidate)
 
+    def size(self, candidate: Candidate) -> int | None:
+        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+        return self._source.size(candidate)
+
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
         return self._source.is_known(candidate)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,10 +48,22 @@ class IndexCandidates:
         variants: Chooses among variant wheels; none without the preview feature.
     """
 
-    def __init__(self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False) -> None:
+    def __init__(
+        self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False, sizes: bool = False
+    ) -> None:
+        """Create the candidates.
+
+        Args:
+            client: The indexes.
+            problem: The problem.
+            advisories: Whether to read vulnerability records with the metadata.
+            sizes: Whether to request sizes that the index pages do not contain, with the metadata.
+        """
         self._client = client
         self._problem = problem
         self._advisories = advisories
+        self._reads_sizes = sizes
+        self._requested_sizes: dict[str, int | None] = {}
         self._candidates: dict[NormalizedName, tuple[Candidate, ...]] = {}
         self._skipped: dict[NormalizedName, Counter[str]] = {}
         self._examples: dict[tuple[NormalizedName, str], str] = {}
@@ -97,6 +110,8 @@ class IndexCandidates:
         self._client.prefetch(files=[c.file for c in pending if not self._requirements_cache.holds(c.file)])
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
+        if self._reads_sizes:
+            self._request_sizes([c.file for c in pending if c.file.size is None])
         if self._problem.policy.build_sdists:
             self._client.prefetch_builds(c.file for c in pending if self._is_unbuilt(c))
         for candidate in pending:
@@ -115,9 +130,20 @@ class IndexCandidates:
             return None
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
+    def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
+        """Request sizes that the index pages do not contain."""
+        self._client.prefetch_sizes(files)
+        for file in files:
+            with contextlib.suppress(UnavailableError):
+                self._requested_sizes[file.url] = self._client.size(file)
+
+    def size(self, candidate: Candidate) -> int | None:
+        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+        return candidate.file.size if candidate.file.size is not None else self._requested_sizes.get(candidate.file.url)
+
     def for_problem(self, problem: ResolutionProblem) -> IndexCandidates:
         """Return the candidates of a problem that differs only in the project's own requirements."""
-        other = IndexCandidates(self._client, problem, advisories=self._advisories)
+        other = IndexCandidates(self._client, problem, advisories=self._advisories, sizes=self._reads_sizes)
         roots = (*problem.roots, *self._problem.roots)
         changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
         other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
@@ -127,6 +153,7 @@ class IndexCandidates:
         other.variants, other._reader = self.variants, self._reader
         other._requirements_cache = self._requirements_cache
         other._prefetched = self._prefetched
+        other._requested_sizes = self._requested_sizes
         return other
 
     @property

@@ -31,16 +31,31 @@ Node = tuple[NormalizedName, NormalizedName | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What the rules exclude.
+class Budget:
+    """A limit of the sum of the costs of a stack.
 
     Attributes:
-        forbidden: Forbidden choices, each with the reason.
+        costs: Cost of each choice, not negative.
+        most: The largest admissible sum.
+    """
+
+    costs: Mapping[Choice, int]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is excluded.
+
+    Attributes:
+        forbidden: Choices that the rules forbid, each with the reason.
         exclusive: Groups of sets of choices, with the reason; a stack must not have one choice of every set of a group.
+        budget: Limit of a sum of costs; none if there is none.
     """
 
     forbidden: Mapping[Choice, str]
     exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
+    budget: Budget | None = None
 
 
 NO_LIMITS = Limits(forbidden={})

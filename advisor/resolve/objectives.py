@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -11,19 +12,20 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.encode import Candidates, Choice, Limits, PairedChoice
+from advisor.resolve.encode import Budget, Candidates, Choice, Limits, PairedChoice
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
 from knowledge.rules.engine import RuleBook
 
-ObjectiveName = Literal["performance", "latest", "stable", "security"]
+ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 
 CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
     "performance": ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"),
     "latest": ("rules", "idle-builds", "freshness-direct", "build", "freshness"),
     "stable": ("rules", "idle-builds", "pre-release", "young", "unmeasured", "freshness-direct", "build", "freshness"),
+    "size": ("rules", "idle-builds", "freshness-direct", "size", "build", "freshness"),
     "security": ("vulnerabilities", "rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"),
 }
 """The criteria that each objective minimises, in order."""
@@ -32,6 +34,8 @@ SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %: another version than the baseline's is chosen only for at least one step."""
 _FAILURE_COST = 10
 _HOUR = 3600.0
+KILOBYTE = 1000
+"""Bytes of the unit in which downloads are compared."""
 HOURS_A_YEAR = 365.25 * 24
 HOURS_PER_RELEASE = 30 * 24
 """Age that one release counts as, a month, if the index gives no upload times."""
@@ -69,9 +73,10 @@ class Criteria:
         self._rules = rules
         self._builds = builds
         self._estimator = estimator
-        self._objective = objective
+        self._names = CRITERIA[objective]
         self._source = source
         self._young_after = young_after
+        self._max_size: int | None = None
         self._locked: Mapping[str, Version] | None = None
         self._refused: tuple[frozenset[Choice], ...] = ()
         self._added = 1
@@ -91,6 +96,23 @@ class Criteria:
         """Return the same criteria with another stack that speed is compared with."""
         other = self._copy()
         other._baseline = {str(c.name): c.version for c in baseline}
+        return other
+
+    @property
+    def max_size(self) -> int | None:
+        """Largest admissible download of a stack, in bytes."""
+        return self._max_size
+
+    def with_max_size(self, max_size: int | None) -> Criteria:
+        """Return the same criteria with another limit of the download, in bytes; none for no limit."""
+        other = self._copy()
+        other._max_size = max_size
+        return other
+
+    def of_size_alone(self) -> Criteria:
+        """Return criteria that only minimise the download, without a limit of it."""
+        other = self._copy()
+        other._names, other._max_size = ("size",), None
         return other
 
     def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
@@ -134,7 +156,7 @@ class Criteria:
         Freshness of the packages that the project names comes before freshness of all packages: otherwise an older
         version of such a package would be chosen for newer versions of two of its dependencies.
         """
-        names = CRITERIA[self._objective] if self._locked is None else ("changes", *CRITERIA[self._objective])
+        names = self._names if self._locked is None else ("changes", *self._names)
         return tuple(self._criterion(name, candidates) for name in names)
 
     def _criterion(self, name: str, candidates: Candidates) -> Objective:
@@ -150,8 +172,9 @@ class Criteria:
             "young": self._young,
             "unmeasured": self._unmeasured,
             "vulnerabilities": self._vulnerabilities,
+            "size": self._sizes,
         }[name]
-        if name == "vulnerabilities":
+        if name in ("vulnerabilities", "size"):
             return make(candidates)  # Each iteration may have loaded more records.
         # Packages are only added, and their candidates do not change: their number is a sufficient cache key.
         key = (name, len(candidates))
@@ -217,11 +240,18 @@ class Criteria:
 
         return _counting("vulnerabilities", candidates, vulnerability_count)
 
+    def _sizes(self, candidates: Candidates) -> Objective:
+        """Return the kilobytes to download, as far as they are known; each iteration may have read more of them."""
+        return _counting("size", candidates, lambda c: -(-(self._source.size(c) or 0) // KILOBYTE))
+
     def limits(self, candidates: Candidates) -> Limits:
-        """Return what the rules exclude."""
+        """Return what is excluded."""
         if len(candidates) not in self._limits:
             self._limits[len(candidates)] = self._excluded(candidates)
-        return self._limits[len(candidates)]
+        limits = self._limits[len(candidates)]
+        if self._max_size is None:
+            return limits
+        return replace(limits, budget=Budget(costs=self._sizes(candidates).costs, most=self._max_size // KILOBYTE))
 
     def _excluded(self, candidates: Candidates) -> Limits:
         forbidden = {

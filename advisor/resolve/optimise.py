@@ -21,7 +21,7 @@ from packaging.version import Version
 
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import INTERRUPTED
-from advisor.resolve.encode import INITIAL_EXPLICIT, Candidates, Choice, Encoding, Limits, PairedChoice
+from advisor.resolve.encode import INITIAL_EXPLICIT, Budget, Candidates, Choice, Encoding, Limits, PairedChoice
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by
 from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
@@ -155,7 +155,7 @@ def optimise(
         while iteration < MAX_ITERATIONS:
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
-            bounds, selection = stages.solve(objectives(encoding.candidates))
+            bounds, selection = stages.solve(objectives(encoding.candidates), limits(encoding.candidates).budget)
             stack = search.refine(selection, stages.unexpanded)
             if stack is not None and stages.rewards_are_justified(stack):
                 return optimum(stack, bounds, "")
@@ -172,8 +172,10 @@ def optimise(
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:
-    """Whether the rules exclude a stack."""
+    """Whether a stack is excluded."""
     choices = {(c.name, c.version) for c in stack}
+    if limits.budget and sum(limits.budget.costs.get(choice, 0) for choice in choices) > limits.budget.most:
+        return True
     return not choices.isdisjoint(limits.forbidden) or any(
         all(not choices.isdisjoint(side) for side in sides) for sides, _ in limits.exclusive
     )
@@ -203,16 +205,25 @@ class _Stages:
         self.unexpanded: Sequence[NormalizedName] = ()
         """Packages of which the last solution chose a candidate that is not explicit."""
 
-    def solve(self, objectives: Sequence[Objective]) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
+    def solve(
+        self, objectives: Sequence[Objective], budget: Budget | None = None
+    ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
         """Return the bound of each objective, and the choice.
+
+        Args:
+            objectives: The objectives, in order of importance.
+            budget: Limit of a sum of costs.
 
         Raises:
             InfeasibleError: If there is no solution.
             SearchLimitError: If the work limit is reached before a solution or a proof is found.
         """
         costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
+        spent = self._encoding.costs(budget.costs, {}) if budget else {}
         self._rewarded = tuple(sorted(_rewarded(objectives)))
         model = self._with_support(self._encoding.model.copy())
+        if budget:
+            model.at_most(spent, budget.most)
         answer = self._with_previous_values(model, costs)
         bounds: list[Bound] = []
         if answer is not None:

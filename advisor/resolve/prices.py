@@ -11,6 +11,7 @@ from packaging.version import Version
 
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
+from advisor.domain.words import size_text
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.conflict import relax_requirement
 from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
@@ -51,6 +52,8 @@ class Price:
 def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Price, ...]:
     """Return the price of each requirement and constraint of the project that limits versions, highest first."""
     prices: list[tuple[float, Price]] = []
+    if request.criteria.max_size is not None:
+        prices.append(_price_of_size(request, optimum, request.criteria.max_size))
     for root in request.problem.roots:
         if not request.problem.applies(root.requirement):
             continue
@@ -69,6 +72,17 @@ def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Pri
         prices.append((gain, replace(price, binds=bool(price.changes))))
     prices.sort(key=lambda item: (not item[1].binds, -item[0], -item[1].libyears))
     return tuple(price for _, price in prices)
+
+
+def _price_of_size(request: ResolutionRequest, optimum: Optimum, max_size: int) -> tuple[float, Price]:
+    """Return the gain without the limit of the download, and the price of the limit."""
+    constraint, origin = f"--max-size {size_text(max_size)}", "limit of the download"
+    progress("pricing the limit of the download")
+    solved = _solve(lambda: request.with_max_size(None), request.effort.limit)
+    if isinstance(solved, str):
+        return 0.0, Price(constraint=constraint, origin=origin, obstacle=solved)
+    price = _price(constraint, origin, (request, optimum), solved)
+    return price.prediction.speedup if price.prediction else 1.0, replace(price, binds=bool(price.changes))
 
 
 def python_prices(

@@ -238,6 +238,9 @@ class CandidateSource(Protocol):
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
         """Return a candidate's known vulnerabilities, or none without a record of them."""
 
+    def size(self, candidate: Candidate) -> int | None:
+        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
 

@@ -13,7 +13,7 @@ from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.domain.words import quoted
+from advisor.domain.words import count, quoted, size_text
 from advisor.resolve.advice_finding import AdviceFinding
 from advisor.resolve.baseline import MOST_ROUNDS, BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
 from advisor.resolve.builds import DefaultBuilds, TargetBuilds
@@ -27,7 +27,7 @@ from advisor.resolve.conflict import (
 )
 from advisor.resolve.explain import explain_stack
 from advisor.resolve.findings import collect_findings
-from advisor.resolve.objectives import Criteria, ObjectiveName
+from advisor.resolve.objectives import KILOBYTE, Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
 from advisor.resolve.pinned_conflict import find_pinned_conflict
 from advisor.resolve.problem import Candidate, ResolutionProblem, admits
@@ -145,6 +145,10 @@ class ResolutionRequest:
         """Return the request with another stack that speed is compared with."""
         return replace(self, criteria=self.criteria.with_baseline(baseline), optimum=None)
 
+    def with_max_size(self, max_size: int | None) -> Self:
+        """Return the request with another limit of the download, in bytes; none for no limit."""
+        return replace(self, criteria=self.criteria.with_max_size(max_size), optimum=None)
+
     def with_own_baseline(self) -> Self:
         """Return the request with the baseline of its own problem, as an advice for this problem has it.
 
@@ -227,6 +231,24 @@ class ResolutionRequest:
             fewer = f"fewer requirements may conflict, too: the search for them was {conflict.stopped}"
             change = f"{change}; {fewer}" if change else fewer
         error.hint = change
+        return error
+
+    def error_about_size(self) -> NoStackError:
+        """Return the error if no stack satisfies the limit of the download, or there is no stack at all."""
+        request = replace(self, criteria=self.criteria.of_size_alone(), optimum=None)
+        try:
+            smallest = request.best()
+        except InfeasibleError:
+            return self.no_stack_error(baseline=bool(self.baseline))
+        size = smallest.bounds[0].value * KILOBYTE
+        most = size_text(self.criteria.max_size or 0)
+        is_proven = "the smallest possible stack" if smallest.proven else "the smallest stack that was found"
+        error = NoStackError(
+            f"no stack with at most {most} to download satisfies the requirements",
+            details=(f"{is_proven} has {count(len(smallest.stack), 'package')} with {size_text(size)} to download",),
+            hint=f"allow more with `--max-size {-(-size // 10**6)}MB`, or remove it",
+        )
+        announce(error)
         return error
 
     def error_without_versions(self, roots: Sequence[RootRequirement]) -> NoStackError:
@@ -401,6 +423,8 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     try:
         optimum = request.best()
     except InfeasibleError:
+        if request.criteria.max_size is not None:
+            raise request.error_about_size() from None
         raise request.no_stack_error(baseline=bool(baseline)) from None
     verify(problem, source, optimum.stack)
     versions = {str(c.name): c.version for c in baseline}
