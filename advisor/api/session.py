@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
     from advisor.resolve.recommend import Advice, ResolutionRequest
+    from advisor.resolve.sizes import AdviceSizes
+    from knowledge.estimate.interface import StartupTime
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,8 @@ class AdviceResult:
         advice: The stack, its proof, its predictions and its findings.
         target: Interpreter, platform and hardware.
         request: The resolution request that the advice answers.
+        sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
+        startup: Measured import time and memory of the frameworks in the stack.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
     """
@@ -61,6 +65,8 @@ class AdviceResult:
     advice: Advice
     target: Target
     request: ResolutionRequest
+    sizes: AdviceSizes
+    startup: tuple[StartupTime, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
 
@@ -87,6 +93,7 @@ class AdviceSession:
         current: The project's present lock; none if it has none.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
+        reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
     """
 
     context: TargetContext
@@ -95,8 +102,10 @@ class AdviceSession:
     current: Lock | None
     keeps_result: bool = False
     announces: bool = False
+    reads_sizes: bool = False
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
+    _sizes: AdviceSizes | None = field(default=None, init=False)
 
     @property
     def request(self) -> ResolutionRequest:
@@ -124,6 +133,10 @@ class AdviceSession:
 
         if self._advice is None:
             request = self.request
+            if self.reads_sizes:
+                from advisor.resolve.sizes import prefetch_sizes
+
+                prefetch_sizes(self.client, request.baseline)
             with activity("searching for the best stack"), self._other_python_named():
                 self._advice = recommend(request, current=self.current_versions)
         return self._advice
@@ -131,7 +144,7 @@ class AdviceSession:
     def replace_request(self, request: ResolutionRequest) -> None:
         """Recommend the best stack of another request instead, such as one with more requirements."""
         if request is not self._request:
-            self._request, self._advice = request, None
+            self._request, self._advice, self._sizes = request, None, None
 
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
@@ -156,13 +169,36 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
+        advice, sizes = self.recommend(), self.sizes()
+        findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
-            advice=self.recommend(),
+            advice=replace(advice, findings=tuple(findings)),
             target=self.context.target,
             request=self.request,
+            sizes=sizes,
+            startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
         )
+
+    def sizes(self) -> AdviceSizes:
+        """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
+        from advisor.index.file_sizes import SECONDS
+        from advisor.resolve.sizes import read_sizes
+
+        request, optimum = self.request, self.recommend().optimum
+        if self._sizes is None:
+            with activity("reading sizes"):
+                self._sizes = read_sizes(
+                    self.client,
+                    request.source,
+                    optimum.stack,
+                    baseline=request.baseline,
+                    current=None if self.current is None else self.current.packages,
+                    # After Ctrl-C, nothing is waited for.
+                    seconds=0 if optimum.interrupted else SECONDS,
+                )
+        return self._sizes
 
     def explain(self, package: str) -> Explanation:
         """Return why a package of the best stack has its version.
