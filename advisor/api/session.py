@@ -183,7 +183,6 @@ class AdviceSession:
 
     def sizes(self) -> AdviceSizes:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
-        from advisor.index.file_sizes import SECONDS
         from advisor.resolve.sizes import read_sizes
 
         request, optimum = self.request, self.recommend().optimum
@@ -195,8 +194,7 @@ class AdviceSession:
                     optimum.stack,
                     baseline=request.baseline,
                     current=None if self.current is None else self.current.packages,
-                    # After Ctrl-C, nothing is waited for.
-                    seconds=0 if optimum.interrupted else SECONDS,
+                    wait_for=not optimum.interrupted,
                 )
         return self._sizes
 

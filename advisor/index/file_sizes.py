@@ -22,7 +22,7 @@ from advisor.index.transport import GoneError, RangeError
 from knowledge.domain.errors import UnavailableError
 
 SECONDS = 10.0
-"""Maximum time of each request, and of waiting for all requests that have not been answered yet."""
+"""Default of the maximum time of each request, and of waiting for all of them."""
 _WORKERS = 8
 
 
@@ -40,7 +40,6 @@ class Problem:
 
 
 OFFLINE = Problem(text="they are not in the cache, and `--offline` reads nothing else", temporary=True)
-LATE = Problem(text=f"their index did not give them within {SECONDS:g} seconds", temporary=True)
 UNREADABLE = Problem(text="the files cannot be read", temporary=False)
 UNSTATED = Problem(text="their index does not state them", temporary=False)
 
@@ -63,8 +62,16 @@ class FileSize:
 class FileSizes:
     """Reads the sizes of files, each once. Safe for many threads."""
 
-    def __init__(self, distributions: Distributions, *, offline: bool) -> None:
+    def __init__(self, distributions: Distributions, *, offline: bool, seconds: float = SECONDS) -> None:
+        """Create a reader; it starts nothing.
+
+        Args:
+            distributions: Reads the sizes of one file.
+            offline: Whether nothing is requested.
+            seconds: Maximum time of each request, and of waiting for all requests that have not been answered yet.
+        """
         self._distributions = distributions
+        self._seconds = seconds
         self._offline = offline
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -83,21 +90,23 @@ class FileSizes:
                 if file.identity not in self._futures:
                     self._futures[file.identity] = self._pool.submit(self._read, file)
 
-    def read(self, files: Iterable[DistributionFile], *, seconds: float = SECONDS) -> dict[str, FileSize]:
+    def read(self, files: Iterable[DistributionFile], *, wait_for: bool = True) -> dict[str, FileSize]:
         """Return the sizes of files by the identity of each file.
 
         Args:
             files: The files.
-            seconds: Maximum time to wait, from now.
+            wait_for: Whether to wait for sizes that have not been read yet.
         """
         files = list(files)
         self.prefetch(files)
         futures = {file.identity: self._futures[file.identity] for file in files}
-        wait(futures.values(), timeout=seconds)
-        return {
-            file.identity: future.result() if (future := futures[file.identity]).done() else _late(file)
-            for file in files
-        }
+        wait(futures.values(), timeout=self._seconds if wait_for else 0)
+        late = Problem(text=f"their index did not give them within {self._seconds:g} seconds", temporary=True)
+        sizes = {}
+        for file in files:
+            future = futures[file.identity]
+            sizes[file.identity] = future.result() if future.done() else FileSize(download=file.size, problem=late)
+        return sizes
 
     def known(self, file: DistributionFile) -> FileSize:
         """Return the sizes of a file without a request: from its index page, the cache and what was read so far."""
@@ -144,7 +153,7 @@ class FileSizes:
         if (problem := self._unavailable.get(server) or incapable.get(server)) is not None:
             return None, problem
         try:
-            with deadline(SECONDS):
+            with deadline(self._seconds):
                 size = read(file)
         except (ArchiveError, ChangedFileError, GoneError, TooLargeError):
             return None, UNREADABLE
@@ -165,7 +174,3 @@ def _host(file: DistributionFile) -> str:
     """Return the host of a file with its port, for people."""
     parts = urlsplit(file.url)
     return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)
-
-
-def _late(file: DistributionFile) -> FileSize:
-    return FileSize(download=file.size, problem=LATE)

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
-from advisor.index.file_sizes import SECONDS, FileSize, Problem
+from advisor.index.file_sizes import FileSize, Problem
 from advisor.project.locks import LockedVersion
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.findings import AdviceFinding
@@ -104,7 +104,7 @@ def read_sizes(
     *,
     baseline: Sequence[Candidate] = (),
     current: Mapping[NormalizedName, LockedVersion] | None = None,
-    seconds: float = SECONDS,
+    wait_for: bool = True,
 ) -> AdviceSizes:
     """Return the sizes of a stack and of what it is compared with; a file of both is read once.
 
@@ -114,10 +114,10 @@ def read_sizes(
         stack: The stack.
         baseline: The baseline; empty if there is none.
         current: Packages of the current lock, by name; none if there is none.
-        seconds: Maximum time to wait for sizes that have not been read yet.
+        wait_for: Whether to wait for sizes that have not been read yet.
     """
     candidates = [candidate for candidate in (*stack, *baseline) if _has_file(candidate)]
-    sizes = client.file_sizes.read([candidate.file for candidate in candidates], seconds=seconds)
+    sizes = client.file_sizes.read([candidate.file for candidate in candidates], wait_for=wait_for)
     missing: dict[Problem, set[str]] = defaultdict(set)
     for candidate in candidates:
         if (problem := sizes[candidate.file.identity].problem) is not None:
