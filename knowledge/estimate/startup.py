@@ -24,10 +24,11 @@ INDICATOR = "startup"
 def startup_times(
     store: KnowledgeBase, versions: Mapping[str, Version], *, hardware: HardwareProfile
 ) -> tuple[StartupTime, ...]:
-    """Return the import times of exactly these versions on machines of the same kind, sorted by name.
+    """Return the measured import times of exactly these versions, sorted by name.
 
-    Only runs without run-time settings count, from sources that are trusted at least half, and of several versions of
-    the indicator only the newest.
+    Only runs without run-time settings count, on the same kind of device and processor architecture, from sources that
+    are trusted at least half. Of several machines, one of the same microarchitecture or compute capability counts;
+    without it, the one with the most runs. Of several versions of the indicator, only the newest counts.
 
     Args:
         store: The knowledge base.
@@ -42,16 +43,20 @@ def startup_times(
     trusted = {block.name for block in store.blocks(blocks) if block.trust >= FAILURE_TRUST} if blocks else set()
     times = []
     for framework, observations in sorted(runs.items()):
-        usable = [o for o in observations if o.block in trusted]
-        newest = max(((o.indicator.version, o.indicator.label) for o in usable), default=None)
-        same = [o for o in usable if (o.indicator.version, o.indicator.label) == newest]
-        if same:
-            times.append(_summary(framework, versions[framework], same))
+        groups: dict[tuple[bool, int, str, str], list[Observation]] = defaultdict(list)
+        for o in observations:
+            if o.block in trusted:
+                kind = machine_of(o.hardware, o.indicator.device).kind
+                is_same = kind == machine_of(hardware, o.indicator.device).kind
+                groups[is_same, o.indicator.version, o.indicator.label, kind].append(o)
+        if groups:
+            best = max(groups, key=lambda key: (key[:2], len(groups[key]), key[2:]))
+            times.append(_summary(framework, versions[framework], groups[best]))
     return tuple(times)
 
 
 def _is_comparable(observation: Observation, version: Version, hardware: HardwareProfile) -> bool:
-    """Whether a run is of the version, without settings, on a machine and a device of the same kind."""
+    """Whether a run is of the version, without settings, on the same kind of device and processor architecture."""
     device = "cuda" if hardware.gpu and observation.framework != "numpy" else "cpu"
     measured = observation.stack.version_of(observation.framework)
     return (
@@ -61,7 +66,7 @@ def _is_comparable(observation: Observation, version: Version, hardware: Hardwar
         and observation.indicator.device == device
         and measured is not None
         and Version(measured) == version
-        and machine_of(observation.hardware, device).kind == machine_of(hardware, device).kind
+        and observation.hardware.cpu.architecture == hardware.cpu.architecture
     )
 
 

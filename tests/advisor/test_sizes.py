@@ -334,6 +334,8 @@ def test_advice_reports_the_sizes(advisor: Advisor, index: PackageIndex, tmp_pat
     assert set(stack) == {"download", "installed", "unknown_download", "unknown_installed", "packages"}
     assert (stack["download"], document["sizes"]["baseline"]["download"]) == (total, total)
     assert document["sizes"]["current"] is None
+    documented = (Path(__file__).parents[2] / "docs" / "reference" / "advice-json.md").read_text(encoding="utf-8")
+    assert all(f"`{key}`" in documented for key in (*document["sizes"], *stack, *stack["packages"][0]))
     assert f"size       2 packages, {size_text(total)} to download, " in text
     assert "; current: 2 packages, " in text
     assert '<svg class="treemap" role="img" aria-label="installed size of each package">' in page

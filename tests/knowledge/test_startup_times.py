@@ -14,7 +14,8 @@ from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import MACHINE, observation
 
-OTHER_MACHINE = HardwareProfile(name="other", cpu=Cpu(architecture="x86_64", microarchitecture="zen5"))
+ZEN5 = HardwareProfile(name="other", cpu=Cpu(architecture="x86_64", microarchitecture="zen5"))
+ARM = HardwareProfile(name="arm", cpu=Cpu(architecture="aarch64", microarchitecture="neoverse_v1"))
 
 
 def startup(seconds: float, *, round: int, version: int = 2, arm: int = 0, **changes: Any) -> Observation:
@@ -41,13 +42,26 @@ def test_the_median_of_the_newest_definition_is_reported() -> None:
     assert time.indicator == "startup@2[n=64] float32 numpy/cpu"
 
 
-def test_nothing_is_reported_for_other_versions_machines_and_settings() -> None:
-    with store_of(
-        startup(0.1, round=0), startup(0.2, round=0, arm=1, settings={"threads": 1}, hardware=OTHER_MACHINE)
-    ) as store:
+def test_nothing_is_reported_for_other_versions_architectures_and_settings() -> None:
+    with store_of(startup(0.1, round=0), startup(0.2, round=0, arm=1, settings={"threads": 1}, hardware=ARM)) as store:
         assert startup_times(store, {"numpy": Version("2.0.1")}, hardware=MACHINE) == ()
-        assert startup_times(store, {"numpy": Version("2.0.0")}, hardware=OTHER_MACHINE) == ()
+        assert startup_times(store, {"numpy": Version("2.0.0")}, hardware=ARM) == ()
         assert startup_times(store, {"torch": Version("2.0.0")}, hardware=MACHINE) == ()
+
+
+def test_the_same_microarchitecture_counts_before_others() -> None:
+    others = [startup(0.2, round=number, arm=1, block="b2", hardware=ZEN5) for number in range(5)]
+    with store_of(startup(0.1, round=0)) as store:
+        (only,) = startup_times(store, {"numpy": Version("2.0.0")}, hardware=ZEN5)
+        store.add(others)
+        (own,) = startup_times(store, {"numpy": Version("2.0.0")}, hardware=ZEN5)
+        (first,) = startup_times(store, {"numpy": Version("2.0.0")}, hardware=MACHINE)
+
+    assert [(t.machine, t.import_seconds, t.runs) for t in (only, own, first)] == [
+        ("zen4", 0.1, 1),
+        ("zen5", 0.2, 5),
+        ("zen4", 0.1, 1),
+    ]
 
 
 def test_a_source_without_trust_does_not_count() -> None:
