@@ -1,7 +1,7 @@
 """Sizes of many files at once, read in the background while the program does something else.
 
-A report is not worth waiting for: all waiting together is limited, and after a server did not answer once, or does not
-support range requests, it is not asked again.
+Sizes are only reported, so the program waits for them for a limited time. A server that did not answer, or does not
+support range requests, gets no further requests.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class FileSizes:
         problem = None
         if installed is None and file.filename.endswith(".whl"):
             installed, problem = self._attempt(file, self._distributions.unpacked_size, self._without_ranges)
-            # The request for the table of contents also tells the size of the file.
+            # The answer to the request for the table of contents also contains the size of the file.
             download = download if download is not None else self._distributions.known_sizes(file)[0]
         if download is None:
             download, other = self._attempt(file, self._distributions.size, {})

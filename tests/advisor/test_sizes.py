@@ -1,4 +1,4 @@
-"""Sizes of stacks: how much is downloaded and installed, and what an index that does not tell them costs."""
+"""Sizes of stacks: how much is downloaded and installed, and what an index that does not state them costs."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_only_the_end_of_a_wheel_is_downloaded(index: PackageIndex, client: Inde
     assert client.transport.request_counts["ranged"] == 1
 
 
-def test_sizes_that_the_metadata_told_need_no_request(index: PackageIndex, client: IndexClient) -> None:
+def test_sizes_that_are_read_with_the_metadata_need_no_request(index: PackageIndex, client: IndexClient) -> None:
     index.separate_metadata = index.sizes = False
     index.add("a", "1.0")
     _, (candidate,) = candidates_of(client, "a")
@@ -132,7 +132,7 @@ def test_a_file_of_stack_and_baseline_is_read_once(index: PackageIndex, client: 
     assert client.transport.request_counts["ranged"] == 2
 
 
-def test_a_server_without_ranges_is_not_asked_for_whole_files(index: PackageIndex, client: IndexClient) -> None:
+def test_no_whole_file_is_downloaded_from_a_server_without_ranges(index: PackageIndex, client: IndexClient) -> None:
     index.ranges = False
     sent: list[int] = []
 
@@ -192,13 +192,13 @@ def test_cached_sizes_do_not_depend_on_the_server(
 ) -> None:
     index.add("a", "1.0")
     index.add("b", "1.0")
-    known = sizes_of(client, "a").stack.packages
+    cached = sizes_of(client, "a").stack.packages
     index.faults["/files/b-1.0-py3-none-any.whl"] = lambda handler: handler.send_error(403)
     clients.append(build_client(index, tmp_path / "cache"))
 
     (a, b) = sizes_of(clients[1], "a", "b").stack.packages
 
-    assert (a,) == known
+    assert (a,) == cached
     assert b.installed is None
 
 
