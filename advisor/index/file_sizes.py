@@ -23,7 +23,7 @@ from knowledge.domain.errors import UnavailableError
 
 SECONDS = 10.0
 """Default of the maximum time of each request, and of waiting for all of them."""
-_WORKERS = 8
+_WORKERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
