@@ -6,9 +6,11 @@ A setting is taken from the command-line option, else from its `ADVISOR_*` envir
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from advisor.domain.preview import check_previews
+from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
@@ -25,11 +27,31 @@ KEYS = {
 }
 """Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
 
-LISTS = ("constraints", "overrides")
-"""Keys whose value is a list of requirements."""
+LISTS = ("constraints", "overrides", "allow")
+"""Keys whose value is a list: of requirements, and of what is allowed in addition."""
 
-TABLES = ("package-index", "settings")
-"""Keys whose value is a table: the index of a package, and the run-time settings of the project."""
+ALLOWED = ("replace-packages",)
+"""What can be allowed in addition."""
+
+NAMES = ("preview",)
+"""Keys whose value is a list of names: the preview features."""
+
+TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
+"""Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
+addresses that begin with a text, and the packages that may be taken instead of others."""
+
+SWITCHES = ("framework-indexes",)
+"""Keys whose value is true or false."""
+
+_EXAMPLES = {
+    "constraints": '["numpy<2"]',
+    "overrides": '["numpy<2"]',
+    "allow": '["replace-packages"]',
+    "package-index": '{ torch = "https://..." }',
+    "settings": '{ onednn = "on" }',
+    "index-mirrors": '{ "https://download.pytorch.org/whl/" = "https://..." }',
+    "replace-packages": '{ tensorflow = "tensorflow-cpu" }',
+}
 
 TARGET_KEYS = ("hardware", "python", "platform", "workload", "lock")
 """Keys of each table `[tool.advisor.targets.NAME]`."""
@@ -55,11 +77,17 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     """
     for key, value in table.items():
         if key in LISTS:
-            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["numpy<2"]'
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), _EXAMPLES[key]
+        elif key in NAMES:
+            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["variants"]'
+            if valid:
+                check_previews(value, where=where)
         elif key in TABLES:
-            types = str if key == "package-index" else str | int
+            types = str | int if key == "settings" else str
             valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
-            example = '{ torch = "https://..." }' if key == "package-index" else '{ onednn = "on" }'
+            example = _EXAMPLES[key]
+        elif key in SWITCHES:
+            valid, example = isinstance(value, bool), "true"
         elif key == "targets":
             valid, example = (
                 isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
@@ -74,7 +102,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         elif key in KEYS:
             valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *TABLES, "targets", "gate", "benchmark"))
+            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *SWITCHES, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(
@@ -95,6 +123,19 @@ def _check_targets(targets: Mapping[str, Mapping[str, Any]], where: str) -> None
                     f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong type",
                     hint=f'write it as `{key} = "..."`',
                 )
+
+
+def check_allowed(names: Iterable[str]) -> None:
+    """Check that what is allowed in addition exists.
+
+    Raises:
+        InputError: At the first name that is unknown.
+    """
+    for name in names:
+        if name not in ALLOWED:
+            raise InputError(
+                f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED) or f"it can be {quoted(ALLOWED)}"
+            )
 
 
 def choose(key: str, option: str | None, table: Mapping[str, Any]) -> str | None:

@@ -265,7 +265,8 @@ def architecture() -> Diagram:
             976,
             (
                 ("rules", ("facts with their sources",)),
-                ("hardware", ("detection, shipped profiles",)),
+                ("builds", ("indexes, extras, ...",)),
+                ("hardware", ("detection, profiles",)),
                 ("data", ("shipped observations",)),
             ),
         ),

@@ -1,12 +1,11 @@
 """Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
-These are the pages of commands, findings, rules, indicators, settings, executors, and the workload catalogue.
+These are the pages of commands, findings, rules, builds, indicators, settings, executors, and the workload catalogue.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,8 @@ import typer.main
 from advisor.cli.app import app
 from advisor.cli.rules import summary_of_rule
 from advisor.gate.codes import all_codes
+from advisor.report.builds import builds_page
+from advisor.report.docstrings import attribute_meanings
 from advisor.report.indicators import indicator_page, settings_page
 from advisor.report.workload_catalogue import workload_catalogue_page
 from knowledge.rules.catalogue import shipped_rules
@@ -35,6 +36,7 @@ def pages() -> dict[Path, str]:
     texts[folder / "README.md"] = "\n".join(["# Performance indicators", "", *entries, ""])
     texts[REFERENCE / "commands.md"] = commands_page()
     texts[REFERENCE / "rules.md"] = rules_page()
+    texts[REFERENCE / "builds.md"] = builds_page()
     texts[REFERENCE / "settings.md"] = settings_page()
     texts[REFERENCE / "findings.md"] = findings_page()
     texts[REFERENCE / "executors.md"] = executors_page()
@@ -158,12 +160,12 @@ def executors_page() -> str:
         ("slurm", SlurmOptions, "Job arrays through `sbatch`. [How to](../how-to/slurm.md)."),
         ("kubernetes", KubernetesOptions, "Indexed Jobs. [How to](../how-to/kubernetes/README.md)."),
     ):
-        meanings = dict(re.findall(r"^    (\w+): (.*(?:\n        .*)*)", inspect.getdoc(options) or "", re.MULTILINE))
+        meanings = attribute_meanings(options)
         lines += [f"## {name}", "", about, "", "| option | meaning | default |", "| --- | --- | --- |"]
         for field in dataclasses.fields(options):
             default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default or "")
-            meaning = " ".join(meanings[field.name].replace("``", "`").split())
-            lines.append(f"| `{field.name.replace('_', '-')}` | {meaning} | {f'`{default}`' if default else ''} |")
+            name = field.name.replace("_", "-")
+            lines.append(f"| `{name}` | {meanings[field.name]} | {f'`{default}`' if default else ''} |")
         lines.append("")
     return "\n".join(lines)
 

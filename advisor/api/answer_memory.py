@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,19 +62,20 @@ class AnswerMemory:
     def _is_possible(self) -> bool:
         """Whether an answer depends only on what is compared.
 
-        Directories and repositories may change at any time, vulnerability records are not on index pages, and locks in
-        other formats depend on further files.
+        Directories and repositories may change at any time, vulnerability records and descriptions of variants are not
+        on index pages, and locks in other formats depend on further files.
         """
         context = self._session.context
         return (
             context.objective != "security"
+            and not context.problem.policy.variants
             and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
             and all(is_valid_pylock_path(path) or path.suffix == ".txt" for path in self._outputs)
         )
 
     def recall(self) -> RememberedAnswer | None:
         """Return the stored answer; none if there is none, or anything that it depends on has changed."""
-        stored = self._session.client.cache.read(_BUCKET, self._key()) if self._is_possible else None
+        stored = self._session.client.cache.read(_BUCKET, self._key) if self._is_possible else None
         if stored is None:
             return None
         client = self._session.client
@@ -94,14 +96,15 @@ class AnswerMemory:
         session = self._session
         if not self._is_possible or session.recommend().optimum.stopped or not session.sizes().final:
             return
-        packages = session.request.source.loaded_packages
+        packages = sorted(session.loaded_packages)
         document = {
             "report": answer.report,
             "locks": {str(path): text for path, text in answer.locks.items()},
             "pages": {name: session.client.digest(name) for name in packages},
         }
-        session.client.cache.write(_BUCKET, self._key(), json.dumps(document).encode())
+        session.client.cache.write(_BUCKET, self._key, json.dumps(document).encode())
 
+    @cached_property
     def _key(self) -> str:
         from knowledge.rules.catalogue import catalogue_digest
 
@@ -111,6 +114,7 @@ class AnswerMemory:
         question = [
             [_program_digest(), catalogue_digest(), session.estimator.state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
+            [context.allowed, context.compared_pythons],
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
         return f"{_FORMAT} {content_hash(_plain(question))}"

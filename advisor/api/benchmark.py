@@ -92,7 +92,7 @@ def plan_benchmark(
     hardware = detect()
     with (
         tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
-        open_indexes(indexes, files.directory, project) as client,
+        open_indexes(indexes, files.directory, project, [hardware]) as client,
     ):
         names = list_files(files.directory)
         benchmark = replace(benchmark, directory=Path(scratch) / "project")

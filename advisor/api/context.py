@@ -19,14 +19,20 @@ if TYPE_CHECKING:
     from advisor.project.built_metadata import ProjectBuilder
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
+    from advisor.resolve.builds import TargetBuilds
+    from advisor.resolve.package_choices import AllowedReplacements
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import ResolutionProblem
     from advisor.resolve.recommend import ResolutionRequest
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
+    from knowledge.rules.engine import RuleBook
 
 logger = logging.getLogger(__name__)
+
+BEST_PYTHON = "best"
+"""Value of the setting `python` that selects the interpreter with the best-scored stack."""
 
 TargetTable = tuple[str, Mapping[str, Any]]
 """Name and keys of a target; an empty name for the target that the other settings describe."""
@@ -51,10 +57,13 @@ class TargetContext:
         proposal: The workload that the project's sources suggest, if nobody chose one.
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else none.
+        allowed: Which packages may replace others.
         workers: Threads of the solver.
         time_limit: Time limit of the search, in seconds.
         other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
             that of this program; else empty.
+        compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
+            chosen; else empty.
     """
 
     name: str
@@ -69,9 +78,11 @@ class TargetContext:
     profile: ProfiledWorkload | None
     proposal: Proposal | None
     lock: Path | None
+    allowed: AllowedReplacements
     workers: int
     time_limit: float
     other_pythons: tuple[str, ...] = ()
+    compared_pythons: tuple[str, ...] = ()
 
     def with_python(self, python: str) -> TargetContext:
         """Return the same target with another interpreter.
@@ -83,6 +94,22 @@ class TargetContext:
 
         target = make_target(python=python, platform=self.target.platform, hardware=self.target.hardware)
         return replace(self, target=target, problem=replace(self.problem, target=target))
+
+    @property
+    def rules(self) -> RuleBook:
+        """The rules that apply to the target."""
+        from knowledge.rules.catalogue import shipped_rules
+        from knowledge.rules.engine import RuleBook
+
+        return RuleBook(shipped_rules(), self.target.hardware)
+
+    @property
+    def builds(self) -> TargetBuilds:
+        """The builds on the target."""
+        from advisor.resolve.builds import TargetBuilds
+        from knowledge.builds.catalogue import shipped_builds
+
+        return TargetBuilds(shipped_builds(), self.rules, self.target.hardware)
 
     def find_workload(self) -> Workload | None:
         """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.
@@ -140,27 +167,28 @@ class TargetContext:
         from advisor.resolve.candidates import IndexCandidates
         from advisor.resolve.direct import with_direct_packages
         from advisor.resolve.objectives import OBJECTIVES
+        from advisor.resolve.package_choices import with_best_packages
         from advisor.resolve.recommend import make_request
         from advisor.resolve.solver import Effort
         from knowledge.domain.errors import InputError
-        from knowledge.rules.catalogue import shipped_rules
-        from knowledge.rules.engine import RuleBook
 
         if self.objective not in OBJECTIVES:
             raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
         context = self if python is None else self.with_python(python)
-        problem, target = with_direct_packages(context.problem, client), context.target
+        problem = with_direct_packages(context.problem, client)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        return make_request(
+        request = make_request(
             problem,
             IndexCandidates(client, problem, advisories=self.objective == "security"),
-            rules=RuleBook(shipped_rules(), target.hardware),
+            rules=self.rules,
+            builds=self.builds,
             estimator=estimator,
             objective=self.objective,
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
         )
+        return with_best_packages(request, self.allowed)
 
 
 def load_project(
@@ -277,6 +305,9 @@ def prepare_target(
     if options.hardware is None and hardware and (files.directory / hardware).is_file():
         hardware = str(files.directory / hardware)
     python = choose("python", options.python, settings)
+    compared_pythons = _compared_pythons(project) if python == BEST_PYTHON else ()
+    if compared_pythons:
+        python = this_machine.python_version() if _is_supported(project) else compared_pythons[0]
     other_pythons = () if python else _other_pythons(project)
     target = _target(
         project,
@@ -307,22 +338,45 @@ def prepare_target(
         profile=profile,
         proposal=proposal,
         lock=_present_lock(files.directory, table, project),
+        allowed=_allowed_replacements(resolution, project.settings),
         workers=resolution.workers,
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
+        compared_pythons=compared_pythons,
     )
 
 
 def _other_pythons(project: ProjectRequirements) -> tuple[str, ...]:
     """Return the interpreters that a project supports if it does not support that of this program; else none."""
-    from packaging.specifiers import SpecifierSet
-
     from advisor.api.interpreters import supported_pythons
 
+    return () if _is_supported(project) else supported_pythons(project.requires_python)
+
+
+def _is_supported(project: ProjectRequirements) -> bool:
+    """Whether a project supports the interpreter of this program."""
+    from packaging.specifiers import SpecifierSet
+
     required = project.requires_python
-    if not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True):
-        return ()
-    return supported_pythons(required)
+    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
+
+
+def _compared_pythons(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports, newest first.
+
+    Raises:
+        InputError: If it supports none.
+    """
+    from advisor.api.interpreters import supported_pythons
+    from knowledge.domain.errors import InputError
+
+    pythons = supported_pythons(project.requires_python)
+    if not pythons:
+        raise InputError(
+            f"no released Python satisfies `{project.requires_python}`, which the project requires",
+            hint="correct `requires-python`, or choose an interpreter with `--python`",
+        )
+    return pythons
 
 
 def _present_lock(directory: Path, table: TargetTable, project: ProjectRequirements) -> Path | None:
@@ -338,6 +392,26 @@ def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) ->
     """Return the lock that is named after a target, if the project has several targets; else none."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
+
+
+def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
+    """Return which packages may replace others.
+
+    Raises:
+        InputError: If the options or the settings allow something that does not exist.
+    """
+    from packaging.utils import canonicalize_name
+
+    from advisor.config import check_allowed
+    from advisor.resolve.package_choices import AllowedReplacements
+
+    allow = (*resolution.allow, *settings.get("allow", ()))
+    check_allowed(allow)
+    named = settings.get("replace-packages", {})
+    return AllowedReplacements(
+        by_hardware="replace-packages" in allow,
+        named={canonicalize_name(name): canonicalize_name(other) for name, other in named.items()},
+    )
 
 
 def read_days(text: str) -> int:

@@ -37,9 +37,11 @@ from advisor.index.configuration import read_configuration
 from advisor.project.built_metadata import without_requirements
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
+from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch, read_switches
+from advisor.resolve.package_choices import locked_replacements
 from advisor.resolve.predictor import Predictor
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
@@ -137,14 +139,16 @@ def open_gate(
             refuse_tracked_cache(files.directory, cache_directory(indexes.cache_directory))
             trusted = (source.files, source.project or ProjectRequirements(roots=(), settings=base_policy.settings))
         index_files, index_project = trusted or (files, _without_lock_indexes(files, project))
-        client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project))
         contexts = tuple(
             _with_base_lock(
                 prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory), base_policy
             )
             for table in select_targets(target, project)
         )
+        contexts = tuple(map(_with_locked_python, contexts))
         _check_pythons(contexts)
+        machines = [context.target.hardware for context in contexts]
+        client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
             places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
             contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
@@ -207,6 +211,24 @@ def _check_pythons(contexts: Iterable[TargetContext]) -> None:
                 f"the project requires Python `{context.project.requires_python}`, and this program runs on another",
                 hint="choose the interpreter of the target with `--python` or in `[tool.advisor]`",
             )
+
+
+def _with_locked_python(context: TargetContext) -> TargetContext:
+    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack.
+
+    Raises:
+        InputError: If the lock does not state one.
+    """
+    if not context.compared_pythons:
+        return context
+    named = Path(context.files.current) if context.files.current else None
+    python = locked_python(named or context.lock or context.default_lock)
+    if python is None:
+        raise InputError(
+            '`python = "best"` does not say which interpreter the lock is for, and the lock does not name one',
+            hint="choose the interpreter with `--python`",
+        )
+    return replace(context.with_python(python), compared_pythons=())
 
 
 def _trusted_target(target: TargetOptions, base_policy: BasePolicy, directory: Path) -> TargetOptions:
@@ -300,6 +322,9 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
     indexes = shared.policy.indexes
     allowed_indexes = indexes if indexes is not None else tuple(filter(None, configured))
     problem = with_readable_packages(context.problem, shared.client)
+    recommended = replace(context, problem=problem)
+    replacements = locked_replacements(context.builds, context.allowed, lock.packages)
+    problem = problem.with_substitutions(replacements) if replacements else problem
     head = ProjectState(
         lock=lock,
         problem=problem,
@@ -318,7 +343,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         head=head,
         client=shared.client,
         predictor=predictor,
-        recommend=_recommend(replace(context, problem=problem), lock, shared.client, predictor),
+        recommend=_recommend(recommended, lock, shared.client, predictor),
         base=base,
     )
 
@@ -393,6 +418,10 @@ def _recommend(
     criteria = [context.objective]
     if context.objective == "stable":
         criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
+    criteria += [
+        *(["replace-packages"] if context.allowed.by_hardware else []),
+        *map(str, context.allowed.named.items()),
+    ]
 
     def solve() -> Any:
         from advisor.resolve.recommend import recommend

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.domain.time_limit import TimeLimit
@@ -10,10 +12,15 @@ from advisor.domain.time_limit import TimeLimit
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
+    from advisor.resolve.problem import Candidate
+    from advisor.resolve.problem_variants import VariantComparison
+    from knowledge.estimate.interface import Estimator
 
 _OLDEST = 6
 """Minor version of the oldest CPython 3 that is tried."""
 _MOST_PATCHES = 30
+_MAINTAINED = 5
+"""Number of minor versions of CPython that are maintained at a time: one a year, each for five years (PEP 602)."""
 _MOST_ROUNDS = 500
 """Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
 _CHOICE_SECONDS = 10.0
@@ -71,6 +78,66 @@ def find_other_python(context: TargetContext, client: IndexClient) -> str | None
     except UnavailableError:
         # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
         return None
+
+
+def compare_interpreters(
+    context: TargetContext, client: IndexClient, estimator: Estimator, limit: TimeLimit
+) -> VariantComparison:
+    """Solve a project for each of the interpreters that are compared, and sort them by the score of their best stack.
+
+    Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. The
+    age of an interpreter counts as that of a package which the project names: a minor version behind the newest one
+    counts as a year, because one is released each year (PEP 602).
+
+    Args:
+        context: The target, whose `compared_pythons` are compared.
+        client: The package indexes.
+        estimator: Predictions for the target.
+        limit: Time limit of all searches.
+
+    Raises:
+        NoStackError: If there is no stack for any of them.
+    """
+    from advisor.domain.target import NEWEST_PYTHON
+    from advisor.resolve.baseline import NoStackError
+    from advisor.resolve.objectives import HOURS_A_YEAR
+    from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
+
+    newest = max(_minor(python) for python in context.compared_pythons)
+    maintained = [python for python in context.compared_pythons if _minor(python) > NEWEST_PYTHON - 1 - _MAINTAINED]
+    others = [python for python in context.compared_pythons if python not in maintained]
+
+    def variant(python: str) -> ProblemVariant:
+        age = round((newest - _minor(python)) * HOURS_A_YEAR)
+        return ProblemVariant(
+            label=f"Python {python}",
+            make_request=lambda: context.request(client, estimator, python=python, limit=limit),
+            costs={"freshness-direct": age, "freshness": age},
+        )
+
+    baseline: tuple[Candidate, ...] = ()
+    for python in (str(context.target.python), *context.compared_pythons):
+        with suppress(NoStackError):
+            baseline = context.request(client, estimator, python=python, limit=limit).baseline
+            break
+    direct = {root.name for root in context.problem.roots if not root.constraint}
+    comparison = VariantComparison(solved=(), obstacles={})
+    for group in (maintained, others):
+        if not comparison.solved:
+            solved = compare_variants(list(map(variant, group)), baseline=baseline, limit=limit, direct=direct)
+            comparison = replace(solved, obstacles={**comparison.obstacles, **solved.obstacles})
+    if not comparison.solved:
+        details = tuple(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
+        raise NoStackError(
+            "there is no stack for any interpreter that the project supports",
+            details=details,
+            hint="choose one with `--python` to see why",
+        )
+    return comparison
+
+
+def _minor(python: str) -> int:
+    return int(python.split(".")[1])
 
 
 def _first_with_stack(

@@ -72,7 +72,8 @@ class TargetOptions:
         names: Targets of ``[tool.advisor.targets]``.
         hardware: A shipped profile, a YAML or JSON file, or ``detect``; by default the project's setting, else this
             machine.
-        python: Version of the interpreter; by default the project's setting, else the running one.
+        python: Version of the interpreter, or ``best`` for the one with the best-scored stack; by default the project's
+            setting, else the running one.
         platform: Platform tag, such as ``manylinux_2_28_x86_64``; by default that of the hardware.
     """
 
@@ -91,6 +92,8 @@ class IndexOptions:
         extra_index_urls: Further indexes.
         find_links: Directories of distribution files.
         package_indexes: Address of the only index of a package, by package name.
+        framework_indexes: Whether further builds of frameworks are taken from their publishers' indexes; by default the
+            project's setting, else not.
         strategy: ``first-index`` or ``unsafe-best-match``; by default as uv is configured.
         cache_directory: Cache directory; by default the user's.
         offline: Whether to answer from the cache alone.
@@ -103,6 +106,7 @@ class IndexOptions:
     extra_index_urls: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     package_indexes: Mapping[str, str] = field(default_factory=dict)
+    framework_indexes: bool | None = None
     strategy: str | None = None
     cache_directory: Path | None = None
     offline: bool = False
@@ -125,7 +129,10 @@ class ResolutionOptions:
         no_binary: Packages never taken from a wheel; ``:all:`` for every package.
         build_project: Whether the project itself may be built to learn what it requires, which runs its code.
         build_sdists: Whether the project and sdists may be built to learn what they require, which runs their code.
+        allow: What is allowed in addition: ``replace-packages``, to take other packages with the same modules where the
+            hardware of the target decides that they fit.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
+        preview: Preview features: ``variants``; by default the project's setting, else none.
         workers: Threads of the solver.
         time_limit: Time limit of the search for each target, in seconds.
     """
@@ -139,7 +146,9 @@ class ResolutionOptions:
     no_binary: tuple[str, ...] = ()
     build_project: bool = False
     build_sdists: bool = False
+    allow: tuple[str, ...] = ()
     exclude_newer: datetime | None = None
+    preview: tuple[str, ...] | None = None
     workers: int = 1
     time_limit: float = 300.0
 
@@ -164,14 +173,20 @@ def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements
     Args:
         resolution: The options.
         project: What the files contain.
+
+    Raises:
+        InputError: If there is no preview feature of a name.
     """
     from packaging.utils import canonicalize_name
 
+    from advisor.domain.preview import VARIANTS, check_previews
     from advisor.resolve.problem import CandidatePolicy
 
     def names(words: Sequence[str]) -> frozenset[str]:
         return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
 
+    preview = resolution.preview
+    previews = check_previews(project.settings.get("preview", ()) if preview is None else preview)
     until = resolution.exclude_newer
     if until is not None:
         # Upload times are compared as texts, which all are in UTC.
@@ -182,4 +197,5 @@ def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements
         no_binary=names([*resolution.no_binary, *project.no_binary]),
         build_sdists=resolution.build_sdists,
         exclude_newer=until.isoformat() if until else None,
+        variants=VARIANTS in previews,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from advisor.user_directories import advisory_database_path, cache_directory, re
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
+    from knowledge.domain.hardware import HardwareProfile
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -22,7 +23,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def open_indexes(
-    options: IndexOptions, directory: Path, project: ProjectRequirements | None = None
+    options: IndexOptions,
+    directory: Path,
+    project: ProjectRequirements | None = None,
+    machines: Sequence[HardwareProfile] = (),
 ) -> Iterator[IndexClient]:
     """Open the package indexes of a project; log the number of requests and damaged cache entries at the end.
 
@@ -30,11 +34,13 @@ def open_indexes(
         options: Options of the indexes.
         directory: Directory whose configuration files of uv are read.
         project: The project, which may name indexes of its own.
+        machines: The machines that builds of frameworks are for; without any, none are taken from the indexes of their
+            publishers.
 
     Raises:
         InputError: If the configuration is wrong.
     """
-    client = make_client(options, directory, project)
+    client = make_client(options, directory, project, machines)
     try:
         yield client
     finally:
@@ -46,7 +52,12 @@ def open_indexes(
             logger.warning("the cache entry `%s` is damaged and was not used", damaged)
 
 
-def make_client(options: IndexOptions, directory: Path, project: ProjectRequirements | None = None) -> IndexClient:
+def make_client(
+    options: IndexOptions,
+    directory: Path,
+    project: ProjectRequirements | None = None,
+    machines: Sequence[HardwareProfile] = (),
+) -> IndexClient:
     """Return a client of the indexes that the options, a project and its directory's configuration name.
 
     Raises:
@@ -80,6 +91,7 @@ def make_client(options: IndexOptions, directory: Path, project: ProjectRequirem
         supplemental=project.supplemental_index_urls if project else (),
         find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
         bindings=bindings,
+        **_framework_indexes(options, settings, machines),
         strategy=check_strategy(strategy) if strategy else configuration.strategy,
     )
     database = advisory_database_path()
@@ -91,6 +103,39 @@ def make_client(options: IndexOptions, directory: Path, project: ProjectRequirem
         advisory_service=_advisory_service(choose("advisories", options.advisories, settings)),
         advisory_database=AdvisoryDatabase(database) if database else None,
     )
+
+
+def _framework_indexes(
+    options: IndexOptions, settings: Mapping[str, Any], machines: Sequence[HardwareProfile]
+) -> dict[str, Any]:
+    """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
+    is_enabled = options.framework_indexes
+    if not machines or not (settings.get("framework-indexes", False) if is_enabled is None else is_enabled):
+        return {}
+    from knowledge.builds.catalogue import shipped_builds
+    from knowledge.builds.usable import usable_indexes
+    from knowledge.rules.catalogue import shipped_rules
+    from knowledge.rules.engine import RuleBook
+
+    mirrors: Mapping[str, str] = settings.get("index-mirrors", {})
+    builds: dict[str, tuple[str, ...]] = {}
+    exclusive: set[str] = set()
+    indexes = (
+        index
+        for hardware in machines
+        for index in usable_indexes(shipped_builds(), RuleBook(shipped_rules(), hardware), hardware)
+    )
+    for index in dict.fromkeys(indexes):
+        url = _mirror_of(index.url, mirrors)
+        exclusive.update(index.exclusive)
+        builds |= {name: (*builds.get(name, ()), url) for name in index.packages}
+    return {"builds": builds, "exclusive": frozenset(exclusive)}
+
+
+def _mirror_of(url: str, mirrors: Mapping[str, str]) -> str:
+    """Return the address that takes the place of another: by the longest of the texts that it begins with."""
+    prefix = max((p for p in mirrors if url.startswith(p)), key=len, default=None)
+    return url if prefix is None else mirrors[prefix] + url.removeprefix(prefix)
 
 
 def _advisory_service(choice: str | None) -> str | None:

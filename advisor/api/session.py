@@ -17,6 +17,7 @@ from advisor.api.context import (
     project_builder,
     select_targets,
 )
+from advisor.api.current_lock import read_current_lock
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
 from advisor.domain.announcement import announcing
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
+    from advisor.resolve.problem_variants import VariantComparison
     from advisor.resolve.recommend import Advice, ResolutionRequest
     from advisor.resolve.sizes import AdviceSizes
     from knowledge.estimate.interface import StartupTime
@@ -60,6 +62,7 @@ class AdviceResult:
         startup: Measured import time and memory of the frameworks in the stack.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
+        interpreters: The interpreters that were compared; none if one was chosen.
     """
 
     advice: Advice
@@ -69,6 +72,7 @@ class AdviceResult:
     startup: tuple[StartupTime, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
+    interpreters: VariantComparison | None = None
 
     @property
     def direct(self) -> frozenset[str]:
@@ -79,7 +83,7 @@ class AdviceResult:
     def has_upload_times(self) -> bool:
         """Whether the index gives the upload time of each of its chosen files; else libyears count releases."""
         candidates = (*self.advice.optimum.stack, *self.advice.baseline)
-        return all(c.file.uploaded for c in candidates if c.direct is None)
+        return self.request.criteria.has_upload_times(candidates)
 
 
 @dataclass(kw_only=True)
@@ -106,6 +110,7 @@ class AdviceSession:
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
     _sizes: AdviceSizes | None = field(default=None, init=False)
+    _interpreters: VariantComparison | None = field(default=None, init=False)
 
     @property
     def request(self) -> ResolutionRequest:
@@ -113,8 +118,24 @@ class AdviceSession:
         if self._request is None:
             with activity("reading the project's packages"), self._other_python_named():
                 limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
+                if self.context.compared_pythons:
+                    self._take_best_python(limit)
                 self._request = self.context.request(self.client, self.estimator, limit=limit)
         return self._request
+
+    def _take_best_python(self, limit: TimeLimit) -> None:
+        """Choose the interpreter with the best-scored stack."""
+        from advisor.api.interpreters import compare_interpreters
+
+        self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
+        best = self._interpreters.solved[0].request.problem.target.python
+        self.context = replace(self.context.with_python(str(best)), compared_pythons=())
+
+    @property
+    def loaded_packages(self) -> set[NormalizedName]:
+        """Packages whose index pages were read for the recommendation."""
+        requests = [self.request, *(s.request for s in (self._interpreters.solved if self._interpreters else ()))]
+        return {name for request in requests for name in request.loaded_packages}
 
     @property
     def current_versions(self) -> dict[str, Version] | None:
@@ -179,22 +200,23 @@ class AdviceSession:
             startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
+            interpreters=self._interpreters,
         )
 
     def sizes(self) -> AdviceSizes:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
         from advisor.resolve.sizes import read_sizes
 
-        request, optimum = self.request, self.recommend().optimum
+        advice, request = self.recommend(), self.request
         if self._sizes is None:
             with activity("reading sizes"):
                 self._sizes = read_sizes(
                     self.client,
                     request.source,
-                    optimum.stack,
-                    baseline=request.baseline,
+                    advice.optimum.stack,
+                    baseline=advice.baseline,
                     current=None if self.current is None else self.current.packages,
-                    wait_for=not optimum.interrupted,
+                    wait_for=not advice.optimum.interrupted,
                 )
         return self._sizes
 
@@ -302,16 +324,17 @@ def open_sessions(
         clients: dict[str, IndexClient] = {}
         sessions: list[AdviceSession] = []
         for context in contexts:
-            key = repr(sorted(context.project.bindings.items()))
+            hardware = context.target.hardware
+            key = repr((sorted(context.project.bindings.items()), hardware.identity))
             if key not in clients:
-                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project))
+                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, [hardware]))
             context = _with_supported_python(context, clients[key])
             sessions.append(
                 AdviceSession(
                     context=context,
                     client=clients[key],
                     estimator=stack.enter_context(open_predictor(context, clients[key])),
-                    current=_current_lock(context),
+                    current=read_current_lock(context),
                 )
             )
         yield tuple(sessions)
@@ -372,19 +395,3 @@ def write_locks(texts: Mapping[Path, str]) -> None:
 
     for path, text in texts.items():
         write_atomically(path, text)
-
-
-def _current_lock(context: TargetContext) -> Lock | None:
-    """Read the present lock; one that nobody named may be damaged."""
-    from advisor.project.current import read_current
-    from knowledge.domain.errors import InputError
-
-    files = context.files
-    lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
-    try:
-        return read_current(lock_path, files.directory, context.target)
-    except InputError as error:
-        if lock_path is not None:
-            raise
-        logger.warning("the stack is not compared with the current one: %s", error.message)
-        return None

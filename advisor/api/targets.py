@@ -113,7 +113,16 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
         with activity("reading hashes and sizes"):
             files = pinned_files(stack, session.client)
         links = session.client.configuration.find_links
-        stacks.append(TargetStack(target=session.context.target, stack=stack, files=files, find_links=links))
+        reader = session.request.source.variants
+        stacks.append(
+            TargetStack(
+                target=session.context.target,
+                stack=stack,
+                files=files,
+                find_links=links,
+                variants=reader.metadata_of(stack) if reader else {},
+            )
+        )
     return write_pylock(stacks, folder=path.parent)
 
 

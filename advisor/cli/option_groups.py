@@ -58,7 +58,10 @@ class ProjectOptions:
     python: Annotated[
         _Text,
         typer.Option(
-            "--python", metavar="VERSION", envvar="ADVISOR_PYTHON", help="Target Python; by default this one."
+            "--python",
+            metavar="VERSION|best",
+            envvar="ADVISOR_PYTHON",
+            help="Target Python; `best`: the one with the best stack (default: this one).",
         ),
     ] = None
     platform: Annotated[
@@ -112,8 +115,23 @@ class ProjectOptions:
             help="Build the project and sdists to learn what they require: runs their code.",
         ),
     ] = False
+    allow: Annotated[
+        _Texts,
+        typer.Option(
+            "--allow",
+            metavar="replace-packages",
+            envvar="ADVISOR_ALLOW",
+            help="Take other packages with the same modules if they suit the hardware better (repeatable).",
+        ),
+    ] = None
     exclude_newer: Annotated[
         _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
+    ] = None
+    preview: Annotated[
+        _Texts,
+        typer.Option(
+            "--preview", metavar="NAME", envvar="ADVISOR_PREVIEW", help="Preview feature: `variants` (repeatable)."
+        ),
     ] = None
     workers: Annotated[int, typer.Option("--workers", min=1, help="Threads of the solver.")] = 1
     time_limit: Annotated[
@@ -131,6 +149,14 @@ class ProjectOptions:
     package_index: Annotated[
         _Texts,
         typer.Option("--package-index", metavar="NAME=URL", help="Take a package from this index only (repeatable)."),
+    ] = None
+    framework_indexes: Annotated[
+        bool | None,
+        typer.Option(
+            "--framework-indexes/--no-framework-indexes",
+            envvar="ADVISOR_FRAMEWORK_INDEXES",
+            help="Take builds of frameworks also from their publishers' indexes (PyTorch, ...); by default not.",
+        ),
     ] = None
     index_strategy: Annotated[
         _Text,
@@ -198,6 +224,7 @@ class ProjectOptions:
             extra_index_urls=tuple(self.extra_index_url or ()),
             find_links=tuple(self.find_links or ()),
             package_indexes=bindings,
+            framework_indexes=self.framework_indexes,
             strategy=self.index_strategy,
             cache_directory=self.cache_dir,
             offline=self.offline,
@@ -223,7 +250,9 @@ class ProjectOptions:
             no_binary=tuple(self.no_binary or ()),
             build_project=self.build_project,
             build_sdists=self.build_sdists,
+            allow=tuple(self.allow or ()),
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
+            preview=None if self.preview is None else tuple(self.preview),
             workers=self.workers,
             time_limit=self.time_limit,
         )

@@ -15,6 +15,7 @@ from advisor.index.page import DistributionFile
 from advisor.project.locks import LockedVersion
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate
+from advisor.resolve.variants import VariantFileReader
 
 
 class LockArtifacts:
@@ -37,7 +38,12 @@ class LockArtifacts:
         self._files = files
         self._scope = files.scope
         self._client = files.client
-        self._reader = CompatibleFileReader(self._scope.problem.target, self._client.cache)
+        problem = self._scope.problem
+        self._reader = (
+            VariantFileReader(problem, self._client)
+            if problem.policy.variants
+            else CompatibleFileReader(problem.target, self._client.cache)
+        )
         self._differing = {finding.package for finding in files.findings if finding.code in ("ADV014", "ADV024")}
         self.installable: dict[NormalizedName, Candidate] = {}
         self.findings: list[Finding] = [*files.findings]

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
 
-from packaging.utils import NormalizedName
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.findings import Cause, Finding, Place
@@ -19,7 +20,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.filenames import file_key, version_of
 from advisor.index.page import DistributionFile
 from advisor.project.lock_formats import LockedFile
-from advisor.project.locks import LockedVersion
+from advisor.project.locks import LockedSource, LockedVersion
 
 _FORMAT = 1
 """Version of the cached comparisons; raise it when their meaning changes."""
@@ -88,7 +89,7 @@ class LockedFiles:
                 self.foreign.add(name)
                 self.findings.append(foreign)
             self.findings += comparison.findings
-        self.findings += check_unindexed(scope)
+        self.findings += check_unindexed(scope, [s for s in scope.lock.sources if self._is_listed_build(s)])
         self.findings += self._named_indexes()
         if unhashed:
             message = f"the index gives no SHA-256 for {unhashed} files of the lock"
@@ -284,6 +285,16 @@ class LockedFiles:
             reason = "which is not one of the project's indexes"
         index = printable(locked.index)
         return self._finding("ADV015", f"`{name}` is locked from `{index}`, {reason}", name, locked, subject=index)
+
+    def _is_listed_build(self, source: LockedSource) -> bool:
+        """Whether a package comes from the address of a further build, with the hash that its index gives."""
+        name = canonicalize_name(source.name)
+        filename = unquote(urlsplit(source.address).path.rpartition("/")[2])
+        return any(
+            comparable(file.url) == comparable(source.address) and source.hashes == {self._sha256(file)}
+            for file in self.client.select_files(name, lambda listed: listed == filename)
+            if self.client.configuration.has_builds_of(name, file.index)
+        )
 
     def _named_indexes(self) -> Iterator[Finding]:
         for url, line in self.scope.lock.indexes:

@@ -65,8 +65,9 @@ def find_recommended_stack(
     """
     inputs = [predictor.state, catalogue_digest(), _problem_key(problem), _index_key(client), list(criteria)]
     key = canonical_json([_FORMAT, *inputs])
-    # Vulnerability records are not part of the pages.
-    stored = None if "security" in criteria else client.cache.read(_BUCKET, key)
+    # Vulnerability records and descriptions of variants are not part of the pages.
+    is_on_pages = "security" not in criteria and not problem.policy.variants
+    stored = client.cache.read(_BUCKET, key) if is_on_pages else None
     if stored is not None:
         document = json.loads(stored)
         if all(client.digest(NormalizedName(name)) == digest for name, digest in document["pages"].items()):
@@ -77,7 +78,7 @@ def find_recommended_stack(
     request, advice = solve()
     versions = {str(c.name): c.version for c in advice.optimum.stack}
     document = {
-        "pages": {name: client.digest(name) for name in request.source.loaded_packages},
+        "pages": {name: client.digest(name) for name in sorted(request.loaded_packages)},
         "versions": {name: str(version) for name, version in versions.items()},
         "proven": advice.optimum.proven,
     }
@@ -124,9 +125,14 @@ def _problem_key(problem: ResolutionProblem) -> Any:
         sorted(policy.only_binary),
         sorted(policy.no_binary),
         policy.exclude_newer,
+        policy.variants,
     ]
 
 
 def _index_key(client: IndexClient) -> Any:
     c = client.configuration
-    return [c.default, list(c.extra), list(c.supplemental), list(c.find_links), sorted(c.bindings.items()), c.strategy]
+    builds = [sorted((name, *urls) for name, urls in c.builds.items()), sorted(c.exclusive)]
+    return [
+        *(c.default, list(c.extra), list(c.supplemental), list(c.find_links)),
+        *(sorted(c.bindings.items()), builds, c.strategy),
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,10 +21,17 @@ _ARCHIVES = (
 )
 
 
-def check_unindexed(scope: Scope) -> Iterator[Finding]:
-    """Yield packages that come from no index, packages without a version, and hosts without a certificate."""
+def check_unindexed(scope: Scope, listed: Collection[LockedSource] = ()) -> Iterator[Finding]:
+    """Yield packages that come from no index, packages without a version, and hosts without a certificate.
+
+    Args:
+        scope: The lock, the target and the policy.
+        listed: Addresses of files that an index of the project lists, with their hashes.
+    """
     lock = scope.lock
     for source in lock.sources:
+        if source in listed:
+            continue
         if is_within_project(lock, source):
             if os.path.normpath(source.address) != ".":
                 message = f"`{source.name}` comes from the directory `{source.address}`: its files are not checked"

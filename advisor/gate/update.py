@@ -68,7 +68,7 @@ def find_smallest_update(
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
         criteria = request.criteria.with_least_change(lock.versions, excluded, added=int(not lock.is_project))
-        changed_request = replace(request, criteria=criteria)
+        changed_request = replace(request, criteria=criteria, optimum=None)
         try:
             optimum = changed_request.best()
         except InfeasibleError:

@@ -27,6 +27,8 @@ from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile, FileSelector
 from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
 from advisor.index.transport import Transport
+from advisor.index.variant_files import VariantFiles
+from advisor.index.variants import VariantMetadata
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -53,7 +55,15 @@ class IndexClient:
 
     A package that is bound to an index comes only from there. Other packages come only from the first index that has
     them, so that nobody can add a version on another index (dependency confusion). Directories of this machine are
-    always searched.
+    always searched, and indexes with further builds of a package for that package only.
+
+    Attributes:
+        configuration: The indexes, without credentials.
+        cache: Cache of what they answer.
+        offline: Whether to answer from the cache alone.
+        transport: Connection to the indexes.
+        repositories: Repositories of packages that come from no index.
+        failed_builds: Why an index with further builds could not be read, by its address.
     """
 
     def __init__(
@@ -75,6 +85,8 @@ class IndexClient:
         self._distributions = Distributions(self.transport, cache, offline=offline)
         self.file_sizes = FileSizes(self._distributions, offline=offline)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
+        self._variant_files = VariantFiles(self.transport, cache, offline=offline, refresh=refresh)
+        self._variants: dict[str, Future[VariantMetadata | str]] = {}
         self._advisories = Advisories(
             self.transport,
             cache,
@@ -83,6 +95,7 @@ class IndexClient:
             service=advisory_service,
             database=advisory_database,
         )
+        self.failed_builds: dict[str, UnavailableError] = {}
         self._records: dict[PackageVersion, Future[tuple[str, ...] | None]] = {}
         self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
         self._metadata: dict[str, Future[CoreMetadata]] = {}
@@ -142,6 +155,12 @@ class IndexClient:
     def _read_pages(self, project: NormalizedName) -> list[ProjectPage]:
         if project in self.configuration.bindings:
             return [self._page(project, self.configuration.bindings[project])]
+        pages = [] if project in self.configuration.exclusive else self._unbound_pages(project)
+        pages += [page for base in self.configuration.builds.get(project, ()) if (page := self._builds(project, base))]
+        return [page for page in pages if page.exists]
+
+    def _unbound_pages(self, project: NormalizedName) -> list[ProjectPage]:
+        """Return the pages of a project on the indexes that any package may come from."""
         pages = []
         for base in self._remote:
             page = self._page(project, base)
@@ -150,8 +169,18 @@ class IndexClient:
                 if self.configuration.strategy == "first-index":
                     break
         pages += [self._page(project, base) for base in self._local]
-        pages += [self._reader.linked(links, project) for links in self.configuration.find_links]
-        return [page for page in pages if page.exists]
+        return pages + [self._reader.linked(links, project) for links in self.configuration.find_links]
+
+    def _builds(self, project: NormalizedName, base: str) -> ProjectPage | None:
+        """Return the page of a project on an index with further builds; none if it cannot be read."""
+        if base in self.failed_builds:
+            return None
+        try:
+            return self._page(project, base)
+        except UnavailableError as error:
+            # The other builds can still be used.
+            self.failed_builds[base] = error
+            return None
 
     def digest(self, project: NormalizedName) -> str:
         """Return a hash of the pages of a project.
@@ -215,6 +244,8 @@ class IndexClient:
         for project in projects:
             bound = self.configuration.bindings.get(project)
             self._page_future(project, bound if bound is not None else self._remote[0])
+            for base in self.configuration.builds.get(project, ()) if bound is None else ():
+                self._page_future(project, base)
         for file in files:
             self._metadata_future(file)
 
@@ -279,6 +310,20 @@ class IndexClient:
             if file.identity not in self._metadata:
                 self._metadata[file.identity] = self._pool.submit(self._distributions.metadata, file)
             return self._metadata[file.identity]
+
+    def variants(self, files: Iterable[DistributionFile]) -> list[VariantMetadata | str]:
+        """Return the contents of files that describe variants, or why they cannot be used, in one parallel batch.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return [future.result() for future in [self._variants_future(file) for file in files]]
+
+    def _variants_future(self, file: DistributionFile) -> Future[VariantMetadata | str]:
+        with self._lock:
+            if file.identity not in self._variants:
+                self._variants[file.identity] = self._pool.submit(self._variant_files.read, file)
+            return self._variants[file.identity]
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the metadata of an sdist from a build, which runs its code; the result is cached.

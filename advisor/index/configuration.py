@@ -34,6 +34,8 @@ class IndexConfiguration:
         supplemental: Base addresses of indexes that are searched for what no other index has.
         find_links: Directories with distributions (paths or ``file:`` addresses), and pages with links to such files.
         bindings: By package, the base address of the only index that it comes from.
+        builds: By package, the base addresses of indexes with further builds of it. Nothing else is taken from them.
+        exclusive: Those of them that come from no other index.
         strategy: ``first-index``: a package comes only from the first index that has it; ``unsafe-best-match``: all
             indexes are searched for every package, as pip does, so that any of them can provide any package.
         certificate: File of trusted certificate authorities; none for the built-in ones.
@@ -45,6 +47,8 @@ class IndexConfiguration:
     supplemental: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     bindings: Mapping[str, str] = field(default_factory=dict)
+    builds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    exclusive: frozenset[str] = frozenset()
     strategy: str = STRATEGIES[0]
     certificate: str | None = None
     timeout_seconds: float = 30.0
@@ -55,6 +59,10 @@ class IndexConfiguration:
         if self.default:
             return self.default
         return PYPI
+
+    def has_builds_of(self, name: str, base: str) -> bool:
+        """Whether an index is one that only further builds of a package are taken from."""
+        return base in self.builds.get(name, ())
 
     def name_of(self, base: str) -> str:
         """Return a short name of an index for stacks: empty for the default index, else its host, else ``local``."""
@@ -108,6 +116,7 @@ def split_credentials(
     urls = (
         *(configuration.default, *configuration.extra, *configuration.supplemental),
         *(*configuration.bindings.values(), *configuration.find_links),
+        *(url for urls in configuration.builds.values() for url in urls),
     )
     machines = _netrc(os.environ if environment is None else environment)
     credentials: dict[str, tuple[str, str]] = {}
@@ -130,6 +139,7 @@ def split_credentials(
         supplemental=tuple(without_credentials(url) for url in configuration.supplemental),
         find_links=tuple(without_credentials(url) for url in configuration.find_links),
         bindings={name: without_credentials(url) for name, url in configuration.bindings.items()},
+        builds={name: tuple(map(without_credentials, urls)) for name, urls in configuration.builds.items()},
     )
     return clean, credentials
 

@@ -24,6 +24,10 @@ METADATA_BYTES = 16 * MIB
 """Maximum size of a core metadata document: ``METADATA``, ``PKG-INFO``, or separate metadata."""
 HEADER_BYTES = 2 * MIB
 """Maximum size of the header of such a document; the rest is the description, which is not read."""
+VARIANTS_BYTES = 4 * MIB
+"""Maximum size of a file that describes the variants of a version."""
+VARIANT_PROPERTIES = 100_000
+"""Maximum number of variant properties in such a file."""
 DIRECTORY_BYTES = 16 * MIB
 """Maximum size of the table of contents of a zip archive, and of a single read."""
 FILE_BYTES = 4 * GIB

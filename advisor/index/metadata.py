@@ -11,6 +11,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.limits import HEADER_BYTES, bytes_text
+from advisor.index.variant_markers import check_variant_requirement, uses_variants
 from knowledge.domain.requirements import requirement_from, specifiers_from
 
 _MESSAGE_CHARACTERS = 300
@@ -32,6 +33,7 @@ class CoreMetadata:
         dynamic: Whether its requirements are known only after a build (PEP 643).
         licenses: Its SPDX expression (``License-Expression``), else its ``License`` field if that is short, else the
             names in its licence classifiers; empty if it states none.
+        variant_requires: Requirements whose markers depend on the variant of a wheel (PEP 825), as texts.
     """
 
     name: NormalizedName
@@ -41,6 +43,7 @@ class CoreMetadata:
     requires_python: SpecifierSet | None
     dynamic: bool
     licenses: tuple[str, ...] = ()
+    variant_requires: tuple[str, ...] = ()
 
 
 def header_of(text: str) -> str:
@@ -70,7 +73,10 @@ def parse_metadata(header: str) -> CoreMetadata:
         raise ValueError(f"field `Version`: {_cut(error)}") from None
     try:
         lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
-        requires = tuple(requirement_from(line) for line in lines)
+        variant_requires = tuple(filter(uses_variants, lines))
+        for line in variant_requires:
+            check_variant_requirement(line)
+        requires = tuple(requirement_from(line) for line in lines if not uses_variants(line))
     except InvalidRequirement as error:
         raise ValueError(f"field `Requires-Dist`: {_cut(error)}") from None
     try:
@@ -89,6 +95,7 @@ def parse_metadata(header: str) -> CoreMetadata:
         # Before metadata 2.2 an sdist could not declare that a build does not change its requirements.
         dynamic=metadata_version < (2, 2) or bool(dynamic & {"requires-dist", "provides-extra", "requires-python"}),
         licenses=_licenses(raw),
+        variant_requires=variant_requires,
     )
 
 

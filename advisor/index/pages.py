@@ -18,6 +18,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from advisor.index.addresses import local_path, url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
+from advisor.index.filenames import is_variants_file
 from advisor.index.page import DistributionFile, FileSelector, Listing, is_distribution, parse_page
 from advisor.index.transport import Transport
 from knowledge.domain.errors import UnavailableError
@@ -120,7 +121,7 @@ class Pages:
                 directory = local_path(links)
                 if directory is None:
                     try:
-                        self._linked_files[links] = _by_project(self._links_page(links).files)
+                        self._linked_files[links] = _by_project(self._links_page(links).read(_is_listed).files)
                     except UnavailableError as error:
                         # Every package needs the page: it is requested once.
                         self._failed_links[links] = error
@@ -163,7 +164,7 @@ class Pages:
             answer = self._transport.get(url, accept=_ACCEPT)
         url = answer.url or url
         digest = _digest(key, url, answer.body)
-        fresh = _fresh_seconds(answer.cache_control)
+        fresh = fresh_seconds(answer.cache_control)
         exists = answer.status != 404
         is_unchanged = answer.status == 304 or (
             about is not None and (about["digest"], about["exists"]) == (digest, exists)
@@ -246,7 +247,8 @@ def _digest(key: str, url: str, body: bytes) -> str:
 
 def _directory_listing(files: tuple[DistributionFile, ...], *, exists: bool) -> ProjectPage:
     def read(selector: FileSelector | None) -> Listing:
-        return Listing(files=tuple(f for f in files if selector is None or selector(f.filename)))
+        is_selected = selector or is_distribution
+        return Listing(files=tuple(f for f in files if is_selected(f.filename)))
 
     return ProjectPage(digest="", exists=exists, read=read)
 
@@ -287,22 +289,30 @@ def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]
     return tuple(
         DistributionFile(filename=path.name, url=url_of_path(path), index=base, size=path.stat().st_size)
         for path in sorted(directory.iterdir())
-        if is_distribution(path.name) and path.is_file()
+        if _is_listed(path.name) and path.is_file()
     )
 
 
+def _is_listed(filename: str) -> bool:
+    return is_distribution(filename) or is_variants_file(filename)
+
+
 def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tuple[DistributionFile, ...]]:
-    """Group files by project: its name ends at the first hyphen of a wheel and at the last hyphen of an sdist."""
+    """Group files by project: its name ends at the last hyphen of an sdist, and at the first one of other files."""
     by_project: dict[NormalizedName, list[DistributionFile]] = {}
     for file in files:
-        wheel = file.filename.endswith(".whl")
-        name = file.filename.partition("-")[0] if wheel else file.filename.rpartition("-")[0]
+        is_first = file.filename.endswith(".whl") or is_variants_file(file.filename)
+        name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
         by_project.setdefault(canonicalize_name(name), []).append(file)
     return {name: tuple(members) for name, members in by_project.items()}
 
 
-def _fresh_seconds(cache_control: str) -> int:
-    """Return how many seconds an answer may be used without a new request (RFC 9111)."""
+def fresh_seconds(cache_control: str) -> int:
+    """Return how many seconds an answer may be used without a new request (RFC 9111).
+
+    Args:
+        cache_control: Value of the header ``Cache-Control``.
+    """
     if "no-cache" in cache_control or "no-store" in cache_control:
         return 0
     match = re.search(r"max-age=(\d{1,9})", cache_control)

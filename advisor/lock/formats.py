@@ -87,7 +87,10 @@ def lock_text(
         )
     from advisor.lock.pylock import TargetStack, write_pylock
 
-    locked = TargetStack(target=target, stack=stack, files=files, find_links=configuration.find_links)
+    variants = source.variants.metadata_of(stack) if source.variants else {}
+    locked = TargetStack(
+        target=target, stack=stack, files=files, find_links=configuration.find_links, variants=variants
+    )
     return write_pylock([locked], folder=path.parent)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
@@ -25,7 +25,9 @@ from packaging.version import Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.page import DistributionFile
+from advisor.index.variants import VariantMetadata
 from advisor.lock.direct import path_from, without_password
+from advisor.lock.variants import add_variants, validate
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
 
@@ -39,12 +41,14 @@ class TargetStack:
         stack: The packages, sorted by name.
         files: By package, the file with its size and hash filled in; none for repositories and directories.
         find_links: Pages and directories with links to files, which are no indexes.
+        variants: By package, the variants of its version, if its file is a variant wheel.
     """
 
     target: Target
     stack: Sequence[Candidate]
     files: Mapping[NormalizedName, DistributionFile]
     find_links: Sequence[str] = ()
+    variants: Mapping[NormalizedName, VariantMetadata] = field(default_factory=dict)
 
 
 def write_pylock(stacks: Sequence[TargetStack], *, folder: Path = Path(), name: str = "advisor") -> str:
@@ -71,8 +75,10 @@ def write_pylock(stacks: Sequence[TargetStack], *, folder: Path = Path(), name: 
         created_by=name,
         packages=_merged(stacks, folder),
     )
-    lock.validate()
-    return tomli_w.dumps(lock.to_dict())
+    validate(lock)
+    document = lock.to_dict()
+    add_variants(document, {name: metadata for stack in stacks for name, metadata in stack.variants.items()})
+    return tomli_w.dumps(document)
 
 
 def _environment(target: Target, *, several_pythons: bool) -> str:

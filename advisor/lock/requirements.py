@@ -25,9 +25,10 @@ def write_requirements(
 ) -> str:
     """Return the text of a requirements file for one target.
 
-    An index other than the default one is written only if a package comes from it. As pip-compile does, a comment
-    says what requires each package. If a package comes from a repository or a directory, which have no hash, no hash is
-    written: pip accepts either a hash of every package or none.
+    An index other than the default one is written only if a package comes from it. A further build is written with its
+    address: an index of builds also has other packages, and uv would take these from there, too. As pip-compile does,
+    a comment says what requires each package. If a package comes from a repository or a directory, which have no hash,
+    no hash is written: pip accepts either a hash of every package or none.
 
     Args:
         stack: The packages, sorted by name.
@@ -37,7 +38,8 @@ def write_requirements(
         requirers: By package, the files and packages that require it, each on one line.
         folder: Folder of the file, which paths are relative to.
     """
-    used = {file.index for file in files.values()}
+    builds = {name: f for name, f in files.items() if configuration.has_builds_of(name, f.index)}
+    used = {file.index for name, file in files.items() if name not in builds}
     lines = [f"# by advisor, for Python {target.python_minor} on {target.platform} ({target.hardware.name})"]
     if configuration.default in used:
         lines.append(f"--index-url {configuration.default}")
@@ -48,7 +50,9 @@ def write_requirements(
     if unhashed:
         lines.append(f"# without hashes: pip cannot check one of {', '.join(unhashed)}")
     for candidate in stack:
-        lines.append(_requirement(candidate, folder) + ("" if unhashed else " \\"))
+        build = builds.get(candidate.name)
+        requirement = f"{candidate.name} @ {build.url}" if build else _requirement(candidate, folder)
+        lines.append(requirement + ("" if unhashed else " \\"))
         if not unhashed:
             lines.append(f"    --hash=sha256:{files[candidate.name].sha256}")
         lines += _via_comment(requirers.get(candidate.name, ()))

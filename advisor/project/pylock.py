@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
+from urllib.parse import unquote
 
-from packaging.pylock import Package, Pylock, PylockValidationError
+from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
 
 from advisor.domain.target import Target
-from advisor.index.filenames import version_of
+from advisor.index.filenames import split_variant_label, version_of
 from advisor.project.lock_formats import Document, Entry, EntryError, LockedFile, content_of, package_of
 
 
@@ -17,7 +18,8 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
     Raises:
         EntryError: If a package is malformed, or two entries of it apply to the target.
     """
-    lock = _pylock(document)
+    labelled = _variant_wheels(document)
+    lock = _pylock(document, labelled)
     # What installers use if the user names no extras or groups (PEP 751, installing).
     groups = frozenset(map(str, lock.default_groups or ()))
     markers: dict[str, str | Set[str]] = {**target.markers, "extras": frozenset(), "dependency_groups": groups}
@@ -38,14 +40,14 @@ def read_pylock(document: Document, target: Target) -> Iterator[Entry]:
                 index=package.index,
                 files=tuple(
                     LockedFile(
-                        name=file.filename,
+                        name=labelled.get((place, number), file.filename),
                         sha256=file.hashes.get("sha256", "").lower(),
                         url=file.url or "",
                         path=file.path or "",
                         size=file.size,
                         other_hashes=tuple(f"{k}:{v}" for k, v in sorted(file.hashes.items()) if k != "sha256"),
                     )
-                    for file in (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
+                    for number, file in enumerate(_files_of(package))
                 ),
                 direct_reference=direct_reference,
                 content=content_of(document["packages"][place], "vcs", "directory", "archive"),
@@ -65,15 +67,42 @@ def _pylock_subdirectory(package: Package) -> str:
 
 def _version_of_files(package: Package) -> str:
     """Return the version in the file names of a package; empty if there are no files or their versions differ."""
-    files = (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
-    versions = {version_of(file.filename) for file in files}
+    versions = {version_of(file.filename) for file in _files_of(package)}
     return str(next(iter(versions)) or "") if len(versions) == 1 else ""
 
 
-def _pylock(document: Document) -> Pylock:
+def _files_of(package: Package) -> tuple[PackageWheel | PackageSdist, ...]:
+    return (*(package.wheels or ()), *((package.sdist,) if package.sdist else ()))
+
+
+def _variant_wheels(document: Document) -> dict[tuple[int, int], str]:
+    """Return the names of variant wheels (PEP 825), by the places of package and wheel."""
+    names = {}
+    packages = document.get("packages")
+    for place, package in enumerate(packages if isinstance(packages, list) else ()):
+        wheels = package.get("wheels") if isinstance(package, Mapping) else None
+        for number, wheel in enumerate(wheels if isinstance(wheels, list) else ()):
+            values = [wheel.get(key) for key in ("name", "path", "url")] if isinstance(wheel, Mapping) else []
+            name = next((unquote(text.rpartition("/")[2]) for text in values if isinstance(text, str) and text), "")
+            if split_variant_label(name)[1]:
+                names[place, number] = name
+    return names
+
+
+def _without_labels(document: Document, labelled: Mapping[tuple[int, int], str]) -> Document:
+    """Return a lock in which variant wheels have names without labels, because `packaging` refuses labels."""
+    packages = list(document["packages"])
+    for (place, number), name in labelled.items():
+        wheels = list(packages[place]["wheels"])
+        wheels[number] = {**wheels[number], "name": split_variant_label(name)[0]}
+        packages[place] = {**packages[place], "wheels": wheels}
+    return {**document, "packages": packages}
+
+
+def _pylock(document: Document, labelled: Mapping[tuple[int, int], str]) -> Pylock:
     """Parse a document; an error in a package names the package."""
     try:
-        return Pylock.from_dict(document)
+        return Pylock.from_dict(_without_labels(document, labelled) if labelled else document)
     except PylockValidationError as error:
         context = error.context or ""
         place, _, field = context.removeprefix("packages[").partition("]")

@@ -9,6 +9,7 @@ from typing import Any
 from advisor.api.session import AdviceResult
 from advisor.report.digits import rounded
 from advisor.report.interface import SCHEMA_VERSION, changes_from_current
+from advisor.report.interpreters import interpreters_document
 from advisor.report.sizes import sizes_document
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
@@ -37,6 +38,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
             "compute_capability": device.compute_capability if device else None,
             "driver": driver.version if driver else None,
         },
+        "interpreters": interpreters_document(report.interpreters),
         "objective": advice.objective,
         "workload": {
             "name": advice.prediction.workload,

@@ -9,6 +9,7 @@ from advisor.api.session import AdviceResult
 from advisor.domain.words import count, operations_text, quoted, range_text, unmeasured_text, workload_text
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
+from advisor.report.interpreters import interpreters_text
 from advisor.report.score import score_lines
 from advisor.report.sizes import size_lines, startup_lines
 from knowledge.domain.observation import BENCHMARK
@@ -52,6 +53,10 @@ def _size(report: AdviceResult) -> str:
 def _lines(report: AdviceResult) -> Iterator[str]:
     advice = report.advice
     yield f"target     {target_line(report.target)}"
+    if report.interpreters is not None:
+        first, *others = interpreters_text(report.interpreters)
+        yield f"python     {first}"
+        yield from (f"           {line}" for line in others)
     basis = "" if report.has_upload_times else ", by release counts: the index gives no upload times"
     yield f"stack      {_size(report)}"
     behind = f"{report.advice.libyears[1]:.1f} libyears behind{basis}"

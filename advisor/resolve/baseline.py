@@ -40,6 +40,10 @@ _BATCH = 4
 """Number of older versions whose metadata is read at once after one that cannot be used."""
 
 
+MOST_ROUNDS = 20_000
+"""Rounds of resolvelib after which the search ends."""
+
+
 class NoStackError(UnsatisfiableError):
     """Raised when no stack satisfies the requirements.
 
@@ -209,7 +213,7 @@ def resolve_baseline(
     source: CandidateSource,
     *,
     pins: Mapping[NormalizedName, Candidate] | None = None,
-    max_rounds: int = 20_000,
+    max_rounds: int = MOST_ROUNDS,
     limit: TimeLimit | None = None,
 ) -> tuple[Candidate, ...]:
     """Resolve a problem, newest versions first.

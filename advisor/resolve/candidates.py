@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -14,13 +14,15 @@ from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
-from advisor.index.filenames import version_of
+from advisor.index.filenames import split_variant_label, version_of
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
 from advisor.index.pages import ProjectPage
+from advisor.index.variant_markers import VariantEnvironment, requirements_for
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
 from advisor.resolve.requirements_cache import RequirementsCache
+from advisor.resolve.variants import VariantFileReader
 from knowledge.domain.errors import UnavailableError
 
 _UNBUILT = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
@@ -42,6 +44,7 @@ class IndexCandidates:
     Attributes:
         fetched: Addresses of the files whose metadata has been requested.
         unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
+        variants: Chooses among variant wheels; none without the preview feature.
     """
 
     def __init__(self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False) -> None:
@@ -52,7 +55,8 @@ class IndexCandidates:
         self._skipped: dict[NormalizedName, Counter[str]] = {}
         self._examples: dict[tuple[NormalizedName, str], str] = {}
         self._dependencies: dict[tuple[str, NormalizedName | None], tuple[Dependency, ...] | None] = {}
-        self._reader = CompatibleFileReader(problem.target, client.cache)
+        self.variants = VariantFileReader(problem, client) if problem.policy.variants else None
+        self._reader = self.variants or CompatibleFileReader(problem.target, client.cache)
         self._requirements_cache = RequirementsCache(problem.target, client.cache)
         self._lock = threading.Lock()
         self._prefetched: set[NormalizedName] = set()
@@ -117,9 +121,10 @@ class IndexCandidates:
         roots = (*problem.roots, *self._problem.roots)
         changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
         other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
-        other._dependencies = self._dependencies
+        if problem.substitutions == self._problem.substitutions:
+            other._dependencies = self._dependencies
         other.fetched = self.fetched
-        other._reader = self._reader
+        other.variants, other._reader = self.variants, self._reader
         other._requirements_cache = self._requirements_cache
         other._prefetched = self._prefetched
         return other
@@ -157,7 +162,9 @@ class IndexCandidates:
         own_index = [
             file
             for file in self._client.select_files(candidate.name, lambda name: name.endswith(".whl"))
-            if file.index == candidate.file.index and version_of(file.filename) == candidate.version
+            if file.index == candidate.file.index
+            and version_of(file.filename) == candidate.version
+            and not split_variant_label(file.filename)[1]
         ]
         return min(own_index, key=lambda file: file.filename, default=None)
 
@@ -195,6 +202,20 @@ class IndexCandidates:
                     if self._problem.applies(requirement):
                         self.prefetch([name])
                 return
+
+    def is_further_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate comes from an index that only further builds of its package are taken from."""
+        return self._client.configuration.has_builds_of(candidate.name, candidate.file.index)
+
+    @property
+    def has_further_builds(self) -> bool:
+        """Whether there are indexes that only further builds of some packages are taken from."""
+        return bool(self._client.configuration.builds)
+
+    @property
+    def failed_builds(self) -> Mapping[str, UnavailableError]:
+        """Why an index with further builds could not be read, by its address."""
+        return self._client.failed_builds
 
     @property
     def loaded_packages(self) -> Sequence[NormalizedName]:
@@ -296,16 +317,20 @@ class IndexCandidates:
             return ()
         pending = [
             requirement
-            for requirement in metadata.requires
+            for requirement in (*metadata.requires, *self._variant_requirements(candidate, metadata))
             if (
                 self._problem.applies(requirement)
                 if extra is None
                 else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
             )
         ]
-        if not candidate.is_sdist and candidate.direct is None:
+        if not candidate.is_sdist and candidate.direct is None and not metadata.variant_requires:
             self._requirements_cache.write(candidate.file, extra, pending)
         return self._with_overrides(candidate, pending)
+
+    def _variant_requirements(self, candidate: Candidate, metadata: CoreMetadata) -> tuple[Requirement, ...]:
+        environment = self.variants.environment(candidate) if self.variants else VariantEnvironment()
+        return requirements_for(metadata.variant_requires, environment)
 
     def _with_overrides(self, candidate: Candidate, declared: Iterable[Requirement]) -> tuple[Dependency, ...] | None:
         """Return requirements with the project's overrides; none if one is on an address that nobody chose.
@@ -343,6 +368,10 @@ class IndexCandidates:
                 return None
         if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
             self._skip(candidate.name, "metadata and file name disagree", candidate.file.filename)
+            return None
+        if metadata.variant_requires and self.variants is None:
+            reason = "metadata with markers of wheel variants, which need `--preview variants`"
+            self._skip(candidate.name, reason, candidate.file.filename)
             return None
         if metadata.requires_python and not self._reader.runs_on_target(str(metadata.requires_python)):
             self._skip(candidate.name, "requires another Python", candidate.file.filename)

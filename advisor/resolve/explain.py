@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
+from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 PROJECT = NormalizedName("")
 """The node of the project itself."""
 _REQUIREMENTS = "newest that the requirements admit"
+_OTHER_CHOICES = "follows from the other choices"
 
 
 def requirements_within(
@@ -91,6 +93,7 @@ def explain_stack(
     stack: Sequence[Candidate],
     baseline: Sequence[Candidate],
     rules: RuleBook,
+    builds: TargetBuilds,
     prediction: Prediction,
 ) -> dict[str, str]:
     """Return, for each package of a stack, why it has its version and what requires it, in a few words."""
@@ -100,6 +103,8 @@ def explain_stack(
     reasons: dict[str, str] = {}
     for candidate in stack:
         reason = _reason(candidate, plain.get(candidate.name), source, rule_messages, prediction)
+        if build := builds.reason(candidate, plain.get(candidate.name)):
+            reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
         if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
             reason = "newest whose requirements are known without a build (`--build-sdists`)"
         parents = paths[candidate.name][:-1]
@@ -150,7 +155,7 @@ def _reason(
     for change in prediction.changes:
         if change.package == candidate.name and plain is not None:
             return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
-    if candidate.version == source.candidates(candidate.name)[0].version:
+    if candidate.version.public == source.candidates(candidate.name)[0].version.public:
         return "newest for the target"
     if plain is None:
         return "newest that the other choices admit"
@@ -158,4 +163,4 @@ def _reason(
         return _REQUIREMENTS
     if candidate.name in rule_messages:
         return f"{plain.version} does not run on the target: {rule_messages[candidate.name]}"
-    return "follows from the other choices"
+    return _OTHER_CHOICES

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from advisor.domain.words import unmeasured_text
+from advisor.resolve.advice_finding import AdviceFinding
+from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Candidate
@@ -13,24 +15,8 @@ from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Verdict
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AdviceFinding:
-    """A warning or a note about the recommendation.
-
-    Attributes:
-        code: Stable code, such as ``ADV101``.
-        severity: ``warning`` or ``note``.
-        message: One sentence.
-        package: The package that it is about, or empty.
-        source: Where the fact comes from, or empty.
-    """
-
-    code: str
-    severity: str
-    message: str
-    package: str = ""
-    source: str = ""
+if TYPE_CHECKING:
+    from advisor.resolve.recommend import ResolutionRequest
 
 
 def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
@@ -41,14 +27,9 @@ def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]
     ]
 
 
-def collect_findings(
-    optimum: Optimum,
-    baseline: Sequence[Candidate],
-    source: IndexCandidates,
-    rules: RuleBook,
-    prediction: Prediction,
-) -> tuple[AdviceFinding, ...]:
-    """Return the findings about a stack, sorted by code."""
+def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: Prediction) -> tuple[AdviceFinding, ...]:
+    """Return the findings about the best stack of a request, sorted by code."""
+    source, rules = request.source, request.rules
     findings = [
         AdviceFinding(
             code="ADV101",
@@ -56,7 +37,7 @@ def collect_findings(
             message=f"the newest versions do not run on the target: {v.message}",
             source=v.source,
         )
-        for v in violated_rules(baseline, rules)
+        for v in violated_rules(request.baseline, rules)
     ]
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
@@ -66,6 +47,8 @@ def collect_findings(
                     code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source
                 )
             )
+        if source.variants and (message := source.variants.explain(candidate)):
+            findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
         if candidate.is_sdist:
             message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
             findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
@@ -86,6 +69,7 @@ def collect_findings(
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+    findings += build_findings(request, optimum.stack)
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
@@ -109,8 +93,8 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
     }
     findings = []
     for criterion, (missing, is_missing) in record_checks.items():
-        count = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
-        if count:
-            message = f"there is {missing} for {count} of {len(optimum.stack)} packages: `{criterion}` ignores them"
+        number = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
+        if number:
+            message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
             findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
     return findings

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.encode import Candidates, Choice, Limits, PairedChoice
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
@@ -20,10 +21,10 @@ ObjectiveName = Literal["performance", "latest", "stable", "security"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
 
 CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
-    "performance": ("rules", "speed", "freshness-direct", "freshness"),
-    "latest": ("rules", "freshness-direct", "freshness"),
-    "stable": ("rules", "pre-release", "young", "unmeasured", "freshness-direct", "freshness"),
-    "security": ("vulnerabilities", "rules", "speed", "freshness-direct", "freshness"),
+    "performance": ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"),
+    "latest": ("rules", "idle-builds", "freshness-direct", "build", "freshness"),
+    "stable": ("rules", "idle-builds", "pre-release", "young", "unmeasured", "freshness-direct", "build", "freshness"),
+    "security": ("vulnerabilities", "rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"),
 }
 """The criteria that each objective minimises, in order."""
 
@@ -43,6 +44,7 @@ class Criteria:
         self,
         *,
         rules: RuleBook,
+        builds: TargetBuilds,
         estimator: Estimator,
         objective: ObjectiveName,
         direct: Collection[NormalizedName],
@@ -54,6 +56,7 @@ class Criteria:
 
         Args:
             rules: The rules that apply to the target.
+            builds: The builds on the target.
             estimator: Predictions from the observations.
             objective: The objective.
             direct: Packages that the project's own requirements name.
@@ -64,6 +67,7 @@ class Criteria:
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
         self._rules = rules
+        self._builds = builds
         self._estimator = estimator
         self._objective = objective
         self._source = source
@@ -74,6 +78,8 @@ class Criteria:
         self._objectives: dict[tuple[str, int], Objective] = {}
         self._limits: dict[int, Limits] = {}
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
+        self._best_steps: dict[str, int] = {}
+        self._package_costs: Mapping[str, Mapping[NormalizedName, int]] = {}
 
     def with_source(self, source: CandidateSource) -> Criteria:
         """Return the same criteria for other candidates of the same packages."""
@@ -85,6 +91,22 @@ class Criteria:
         """Return the same criteria with another stack that speed is compared with."""
         other = self._copy()
         other._baseline = {str(c.name): c.version for c in baseline}
+        return other
+
+    def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
+        """Return the same criteria with further packages that count as named by the project."""
+        other = self._copy()
+        other._direct = self._direct.union(names)
+        return other
+
+    def with_package_costs(self, costs: Mapping[str, Mapping[NormalizedName, int]]) -> Criteria:
+        """Return the same criteria with additional costs of packages, whatever their version.
+
+        Args:
+            costs: Cost by package, for the criteria `idle-builds` and `build`.
+        """
+        other = self._copy()
+        other._package_costs = costs
         return other
 
     def with_least_change(
@@ -103,7 +125,7 @@ class Criteria:
 
     def _copy(self) -> Criteria:
         other = copy.copy(self)
-        other._objectives, other._limits = {}, {}
+        other._objectives, other._limits, other._best_steps = {}, {}, {}
         return other
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
@@ -119,6 +141,8 @@ class Criteria:
         make = {
             "changes": self._changes,
             "rules": self._prices,
+            "idle-builds": self._idle_builds,
+            "build": self._build_ranks,
             "speed": self._speed,
             "freshness-direct": self._freshness_of_direct,
             "freshness": self._freshness,
@@ -157,6 +181,27 @@ class Criteria:
         direct = {name: offered for name, offered in candidates.items() if name in self._direct}
         return Objective(name="freshness-direct", costs=self._freshness(direct).costs)
 
+    def _idle_builds(self, candidates: Candidates) -> Objective:
+        idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
+        return self._with_package_costs("idle-builds", dict.fromkeys(idle, 1), candidates)
+
+    def _build_ranks(self, candidates: Candidates) -> Objective:
+        forbidden = self.limits(candidates).forbidden
+        places = {
+            (name, version): place
+            for name, offered in candidates.items()
+            for version, place in self._builds.ranks(name, offered, forbidden).items()
+        }
+        return self._with_package_costs("build", places, candidates)
+
+    def _with_package_costs(self, name: str, costs: dict[Choice, int], candidates: Candidates) -> Objective:
+        """Return the objective with the additional costs of packages."""
+        for package, cost in self._package_costs.get(name, {}).items():
+            for candidate in candidates.get(package, ()):
+                choice = (package, candidate.version)
+                costs[choice] = costs.get(choice, 0) + cost
+        return Objective(name=name, costs=costs)
+
     def _prereleases(self, candidates: Candidates) -> Objective:
         return _counting("pre-release", candidates, lambda c: int(c.version.is_prerelease))
 
@@ -192,6 +237,7 @@ class Criteria:
             other_choices = self._matching(candidates, rule.other, rule.other_versions)
             if rule.severity == "forbidden" and choices and other_choices:
                 exclusive.append(((choices, other_choices), f"{rule.message} ({rule.source})"))
+        exclusive += [((ones, others), reason) for ones, others, reason in self._builds.mismatches(candidates)[0]]
         for refused in self._refused:
             if all(name in candidates for name, _ in refused):
                 exclusive.append(
@@ -207,6 +253,18 @@ class Criteria:
         if name not in self._hours:
             self._hours[name] = hours_behind(offered)
         return self._hours[name]
+
+    def best_speed_steps(self) -> Mapping[str, int]:
+        """Return the gain of the fastest candidate of each measured framework, in steps, as the last search had it."""
+        return self._best_steps
+
+    def has_upload_times(self, stack: Iterable[Candidate]) -> bool:
+        """Whether a build of each release of a stack has an upload time."""
+        return all(
+            c.file.uploaded or any(o.file.uploaded for o in self._source.candidates(c.name) if _is_same(o, c))
+            for c in stack
+            if c.direct is None
+        )
 
     def libyears(self, stack: Sequence[Candidate], source: CandidateSource) -> float:
         """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
@@ -235,6 +293,8 @@ class Criteria:
             for choice in self._matching(candidates, rule.package, rule.versions)
             for other_choice in self._matching(candidates, rule.other, rule.other_versions)
         }
+        for ones, others, _ in self._builds.mismatches(candidates)[1]:
+            pairs |= {(choice, other_choice): 1 for choice in ones for other_choice in others}
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
@@ -267,7 +327,8 @@ class Criteria:
             }
             for (version, _), best in companion_bonus.items():
                 alone[version] += best
-            costs |= {(name, version): max(alone.values()) - steps for version, steps in alone.items()}
+            self._best_steps[name] = max(alone.values())
+            costs |= {(name, version): self._best_steps[name] - steps for version, steps in alone.items()}
         return Objective(name="speed", costs=costs, pairs=pairs)
 
 
@@ -331,20 +392,34 @@ def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
     """Return how many hours each version of a package is behind the newest, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
-    consecutive versions differ by at least an hour. If the index gives no upload times, a release counts as a month.
+    consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
+    first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
 
     Args:
         offered: Candidates, newest first.
     """
-    uploads = [datetime.fromisoformat(c.file.uploaded).timestamp() if c.file.uploaded else None for c in offered]
-    has_uploads = all(upload is not None for upload in uploads)
-    behind: dict[Version, int] = {}
+    uploads: dict[str, float | None] = {}
+    for candidate in offered:
+        release, uploaded = candidate.version.public, candidate.file.uploaded
+        times = [time for time in (uploads.get(release), _timestamp(uploaded)) if time is not None]
+        uploads[release] = min(times, default=None)
+    has_uploads = None not in uploads.values()
+    newest = next(iter(uploads.values()), None) or 0.0
+    behind: dict[str, int] = {}
     hours = 0
-    for place, candidate in enumerate(offered):
+    for place, (release, upload) in enumerate(uploads.items()):
         if not has_uploads:
             hours = place * HOURS_PER_RELEASE
         elif place:
-            age = (uploads[0] or 0.0) - (uploads[place] or 0.0)
-            hours = max(hours + 1, round(age / _HOUR))
-        behind[candidate.version] = hours
-    return behind
+            hours = max(hours + 1, round((newest - (upload or 0.0)) / _HOUR))
+        behind[release] = hours
+    return {candidate.version: behind[candidate.version.public] for candidate in offered}
+
+
+def _is_same(one: Candidate, other: Candidate) -> bool:
+    """Whether two candidates are builds of one release."""
+    return one.version.public == other.version.public
+
+
+def _timestamp(uploaded: str | None) -> float | None:
+    return datetime.fromisoformat(uploaded).timestamp() if uploaded else None

@@ -30,6 +30,7 @@ class CandidatePolicy:
         only_binary: Packages never installed from an sdist; ``:all:`` for every package.
         no_binary: Packages never installed from a wheel; ``:all:`` for every package.
         exclude_newer: ISO 8601 time in UTC; files uploaded later are excluded.
+        variants: Whether variant wheels may be candidates (PEP 825, a preview feature).
         retained: Names and versions that are candidates even if they are yanked or pre-releases.
     """
 
@@ -39,6 +40,7 @@ class CandidatePolicy:
     only_binary: frozenset[str] = frozenset()
     no_binary: frozenset[str] = frozenset()
     exclude_newer: str | None = None
+    variants: bool = False
     retained: frozenset[tuple[str, Version]] = frozenset()
 
     def allows_wheels(self, name: str) -> bool:
@@ -48,6 +50,39 @@ class CandidatePolicy:
     def allows_sdists(self, name: str) -> bool:
         """Whether sdists of a package may be candidates."""
         return not self.only_binary & {name, ":all:"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Substitution:
+    """What is required wherever something requires a package: another package, or further extras of it.
+
+    Attributes:
+        package: The package.
+        replacement: The package that is required instead; the same one if only extras are added.
+        versions: Specifier of the versions of the replacement that may be taken.
+        extras: Extras that are added.
+        dropped: Extras that are not required any more.
+        source: Where it is stated that one may take the place of the other.
+    """
+
+    package: NormalizedName
+    replacement: NormalizedName
+    versions: str = ""
+    extras: frozenset[str] = frozenset()
+    dropped: frozenset[str] = frozenset()
+    source: str = ""
+
+    def __str__(self) -> str:
+        """Return what is required, as in a requirement."""
+        extras = f"[{','.join(sorted(self.extras))}]" if self.extras else ""
+        return f"{self.replacement}{extras}"
+
+    def applied_to(self, requirement: Requirement) -> Requirement:
+        """Return the requirement on the replacement."""
+        other = Requirement(str(requirement))
+        other.name = self.replacement
+        other.extras = (requirement.extras - self.dropped) | self.extras
+        return other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +95,7 @@ class ResolutionProblem:
         policy: Which files may become candidates.
         overrides: Requirements that replace every other requirement on their package.
         direct: Packages that come from a repository, an archive or a directory.
+        substitutions: What is required instead of a package, by the package.
         unread: Packages that a constraint takes from such a place, which cannot be read: why, if one is needed.
     """
 
@@ -68,6 +104,7 @@ class ResolutionProblem:
     policy: CandidatePolicy = CandidatePolicy()
     overrides: tuple[RootRequirement, ...] = ()
     direct: Mapping[NormalizedName, DirectPackage] = field(default_factory=dict)
+    substitutions: Mapping[NormalizedName, Substitution] = field(default_factory=dict)
     unread: Mapping[NormalizedName, AdvisorError] = field(default_factory=dict)
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
@@ -84,9 +121,15 @@ class ResolutionProblem:
         return self._by_name.get(name, ())
 
     def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
-        """Return the overrides of a requirement, or the requirement itself; extras are kept unless overridden."""
-        if not self.overrides:
+        """Return the overrides of a requirement, or the requirement itself; extras are kept unless overridden.
+
+        What is required instead of their packages takes their place.
+        """
+        if not (self.overrides or self.substitutions):
             return (requirement,)
+        return tuple(map(self._substituted, self._overrides_of(requirement)))
+
+    def _overrides_of(self, requirement: Requirement) -> tuple[Requirement, ...]:
         name = canonicalize_name(requirement.name)
         overrides = [o.requirement for o in self.overrides if o.name == name]
         if not overrides:
@@ -98,6 +141,22 @@ class ResolutionProblem:
                 replacement.extras = set(override.extras or requirement.extras)
                 replacements.append(replacement)
         return tuple(replacements)
+
+    def _substituted(self, requirement: Requirement) -> Requirement:
+        substitution = self.substitutions.get(canonicalize_name(requirement.name))
+        return requirement if substitution is None else substitution.applied_to(requirement)
+
+    def with_substitutions(self, substitutions: Iterable[Substitution]) -> ResolutionProblem:
+        """Return the problem with other packages or further extras required, also by the project itself."""
+        by_name = {substitution.package: substitution for substitution in substitutions}
+        limits = tuple(
+            RootRequirement(requirement=Requirement(f"{s.replacement}{s.versions}"), origin=s.source, constraint=True)
+            for s in by_name.values()
+            if s.versions
+        )
+        problem = replace(self, substitutions=by_name)
+        roots = (replace(root, requirement=problem._substituted(root.requirement)) for root in self.roots)
+        return replace(problem, roots=(*roots, *limits))
 
     def with_overridden_roots(self) -> ResolutionProblem:
         """Return the problem with its overrides applied to the project's own requirements."""

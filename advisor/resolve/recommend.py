@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -12,8 +12,11 @@ from packaging.version import Version
 from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
-from advisor.resolve.baseline import BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
+from advisor.resolve.advice_finding import AdviceFinding
+from advisor.resolve.baseline import MOST_ROUNDS, BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
+from advisor.resolve.builds import DefaultBuilds, TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import (
     Conflict,
@@ -23,7 +26,7 @@ from advisor.resolve.conflict import (
     relax_requirement,
 )
 from advisor.resolve.explain import explain_stack
-from advisor.resolve.findings import AdviceFinding, collect_findings
+from advisor.resolve.findings import collect_findings
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
 from advisor.resolve.pinned_conflict import find_pinned_conflict
@@ -79,21 +82,32 @@ class ResolutionRequest:
         problem: The problem.
         source: The candidates.
         rules: The rules that apply to the target.
+        builds: The builds on the target.
         estimator: Predictions from the observations.
         objective: The objective.
         criteria: The objective, as costs.
         baseline: The stack that a plain resolver chooses; empty if it found none.
         effort: Limits of the search.
+        optimum: Its best stack, if it is known.
+        compared: Packages that were read to compare it with other requests.
     """
 
     problem: ResolutionProblem
     source: IndexCandidates
     rules: RuleBook
+    builds: TargetBuilds
     estimator: Estimator
     objective: ObjectiveName
     criteria: Criteria
     baseline: tuple[Candidate, ...]
     effort: Effort
+    optimum: Optimum | None = None
+    compared: frozenset[NormalizedName] = frozenset()
+
+    @property
+    def loaded_packages(self) -> frozenset[NormalizedName]:
+        """Packages whose index pages were read to find its best stack."""
+        return self.compared.union(self.source.loaded_packages)
 
     @property
     def direct(self) -> frozenset[NormalizedName]:
@@ -107,6 +121,8 @@ class ResolutionRequest:
             InfeasibleError: If there is none.
             SearchLimitError: If a limit is reached before a stack or a proof is found.
         """
+        if self.optimum is not None:
+            return self.optimum
         return optimise(
             self.problem,
             self.source,
@@ -123,7 +139,11 @@ class ResolutionRequest:
         """
         source = self.source.for_problem(problem)
         criteria = self.criteria.with_source(source)
-        return replace(self, problem=problem, source=source, criteria=criteria)
+        return replace(self, problem=problem, source=source, criteria=criteria, optimum=None)
+
+    def compared_with(self, baseline: Iterable[Candidate]) -> Self:
+        """Return the request with another stack that speed is compared with."""
+        return replace(self, criteria=self.criteria.with_baseline(baseline), optimum=None)
 
     def with_own_baseline(self) -> Self:
         """Return the request with the baseline of its own problem, as an advice for this problem has it.
@@ -131,11 +151,10 @@ class ResolutionRequest:
         The baseline stays as it is if the plain resolver finds none.
         """
         try:
-            limit = self.effort.limit
-            baseline = resolve_baseline(self.problem, self.source, max_rounds=_FIRST_ROUNDS, limit=limit)
+            baseline = _newest_stack(self.problem, self.source, self.effort.limit, max_rounds=_FIRST_ROUNDS)
         except NoStackError:
             return self
-        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline))
+        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline), optimum=None)
 
     def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over another."""
@@ -273,6 +292,7 @@ def make_request(
     source: IndexCandidates,
     *,
     rules: RuleBook,
+    builds: TargetBuilds,
     estimator: Estimator,
     objective: ObjectiveName,
     young_after: str = "",
@@ -284,6 +304,7 @@ def make_request(
         problem: The problem.
         source: The candidates.
         rules: The rules that apply to the target.
+        builds: The builds on the target.
         estimator: Predictions from the observations.
         objective: The objective.
         young_after: ISO 8601 time in UTC; files uploaded later count as young.
@@ -301,6 +322,7 @@ def make_request(
     def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
         criteria = Criteria(
             rules=rules,
+            builds=builds,
             estimator=estimator,
             objective=objective,
             direct=direct,
@@ -312,6 +334,7 @@ def make_request(
             problem=problem,
             source=source,
             rules=rules,
+            builds=builds,
             estimator=estimator,
             objective=objective,
             criteria=criteria,
@@ -322,7 +345,7 @@ def make_request(
     if unsatisfied:
         raise with_baseline(()).error_without_versions(unsatisfied)
     try:
-        return with_baseline(resolve_baseline(problem, source, max_rounds=_FIRST_ROUNDS, limit=effort.limit))
+        return with_baseline(_newest_stack(problem, source, effort.limit, max_rounds=_FIRST_ROUNDS))
     except BaselineLimitError:
         # The exact search finds a contradiction in seconds for which the plain resolver needs minutes.
         request = with_baseline(())
@@ -333,12 +356,32 @@ def make_request(
     try:
         # A part of the time is left for the exact search.
         limit = effort.limit.at_most(effort.limit.seconds_left / 2)
-        return with_baseline(resolve_baseline(problem, source, limit=limit))
+        return with_baseline(_newest_stack(problem, source, limit))
     except BaselineLimitError:
         # The optimum does not need a baseline.
         return with_baseline(())
     except NoStackError:
         raise with_baseline(()).no_stack_error(baseline=False) from None
+
+
+def _newest_stack(
+    problem: ResolutionProblem, source: IndexCandidates, limit: TimeLimit, *, max_rounds: int = MOST_ROUNDS
+) -> tuple[Candidate, ...]:
+    """Resolve a problem, newest versions first; with further builds only if there is no stack without them.
+
+    Raises:
+        NoStackError: If no stack satisfies the requirements.
+        BaselineLimitError: If none is found within the limits.
+    """
+    if source.has_further_builds:
+        plain = DefaultBuilds(problem, source, source.is_further_build)
+        try:
+            return resolve_baseline(problem, plain, max_rounds=max_rounds, limit=limit)
+        except BaselineLimitError:
+            raise
+        except NoStackError:
+            pass
+    return resolve_baseline(problem, source, max_rounds=max_rounds, limit=limit)
 
 
 def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | None = None) -> Advice:
@@ -374,9 +417,15 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             estimator=request.estimator,
             unmeasured=prediction.unmeasured,
         ),
-        findings=collect_findings(optimum, baseline, source, request.rules, prediction),
+        findings=collect_findings(request, optimum, prediction),
         reasons=explain_stack(
-            problem, source, stack=optimum.stack, baseline=baseline, rules=request.rules, prediction=prediction
+            problem,
+            source,
+            stack=optimum.stack,
+            baseline=baseline,
+            rules=request.rules,
+            builds=request.builds,
+            prediction=prediction,
         ),
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
         current=None if current is None else (current, request.predict(optimum.stack, current)),

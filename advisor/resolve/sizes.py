@@ -15,8 +15,8 @@ from advisor.domain.words import count
 from advisor.index.client import IndexClient
 from advisor.index.file_sizes import FileSize, Problem
 from advisor.project.locks import LockedVersion
+from advisor.resolve.advice_finding import AdviceFinding
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.findings import AdviceFinding
 from advisor.resolve.problem import Candidate
 
 Measure = Literal["installed", "download"]
@@ -138,7 +138,7 @@ def read_sizes(
         current=None if current is None else _current_sizes(client, source, current, read),
         findings=tuple(
             AdviceFinding(
-                code="ADV109",
+                code="ADV114",
                 severity="note",
                 message=f"the sizes of {count(len(names), 'package')} are not known completely: {problem.text}",
             )

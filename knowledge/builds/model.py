@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
@@ -33,6 +34,11 @@ class Build:
         """Return the name of the build, for people."""
         names = {"cpu": "CPU", "cuda": "CUDA", "rocm": "ROCm", "xpu": "Intel GPU"}
         return f"{names[self.runtime]} {self.version}".strip()
+
+    def matches(self, other: Build) -> bool:
+        """Whether both may be for the same runtime; an unknown version of it matches every version."""
+        is_known = self.version and other.version
+        return self.runtime == other.runtime and (not is_known or self.version == other.version)
 
     def has_device_on(self, hardware: HardwareProfile) -> bool:
         """Whether a machine has an accelerator that the build is for; a CPU build needs none."""
@@ -85,6 +91,8 @@ class DefaultBuild:
         os: Systems.
         architectures: Machine names; empty for all.
         runtime: What the files run on.
+        packages: Packages of the family whose files these are; empty for all.
+        versions: Specifier of their versions; empty for all.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -92,6 +100,17 @@ class DefaultBuild:
     os: tuple[str, ...]
     runtime: Runtime
     architectures: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    versions: str = ""
+
+    def applies_to(self, package: str, version: Version, *, os: str, architecture: str) -> bool:
+        """Whether it is the build of a version of a package on a system and a processor."""
+        return (
+            os in self.os
+            and architecture in (self.architectures or (architecture,))
+            and package in (self.packages or (package,))
+            and SpecifierSet(self.versions).contains(version, prereleases=True)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +130,11 @@ class BuildFamily:
     source: str
     defaults: tuple[DefaultBuild, ...] = ()
 
-    def build_of(self, version: Version, *, os: str, architecture: str) -> Build:
+    def build_of(self, package: str, version: Version, *, os: str, architecture: str) -> Build:
         """Return the build of a version of one of its packages.
 
         Args:
+            package: The package.
             version: The version.
             os: System of the target.
             architecture: Machine name of the target.
@@ -122,23 +142,23 @@ class BuildFamily:
         if version.local is not None:
             return build_of_local_version(version.local)
         for default in self.defaults:
-            if os in default.os and architecture in (default.architectures or (architecture,)):
+            if default.applies_to(package, version, os=os, architecture=architecture):
                 return Build(runtime=default.runtime)
         return Build(runtime="cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildExtra:
-    """An extra of a package that adds what it needs to use an accelerator.
+    """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
         package: The package.
-        extra: The extra.
-        versions: Specifier of the versions that provide it.
-        runtime: What it makes the package run on.
+        extras: The extras.
+        versions: Specifier of the versions that provide them.
+        runtime: What they make the package run on.
         version: Version of the runtime, such as ``12`` of CUDA; empty if it differs between the versions.
-        os: Systems that it works on.
-        architectures: Machine names that it works on.
+        os: Systems that they work on.
+        architectures: Machine names that they work on.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -146,7 +166,7 @@ class BuildExtra:
     kind: Literal["extra"]
     id: str
     package: str
-    extra: str
+    extras: tuple[str, ...]
     runtime: Runtime
     source: str
     versions: str = ""
@@ -154,8 +174,13 @@ class BuildExtra:
     os: tuple[str, ...] = ("linux",)
     architectures: tuple[str, ...] = ("x86_64",)
 
+    @property
+    def build(self) -> Build:
+        """The build that the package becomes."""
+        return Build(runtime=self.runtime, version=self.version)
+
     def serves(self, hardware: HardwareProfile) -> bool:
-        """Whether it works on the system and the processor of a machine."""
+        """Whether they work on the system and the processor of a machine."""
         return hardware.os in self.os and hardware.cpu.architecture in self.architectures
 
 
@@ -170,7 +195,7 @@ class Replacement:
         modules: Top-level modules that both provide.
         when: Hardware of the target that makes the replacement useful: a runtime with a device of it (``cuda``,
             ``rocm``, ``xpu``), ``cpu`` for a machine without such an accelerator, or ``any``.
-        condition: What the project must not need, for people; empty if the hardware alone decides.
+        condition: What must be true of the project or the machine, for people; empty if the hardware alone decides.
         os: Systems for which the replacement has files.
         architectures: Machine names for which the replacement has files.
     """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
-from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
+from knowledge.entry_lists import read_entries, shipped_entries
 from knowledge.rules.model import Rule
 
 if TYPE_CHECKING:
@@ -22,15 +21,7 @@ def shipped_rules() -> tuple[Rule, ...]:
     Raises:
         InputError: If an entry is malformed or two entries have the same identity.
     """
-    folder = importlib.resources.files("knowledge.rules") / "catalogue"
-    rules: list[Rule] = []
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".yaml"):
-            rules += read_rules(file.read_text(encoding="utf-8"), where=file.name)
-    identities = [rule.id for rule in rules]
-    if duplicates := {i for i in identities if identities.count(i) > 1}:
-        raise InputError(f"the rule catalogue contains `{min(duplicates)}` twice")
-    return tuple(sorted(rules, key=lambda rule: rule.id))
+    return shipped_entries("knowledge.rules", lambda text, where: read_rules(text, where=where), noun="rule")
 
 
 def catalogue_digest() -> str:
@@ -44,27 +35,7 @@ def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
     Raises:
         InputError: If it is not a list of rules; the message names the entry and the field.
     """
-    import yaml
-    from pydantic import ValidationError
-
-    try:
-        entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise InputError(f"the rule file `{where}` is not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise InputError(f"the rule file `{where}` is not a list of rules")
-    rules = []
-    for number, entry in enumerate(entries, start=1):
-        try:
-            rules.append(_adapter().validate_python(entry))
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            raise InputError(
-                f"the rule file `{where}`, entry {number} (`{entry.get('id', 'no id')}`): "
-                f"field `{field}`: {first['msg'].lower()}"
-            ) from None
-    return tuple(rules)
+    return read_entries(text, where=where, noun="rule", adapter=_adapter())
 
 
 @lru_cache(maxsize=1)

@@ -31,6 +31,7 @@ class RuleBook:
     def __init__(self, rules: Iterable[Rule], hardware: HardwareProfile) -> None:
         self._hardware = hardware
         self._unary: dict[str, list[_Unary]] = defaultdict(list)
+        self._runtimes: dict[str, list[_Unary]] = defaultdict(list)
         self._specifiers: dict[str, SpecifierSet] = {}
         conflicts = []
         for rule in rules:
@@ -39,6 +40,8 @@ class RuleBook:
             else:
                 for package in rule.packages if isinstance(rule, RuntimeRule | VendorRule) else (rule.package,):
                     self._unary[package].append(rule)
+                if isinstance(rule, RuntimeRule):
+                    self._runtimes[rule.cuda].append(rule)
         self.conflicts: tuple[ConflictRule, ...] = tuple(conflicts)
         """Rules about pairs of packages that do not work together, on any machine."""
 
@@ -46,8 +49,27 @@ class RuleBook:
         """Return the verdicts of the rules on one package version; an empty tuple if no rule applies."""
         if not self._hardware.accelerators:
             return ()
-        verdicts = [self._judge(rule, name, version) for rule in self._unary.get(name, ())]
+        # A local version such as `+cu126` says that the file contains this CUDA runtime, or requires it.
+        runtimes = self._runtimes.get(cuda_of_local_version(version) or "", ())
+        verdicts = [self._judge(rule, name, version) for rule in (*self._unary.get(name, ()), *runtimes)]
         return tuple(verdict for verdict in verdicts if verdict is not None)
+
+    def judge_cuda(self, cuda: str) -> tuple[Verdict, ...]:
+        """Return the verdicts of the rules on a CUDA runtime.
+
+        Args:
+            cuda: Its version, ``major.minor``.
+        """
+        version = Version(f"{cuda}.0")
+        verdicts = [self._judge(rule, "", version) for rule in self._runtimes.get(cuda, ())]
+        return tuple(verdict for verdict in verdicts if verdict is not None)
+
+    def default_cuda(self, name: str, version: Version) -> str | None:
+        """Return the CUDA runtime of the build without a local version, or none if no rule states it."""
+        for rule in self._unary.get(name, ()):
+            if isinstance(rule, CapabilityRule) and rule.default and rule.cuda and self.admits(rule.versions, version):
+                return rule.cuda
+        return None
 
     def admits(self, specifier: str, version: Version) -> bool:
         """Whether a rule's specifier admits a version; an empty one admits all."""
@@ -107,7 +129,7 @@ class RuleBook:
 
     def _lacks_driver(self, rule: RuntimeRule, version: Version) -> str | None:
         driver = self._hardware.driver if self._hardware.gpu is not None else None
-        if f"{version.major}.{version.minor}" != rule.cuda or driver is None or self._hardware.os != "linux":
+        if _runtime_of(version) != rule.cuda or driver is None or self._hardware.os != "linux":
             return None
         if Version(driver.version) < Version(rule.driver):
             return f"CUDA {rule.cuda} needs driver {rule.driver} or newer; the machine has {driver.version}"
@@ -115,7 +137,7 @@ class RuleBook:
 
     def _lacks_capability(self, rule: RuntimeRule, version: Version) -> str | None:
         gpu = self._hardware.gpu
-        if f"{version.major}.{version.minor}" != rule.cuda:
+        if _runtime_of(version) != rule.cuda:
             return None
         if gpu and gpu.capability and rule.capability and gpu.capability < _capability(rule.capability):
             return (
@@ -156,6 +178,11 @@ class RuleBook:
         if rule.local is not None and version.local != rule.local:
             return None
         return f"`{rule.package} {version}` is a CPU-only build: it leaves the accelerator idle"
+
+
+def _runtime_of(version: Version) -> str:
+    """Return the CUDA version of a runtime package, or of a file whose local version names it."""
+    return cuda_of_local_version(version) or f"{version.major}.{version.minor}"
 
 
 def verdict_on(rule: ConflictRule) -> Verdict:

@@ -13,10 +13,12 @@ from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import Advice, ResolutionRequest, make_request, recommend
+from knowledge.builds.model import CatalogueEntry
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import (
     CompanionGain,
@@ -84,16 +86,23 @@ def build_request(
     estimator: Estimator | None = None,
     objective: ObjectiveName = "performance",
     young_after: str = "",
+    builds: tuple[CatalogueEntry, ...] = (),
 ) -> ResolutionRequest:
     """Create a resolution request for a problem."""
     return make_request(
         problem,
         IndexCandidates(build_client(index, cache), problem, advisories=objective == "security"),
         rules=RuleBook(rules, MACHINE),
+        builds=builds_of(builds),
         estimator=estimator or empty_estimator(),
         objective=objective,
         young_after=young_after,
     )
+
+
+def builds_of(entries: tuple[CatalogueEntry, ...] = (), hardware: HardwareProfile = MACHINE) -> TargetBuilds:
+    """Create the builds of a catalogue on a machine, without rules."""
+    return TargetBuilds(entries, RuleBook((), hardware), hardware)
 
 
 def versions_of(stack: tuple[Candidate, ...]) -> dict[str, str]:

@@ -32,7 +32,7 @@ from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.engine import RuleBook
-from tests.advisor.factories import MACHINE, build_client, build_problem, empty_estimator, versions_of
+from tests.advisor.factories import MACHINE, build_client, build_problem, builds_of, empty_estimator, versions_of
 from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, send, stay_silent, table
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -157,7 +157,12 @@ def attempt(
     source = IndexCandidates(client, problem)
     try:
         request = make_request(
-            problem, source, rules=RuleBook((), MACHINE), estimator=empty_estimator(), objective="performance"
+            problem,
+            source,
+            rules=RuleBook((), MACHINE),
+            builds=builds_of(),
+            estimator=empty_estimator(),
+            objective="performance",
         )
         return recommend(request).optimum.stack, source, None
     except AdvisorError as error:

@@ -9,7 +9,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index import limits
-from advisor.index.pages import FRESH_SECONDS, _fresh_seconds
+from advisor.index.pages import FRESH_SECONDS, fresh_seconds
 from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 
@@ -31,7 +31,7 @@ def test_any_cache_control_is_accepted(index: PackageIndex, tmp_path: Path, valu
     index.add("a", "1.0")
 
     assert len(build_client(index, tmp_path).files(A)) == 1
-    assert _fresh_seconds(value) == seconds
+    assert fresh_seconds(value) == seconds
 
 
 @pytest.mark.parametrize(

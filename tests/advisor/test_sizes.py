@@ -155,7 +155,7 @@ def test_no_whole_file_is_downloaded_from_a_server_without_ranges(index: Package
 
     assert sizes.stack.unknown("installed") == 20
     assert sizes.stack.unknown("download") == 0
-    assert [(f.code, f.severity) for f in sizes.findings] == [("ADV109", "note")]
+    assert [(f.code, f.severity) for f in sizes.findings] == [("ADV114", "note")]
     assert "20 packages" in sizes.findings[0].message
     assert "does not support range requests" in sizes.findings[0].message
     assert sizes.final
@@ -183,7 +183,7 @@ def test_a_server_that_hangs_costs_one_time_out(
 
     assert time.monotonic() - start < 4
     assert sizes.stack.unknown("download") == 40
-    assert {f.code for f in (*sizes.findings, *again.findings)} == {"ADV109"}
+    assert {f.code for f in (*sizes.findings, *again.findings)} == {"ADV114"}
     assert not sizes.final
 
 

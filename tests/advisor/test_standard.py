@@ -29,6 +29,7 @@ from tests.advisor.factories import (
     build_client,
     build_problem,
     build_request,
+    builds_of,
     empty_estimator,
     recommend_stack,
     versions_of,
@@ -49,6 +50,7 @@ def stack_from(configuration: IndexConfiguration, cache: Path, problem: Resoluti
         problem,
         IndexCandidates(client, problem),
         rules=RuleBook((), MACHINE),
+        builds=builds_of(),
         estimator=empty_estimator(),
         objective="latest",
     )

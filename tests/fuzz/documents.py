@@ -207,6 +207,7 @@ Requires-Python: >=3.9
 Provides-Extra: opt
 Requires-Dist: numpy<3,>=1.26
 Requires-Dist: torch[a]==2.*; (python_version > "3.8" and extra == 'opt') or os_name in "posix nt"
+Requires-Dist: own-cuda; ('nvidia :: sm_arch' in variant_features or variant_label == '') and extra == 'opt'
 Dynamic: Description
 Classifier: Programming Language :: Python
 Description-Content-Type: text/markdown

@@ -16,11 +16,15 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from advisor.index.limits import HEADER_BYTES, PAGE_BYTES
+from advisor.index.limits import HEADER_BYTES, PAGE_BYTES, VARIANTS_BYTES
 from tests.fuzz.parsers import PARSERS, Documented
 
 _HEAD, _TAIL = b'{"meta":{"api-version":"1.0"},"files":[', b"]}"
 _ENTRY = b'{"filename":"numpy-1.0.tar.gz","url":"a"}'
+_VARIANTS = (
+    b'{"$schema":"https://packaging.python.org/variants/1.0.0.json","default-priorities":{"namespace":["x86_64"]},'
+    b'"variants":{'
+)
 _METADATA = b"Metadata-Version: 2.2\nName: own\nVersion: 1.0\n"
 
 
@@ -88,6 +92,10 @@ GROWING: dict[str, dict[str, Callable[[int], bytes]]] = {
         "folds": _repeated(b"\n a", head=_METADATA + b"Requires-Dist: numpy"),
         "specifiers": _repeated(b">=1,", head=_METADATA + b"Requires-Python: ", tail=b"<4\n"),
         "extras": _repeated(b"Provides-Extra: a\n", head=_METADATA),
+        "variant markers": _repeated(b"Requires-Dist: b; 'a' in variant_namespaces\n", head=_METADATA),
+        "long variant marker": _repeated(
+            b"variant_label == 'a' or ", head=_METADATA + b"Requires-Dist: b; ", tail=b"os_name == 'a'\n"
+        ),
     },
     "sdist-tar": {
         "members": _repeated(_END),
@@ -99,11 +107,19 @@ GROWING: dict[str, dict[str, Callable[[int], bytes]]] = {
         "members with headers": _repeated(_pax("9" * 400)),
     },
     "wheel": {"members": _wheel},
+    "variants": {
+        "values": _repeated(b'"v3",', head=_VARIANTS + b'"a":{"x86_64":{"level":[', tail=b'"v3"]}}}}'),
+        "labels": lambda length: (
+            _VARIANTS + b",".join(b'"l%d":{"x86_64":{"level":["v3"]}}' % n for n in range(length // 40)) + b"}}"
+        ),
+        "nesting": _repeated(b'{"a":', head=_VARIANTS + b'"a":'),
+        "digits": _repeated(b"9", head=_VARIANTS + b'"a":', tail=b"}}"),
+    },
 }
 """Functions by parser that make a document of about a given number of bytes."""
 
 
-_LONGEST = {"metadata": HEADER_BYTES}
+_LONGEST = {"metadata": HEADER_BYTES, "variants": VARIANTS_BYTES}
 
 
 def main() -> None:

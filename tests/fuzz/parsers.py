@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import gzip
+import json
 import logging
 import shutil
 import tempfile
@@ -32,12 +33,16 @@ from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.page import DistributionFile
 from advisor.index.pages import Pages
 from advisor.index.transport import IndexResponse, Transport
+from advisor.index.variant_files import VariantFiles
+from advisor.index.variant_markers import VariantEnvironment, requirements_for
+from advisor.index.variant_order import order_variants, with_static_properties
 from advisor.profile.read import read_trace
 from advisor.profile.summary import workload_of
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from advisor.project.switches import read_switches
 from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, workloads_toml
+from knowledge.builds.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -46,6 +51,7 @@ from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.catalogue import Indicators
 from pi_runners.matrix_file import read_matrix
+from tests.advisor.variant_wheels import ALL, description
 from tests.fuzz import documents
 from tests.knowledge.test_mlperf import MLL, MLLOG, V05
 
@@ -168,9 +174,31 @@ def _distribution(filename: str, *, separate: bool = False) -> Callable[[bytes, 
         distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
         if not separate and filename.endswith(".whl"):
             distributions.unpacked_size(file)
-        _evaluate(distributions.metadata(file).requires)
+        metadata = distributions.metadata(file)
+        _evaluate((*metadata.requires, *requirements_for(metadata.variant_requires, VariantEnvironment())))
 
     return read
+
+
+def _variants() -> Iterable[bytes]:
+    static = {"x86_64": {"static-properties": {"level": ["v3", "v4"]}, "feature-order": ["level"]}}
+    drafts = [description(ALL), description(ALL, schema="https://variants-schema.wheelnext.dev/v0.1.0.json")]
+    drafts[1]["default-priorities"] |= {"feature": {"x86_64": ["level"]}, "property": {"x86_64": {"level": ["v3"]}}}
+    drafts.append({**description(ALL, schema="https://packaging.python.org/variants/v1.0.0.json"), "providers": static})
+    return [json.dumps(draft).encode() for draft in drafts]
+
+
+def _read_variants(content: bytes, folder: Path) -> None:
+    path = folder / "own-1.0-variants.json"
+    path.write_bytes(content)
+    file = DistributionFile(filename=path.name, url=url_of_path(path), index=url_of_path(folder))
+    files = VariantFiles(cast(Transport, None), DiskCache(folder / "cache"), offline=True, refresh=False)
+    variants = files.read(file)
+    if isinstance(variants, str):
+        assert variants.isprintable()
+        raise InputError(variants)
+    supported = with_static_properties(supported_properties(_target().hardware), variants)
+    variants.restricted_to(order_variants(variants, supported))
 
 
 def _read_observations(content: bytes, folder: Path) -> None:
@@ -337,6 +365,7 @@ PARSERS: dict[str, Parser] = {
     "metadata": Parser(
         seeds=lambda: [documents.METADATA], kind="lines", read=_distribution("own-1.0-py3-none-any.whl", separate=True)
     ),
+    "variants": Parser(seeds=_variants, kind="json", read=_read_variants),
     "wheel": Parser(seeds=lambda: [documents.wheel()], kind="archive", read=_distribution("own-1.0-py3-none-any.whl")),
     "sdist": Parser(seeds=documents.sdists, kind="archive", read=_distribution("own-1.0.tar.gz")),
     "sdist-tar": Parser(

@@ -18,7 +18,7 @@ from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.verify import verify
 from knowledge.rules.engine import RuleBook
-from tests.advisor.factories import MACHINE, empty_estimator
+from tests.advisor.factories import MACHINE, builds_of, empty_estimator
 from tests.advisor.test_optimum import (
     NAMES,
     Releases,
@@ -52,6 +52,7 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
     source = ReleaseSource(releases)
     criteria = Criteria(
         rules=RuleBook((), MACHINE),
+        builds=builds_of(),
         estimator=EMPTY_ESTIMATOR,
         objective="latest",
         direct=(),

@@ -1,0 +1,116 @@
+"""Findings about the builds of a recommended stack, and about packages that could replace others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+
+from advisor.domain.words import count, quoted
+from advisor.index.configuration import without_credentials
+from advisor.resolve.advice_finding import AdviceFinding
+from advisor.resolve.problem import Candidate
+from knowledge.builds.model import Replacement
+from knowledge.domain.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from advisor.resolve.recommend import ResolutionRequest
+
+_CUDA_LIBRARIES = ("nvidia-", "cuda-")
+"""First parts of the names of packages with NVIDIA's libraries."""
+
+
+def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
+    """Yield the findings about the builds of a stack.
+
+    Args:
+        request: The request that it is for.
+        stack: The stack.
+    """
+    libraries = sum(candidate.name.startswith(_CUDA_LIBRARIES) for candidate in stack)
+    for candidate in stack:
+        yield from _of_build(request, candidate, libraries)
+        yield from _proposals(request, candidate)
+    names = {candidate.name for candidate in stack}
+    for substitution in request.problem.substitutions.values():
+        if substitution.replacement not in names:
+            continue
+        if substitution.replacement == substitution.package:
+            code, reason = "ADV109", "which uses the target's accelerator"
+        else:
+            code, reason = "ADV112", "which suits the target"
+        message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
+        yield AdviceFinding(
+            code=code, severity="note", message=message, package=substitution.replacement, source=substitution.source
+        )
+    yield from _idle_extras(request)
+    if failed := sorted(request.source.failed_builds.items()):
+        indexes = quoted([without_credentials(base) for base, _ in failed])
+        message = f"no build on {indexes} was considered: {failed[0][1].message}"
+        yield AdviceFinding(code="ADV111", severity="warning", message=message)
+
+
+def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) -> Iterator[AdviceFinding]:
+    """Yield which build a package is, if there are several, or if the target has no accelerator for it."""
+    builds, source = request.builds, request.source
+    build = builds.build_of(candidate.name, candidate.version)
+    if build is None:
+        return
+    text = f"`{candidate.name} {candidate.version}` is a build for {build}, {builds.why(build)}"
+    if not builds.has_device(build):
+        further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
+        needs_libraries = build.runtime == "cuda" and libraries
+        required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
+        message = f"{text}{required}{further}"
+        yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
+    elif len(builds.alternatives(candidate, source.candidates(candidate.name))) > 1:
+        message = f"{text}; from `{without_credentials(candidate.file.index)}`"
+        yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
+
+
+def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
+    """Yield the extras that the project requires for an accelerator which the target does not have."""
+    for root in request.problem.roots:
+        if root.constraint or not request.problem.applies(root.requirement):
+            continue
+        for extra in request.builds.idle_extras(root.name, root.requirement.extras):
+            message = (
+                f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
+                f"{request.builds.why(extra.build)}"
+            )
+            yield AdviceFinding(
+                code="ADV110", severity="warning", message=message, package=root.name, source=extra.source
+            )
+
+
+def _proposals(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield the packages that could replace one on the target, each with its effect."""
+    if candidate.name in request.problem.substitutions or candidate.direct is not None:
+        return
+    for entry in request.builds.replacements_of(candidate.name):
+        condition = f" if {entry.condition}" if entry.condition else ""
+        allow = "`--allow replace-packages`"
+        if entry.condition or entry.when == "any":
+            allow = f'`replace-packages = {{ {entry.package} = "{entry.replacement}" }}` in `[tool.advisor]`'
+        message = (
+            f"`{entry.replacement}` provides the same modules as `{entry.package}` for the target{condition}"
+            f"{_effect(request, candidate, entry)}; {allow} takes it"
+        )
+        yield AdviceFinding(
+            code="ADV112", severity="note", message=message, package=candidate.name, source=entry.source
+        )
+
+
+def _effect(request: ResolutionRequest, candidate: Candidate, entry: Replacement) -> str:
+    """Return how the download changes with a replacement of the same version; empty if it is not known."""
+    try:
+        offered = request.source.candidates(canonicalize_name(entry.replacement))
+    except UnavailableError:
+        return ""
+    same = next((c for c in offered if c.version.public == candidate.version.public), None)
+    if same is None:
+        return f" (it has no version {candidate.version.public})"
+    if candidate.file.size is None or same.file.size is None:
+        return ""
+    return f" ({same.file.size / 1e6:.0f} MB instead of {candidate.file.size / 1e6:.0f} MB to download)"

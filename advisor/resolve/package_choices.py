@@ -1,0 +1,185 @@
+"""The choice of other packages or further extras for the hardware of a target, where a catalogue knows such."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from packaging.utils import NormalizedName, canonicalize_name
+
+from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.problem import Substitution
+from advisor.resolve.problem_variants import ProblemVariant, SolvedVariant, compare_variants
+from advisor.resolve.recommend import ResolutionRequest
+from knowledge.builds.model import Replacement
+
+_MOST_VARIANTS = 24
+"""Number of combinations that are compared; beyond it, the last packages by name are left as they are required."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedReplacements:
+    """Which packages may replace others.
+
+    Attributes:
+        by_hardware: Whether those are allowed of which the hardware alone decides whether they fit.
+        named: Replacement by package, whatever it must not need.
+    """
+
+    by_hardware: bool = False
+    named: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
+
+    def admits(self, entry: Replacement) -> bool:
+        """Whether an entry of the catalogue may be used."""
+        if self.named.get(canonicalize_name(entry.package)) == canonicalize_name(entry.replacement):
+            return True
+        return self.by_hardware and not entry.condition and entry.when != "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """One way to require a package.
+
+    Attributes:
+        package: The package.
+        substitution: What is required instead; none to require the package as it is.
+        criterion: Criterion by which it costs something.
+        cost: What it costs if it is in the stack.
+    """
+
+    package: NormalizedName
+    substitution: Substitution | None = None
+    criterion: str = "build"
+    cost: int = 0
+
+
+def locked_replacements(
+    builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
+) -> tuple[Substitution, ...]:
+    """Return the allowed replacements that a lock has in the place of other packages.
+
+    Args:
+        builds: The builds on the target.
+        allowed: Which packages may replace others.
+        locked: Packages of the lock.
+    """
+    return tuple(
+        _substitution(builds, entry)
+        for entry in builds.replacements
+        if allowed.admits(entry)
+        and canonicalize_name(entry.replacement) in locked
+        and canonicalize_name(entry.package) not in locked
+    )
+
+
+def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> ResolutionRequest:
+    """Return the request with the packages and extras whose best stack has the best score.
+
+    A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
+    it use one. Of several extras, that with the newest runtime is preferred.
+
+    Args:
+        request: The request, with its baseline.
+        allowed: Which packages may replace others.
+    """
+    if not request.builds.has_extras and not (allowed.by_hardware or allowed.named):
+        return request
+    considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
+    while solved := _solved_variants(request, sorted(considered), allowed):
+        # The search reads what could be part of a better stack: a package that was not read is part of none.
+        loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
+        fresh = _packages_with_choices(loaded, request, allowed) - considered
+        if not fresh:
+            return replace(solved[0].request, optimum=solved[0].optimum, compared=frozenset(loaded))
+        considered |= fresh
+    return request
+
+
+def _packages_with_choices(
+    names: Iterable[NormalizedName], request: ResolutionRequest, allowed: AllowedReplacements
+) -> set[NormalizedName]:
+    return {name for name in names if _choices(request, name, allowed)}
+
+
+def _solved_variants(
+    request: ResolutionRequest, names: Sequence[NormalizedName], allowed: AllowedReplacements
+) -> tuple[SolvedVariant, ...]:
+    """Return the combinations of choices with a stack, the best first."""
+    choices: list[list[_Choice]] = []
+    size = 1
+    for name in names:
+        of_package = _choices(request, name, allowed)
+        if size * len(of_package) <= _MOST_VARIANTS:
+            size *= len(of_package)
+            choices.append(of_package)
+    comparison = compare_variants(
+        [_variant(request, combination) for combination in itertools.product(*choices)],
+        baseline=request.baseline,
+        limit=request.effort.limit,
+        direct=request.direct,
+    )
+    return comparison.solved
+
+
+def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> ProblemVariant:
+    substitutions = tuple(choice.substitution for choice in combination if choice.substitution is not None)
+    replaced = {s.replacement: s.package for s in substitutions if s.replacement != s.package}
+    costs: dict[str, dict[NormalizedName, int]] = {}
+    for choice in combination:
+        name = choice.substitution.replacement if choice.substitution else choice.package
+        costs.setdefault(choice.criterion, {})[name] = choice.cost
+
+    def make_request() -> ResolutionRequest:
+        other = request
+        if substitutions:
+            other = request.with_problem(request.problem.with_substitutions(substitutions))
+        direct = [new for new, package in replaced.items() if package in request.direct]
+        return replace(other, criteria=other.criteria.with_package_costs(costs).with_direct(direct))
+
+    return ProblemVariant(
+        label=", ".join(map(str, substitutions)) or "the packages as they are required",
+        make_request=make_request,
+        replaced=replaced,
+    )
+
+
+def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedReplacements) -> list[_Choice]:
+    """Return the ways to require a package, the preferred one first."""
+    if name in request.problem.direct:
+        return []
+    extras = list(_extra_choices(request, name))
+    replacements = [entry for entry in request.builds.replacements_of(name) if allowed.admits(entry)]
+    if not (extras or replacements):
+        return []
+    serves_hardware = extras or any(entry.when != "any" for entry in replacements)
+    # What fits any hardware is a matter of preference.
+    as_it_is = _Choice(package=name, criterion="idle-builds" if serves_hardware else "build", cost=1)
+    others = [_Choice(package=name, substitution=_substitution(request.builds, entry)) for entry in replacements]
+    return [*extras, *others, as_it_is]
+
+
+def _extra_choices(request: ResolutionRequest, name: NormalizedName) -> Iterator[_Choice]:
+    """Yield the extras that make a package use the target's accelerator, unless the project names extras of it."""
+    if any(root.requirement.extras for root in request.problem.roots_of(name)):
+        return
+    for place, extra in enumerate(request.builds.extras_of(name)):
+        substitution = Substitution(
+            package=name,
+            replacement=name,
+            versions=extra.versions,
+            extras=frozenset(extra.extras),
+            source=extra.source,
+        )
+        yield _Choice(package=name, substitution=substitution, cost=place)
+
+
+def _substitution(builds: TargetBuilds, entry: Replacement) -> Substitution:
+    name = canonicalize_name(entry.package)
+    return Substitution(
+        package=name,
+        replacement=canonicalize_name(entry.replacement),
+        versions=entry.versions,
+        dropped=builds.extra_names(name),
+        source=entry.source,
+    )

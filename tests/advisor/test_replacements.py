@@ -1,0 +1,143 @@
+"""Other packages and extras for the hardware, and the best interpreter: chosen, locked, reported, checked."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+
+@pytest.fixture
+def frameworks(index: PackageIndex) -> PackageIndex:
+    """Packages that exist for several kinds of hardware, under the names that the catalogue has."""
+    index.add("jax", "0.8.0", ["cuda13-libraries; extra == 'cuda13'"], extras=["cuda13"])
+    index.add("cuda13-libraries", "1.0")
+    for version in ("2.19.0", "2.20.0"):
+        index.add("tensorflow", version, code="#" * 400_000)
+        index.add("tensorflow-cpu", version, code="#" * 100_000)
+    index.add("user-of-tensorflow", "1.0", ["tensorflow>=2"])
+    return index
+
+
+def write_project(folder: Path, *requirements: str, settings: str = "") -> Path:
+    folder.mkdir()
+    dependencies = json.dumps(requirements)
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "p"\nversion = "1"\ndependencies = {dependencies}\n[tool.advisor]\n{settings}\n'
+    )
+    return folder
+
+
+def locked(folder: Path) -> dict[str, str]:
+    return {p["name"]: p["version"] for p in tomllib.loads((folder / "pylock.toml").read_text())["packages"]}
+
+
+def findings(result: subprocess.CompletedProcess[str]) -> list[tuple[str, str]]:
+    entries: list[dict[str, Any]] = json.loads(result.stdout)["findings"]
+    return [(entry["code"], entry["message"]) for entry in entries]
+
+
+GPU, CPU = ("--hardware", "h100", "--python", "3.12"), ("--hardware", "cpu-zen4", "--python", "3.12")
+
+
+def test_the_extra_for_the_accelerator_is_locked_and_passes_the_gate(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "jax")
+    here = ("--index-url", frameworks.url)
+
+    result = advisor("advise", *here, *GPU, "--format", "json", cwd=folder)
+
+    assert locked(folder) == {"jax": "0.8.0", "cuda13-libraries": "1.0"}
+    assert (
+        "ADV109",
+        "`jax[cuda13]` is locked where `jax` is required, which uses the target's accelerator",
+    ) in findings(result)
+    check = advisor("check", *here, *GPU, cwd=folder)
+    assert check.returncode == 0, check.stdout
+    advisor("advise", *here, *CPU, cwd=folder)
+    assert locked(folder) == {"jax": "0.8.0"}
+
+
+def test_a_replacement_is_proposed_with_its_effect_and_taken_only_if_allowed(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow")
+    here = ("--index-url", frameworks.url, *CPU)
+
+    proposed = findings(advisor("advise", *here, "--format", "json", cwd=folder))
+
+    assert locked(folder) == {"tensorflow": "2.20.0"}
+    message = next(message for code, message in proposed if code == "ADV112")
+    assert "`tensorflow-cpu` provides the same modules as `tensorflow`" in message
+    assert "MB to download" in message
+    assert "`--allow replace-packages` takes it" in message
+
+    taken = advisor("advise", *here, "--allow", "replace-packages", "--format", "json", cwd=folder)
+
+    assert locked(folder) == {"tensorflow-cpu": "2.20.0"}
+    assert any(code == "ADV112" and "is locked where" in message for code, message in findings(taken))
+    assert advisor("check", *here, "--allow", "replace-packages", cwd=folder).returncode == 0
+    # Without it, the project's own requirement is not satisfied.
+    assert advisor("check", *here, cwd=folder).returncode == 1
+
+
+def test_a_replacement_of_the_settings_holds_for_what_others_require(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    settings_text = 'replace-packages = { TensorFlow = "tensorflow-cpu" }'
+    folder = write_project(tmp_path / "p", "user-of-tensorflow", settings=settings_text)
+
+    assert advisor("advise", "--index-url", frameworks.url, *CPU, cwd=folder).returncode == 0
+
+    assert locked(folder) == {"tensorflow-cpu": "2.20.0", "user-of-tensorflow": "1.0"}
+
+
+def test_an_unknown_word_after_allow_is_named(advisor: Advisor, frameworks: PackageIndex, tmp_path: Path) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow")
+
+    result = advisor("advise", "--index-url", frameworks.url, "--allow", "replace-package", cwd=folder)
+
+    assert result.returncode == 2
+    assert "`replace-package` cannot be allowed" in result.stderr
+    assert "replace-packages" in result.stderr
+
+
+def test_the_interpreter_with_the_best_stack_is_taken(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    index.add("frame", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64")
+    index.add("frame", "2.0", tag="cp312-cp312-manylinux_2_28_x86_64", uploaded="2027-06-01T00:00:00Z")
+    index.add("frame", "1.0", tag="cp313-cp313-manylinux_2_28_x86_64")
+    folder = write_project(tmp_path / "p", "frame", settings='python = "best"')
+    here = ("--index-url", index.url, "--hardware", "cpu-zen4")
+
+    result = advisor("advise", *here, "--format", "json", cwd=folder)
+
+    assert result.returncode == 0, result.stderr
+    # A release of two and a half years later counts more than a year of the interpreter.
+    assert locked(folder) == {"frame": "2.0"}
+    interpreters = json.loads(result.stdout)["interpreters"]
+    assert [entry["python"] for entry in interpreters if not entry["obstacle"]] == ["3.12", "3.13"]
+    assert {entry["python"] for entry in interpreters if entry["obstacle"]} >= {"3.11", "3.14"}
+    assert "3.12" in tomllib.loads((folder / "pylock.toml").read_text())["requires-python"]
+    check = advisor("check", *here, cwd=folder)
+    assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_no_interpreter_with_a_stack_is_an_error_with_each_reason(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("frame", "1.0", tag="cp27-cp27m-manylinux_2_28_x86_64")
+    folder = write_project(tmp_path / "p", "frame", settings='python = "best"')
+
+    result = advisor("advise", "--index-url", index.url, "--hardware", "cpu-zen4", cwd=folder)
+
+    assert result.returncode == 3
+    assert "there is no stack for any interpreter that the project supports" in result.stderr
+    assert "Python 3.12" in result.stderr
