@@ -46,6 +46,7 @@ class PackageIndex:
         json: Whether to send pages as JSON to clients that accept it; otherwise as HTML.
         separate_metadata: Whether to offer core metadata as separate files (PEP 658).
         ranges: Whether to answer range requests.
+        sizes: Whether pages as JSON contain the sizes of files.
         status: Status of each response to a request for a page.
         failures: Number of responses with that status; none for all.
         page_text: Text of every page, instead of the listed files.
@@ -76,6 +77,7 @@ class PackageIndex:
     json: bool = True
     separate_metadata: bool = True
     ranges: bool = True
+    sizes: bool = True
     status: int = 200
     failures: int | None = None
     page_text: str | None = None
@@ -289,7 +291,7 @@ class PackageIndex:
             if metadata is not None and self.separate_metadata:
                 digest = "0" * 64 if self.wrong_hashes else hashlib.sha256(metadata).hexdigest()
                 entry = {**entry, "core-metadata": {"sha256": digest}}
-            entries.append(entry)
+            entries.append(entry if self.sizes else {key: entry[key] for key in entry if key != "size"})
         if as_json:
             page = {"meta": {"api-version": "1.1"}, "name": name, "files": entries}
             return 200, json.dumps(page).encode(), "application/vnd.pypi.simple.v1+json", {}

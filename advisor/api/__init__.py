@@ -96,6 +96,7 @@ def advise(
 
     paths = [Path(output) for output in _listed(outputs)]
     with open_session(*_groups(project, target, indexes, resolution)) as session:
+        session.reads_sizes = True
         session.write_locks(paths)
         return session.result(outputs=paths)
 

@@ -92,9 +92,9 @@ class AnswerMemory:
             return None
 
     def store(self, answer: RememberedAnswer) -> None:
-        """Store an answer, unless it was cut short."""
+        """Store an answer, unless it was cut short, or lacks sizes that the next run may be able to read."""
         session = self._session
-        if not self._is_possible or session.recommend().optimum.stopped:
+        if not self._is_possible or session.recommend().optimum.stopped or not session.sizes().final:
             return
         packages = sorted(session.loaded_packages)
         document = {

@@ -17,6 +17,7 @@ from advisor.api.context import (
     project_builder,
     select_targets,
 )
+from advisor.api.current_lock import read_current_lock
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
 from advisor.domain.announcement import announcing
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from advisor.resolve.problem import Candidate
     from advisor.resolve.problem_variants import VariantComparison
     from advisor.resolve.recommend import Advice, ResolutionRequest
+    from advisor.resolve.sizes import AdviceSizes
+    from knowledge.estimate.interface import StartupTime
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +58,8 @@ class AdviceResult:
         advice: The stack, its proof, its predictions and its findings.
         target: Interpreter, platform and hardware.
         request: The resolution request that the advice answers.
+        sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
+        startup: Measured import time and memory of the frameworks in the stack.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
         interpreters: The interpreters that were compared; none if one was chosen.
@@ -63,6 +68,8 @@ class AdviceResult:
     advice: Advice
     target: Target
     request: ResolutionRequest
+    sizes: AdviceSizes
+    startup: tuple[StartupTime, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
     interpreters: VariantComparison | None = None
@@ -90,6 +97,7 @@ class AdviceSession:
         current: The project's present lock; none if it has none.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
+        reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
     """
 
     context: TargetContext
@@ -98,8 +106,10 @@ class AdviceSession:
     current: Lock | None
     keeps_result: bool = False
     announces: bool = False
+    reads_sizes: bool = False
     _request: ResolutionRequest | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
+    _sizes: AdviceSizes | None = field(default=None, init=False)
     _interpreters: VariantComparison | None = field(default=None, init=False)
 
     @property
@@ -144,6 +154,10 @@ class AdviceSession:
 
         if self._advice is None:
             request = self.request
+            if self.reads_sizes:
+                from advisor.resolve.sizes import prefetch_sizes
+
+                prefetch_sizes(self.client, request.baseline)
             with activity("searching for the best stack"), self._other_python_named():
                 self._advice = recommend(request, current=self.current_versions)
         return self._advice
@@ -151,7 +165,7 @@ class AdviceSession:
     def replace_request(self, request: ResolutionRequest) -> None:
         """Recommend the best stack of another request instead, such as one with more requirements."""
         if request is not self._request:
-            self._request, self._advice = request, None
+            self._request, self._advice, self._sizes = request, None, None
 
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
@@ -176,14 +190,35 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
+        advice, sizes = self.recommend(), self.sizes()
+        findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
-            advice=self.recommend(),
+            advice=replace(advice, findings=tuple(findings)),
             target=self.context.target,
             request=self.request,
+            sizes=sizes,
+            startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             interpreters=self._interpreters,
         )
+
+    def sizes(self) -> AdviceSizes:
+        """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
+        from advisor.resolve.sizes import read_sizes
+
+        advice, request = self.recommend(), self.request
+        if self._sizes is None:
+            with activity("reading sizes"):
+                self._sizes = read_sizes(
+                    self.client,
+                    request.source,
+                    advice.optimum.stack,
+                    baseline=advice.baseline,
+                    current=None if self.current is None else self.current.packages,
+                    wait_for=not advice.optimum.interrupted,
+                )
+        return self._sizes
 
     def explain(self, package: str) -> Explanation:
         """Return why a package of the best stack has its version.
@@ -299,7 +334,7 @@ def open_sessions(
                     context=context,
                     client=clients[key],
                     estimator=stack.enter_context(open_predictor(context, clients[key])),
-                    current=_current_lock(context),
+                    current=read_current_lock(context),
                 )
             )
         yield tuple(sessions)
@@ -360,19 +395,3 @@ def write_locks(texts: Mapping[Path, str]) -> None:
 
     for path, text in texts.items():
         write_atomically(path, text)
-
-
-def _current_lock(context: TargetContext) -> Lock | None:
-    """Read the present lock; one that nobody named may be damaged."""
-    from advisor.project.current import read_current
-    from knowledge.domain.errors import InputError
-
-    files = context.files
-    lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
-    try:
-        return read_current(lock_path, files.directory, context.target)
-    except InputError as error:
-        if lock_path is not None:
-            raise
-        logger.warning("the stack is not compared with the current one: %s", error.message)
-        return None

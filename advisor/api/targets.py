@@ -34,6 +34,7 @@ def advise_targets(sessions: Sequence[AdviceSession], *, dry_run: bool = False) 
     """
     owners = _owners(sessions)
     for session in sessions:
+        session.reads_sizes = True
         with _named(session):
             session.recommend()
     texts: dict[Path, str] = {}

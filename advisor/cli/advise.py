@@ -99,7 +99,7 @@ def _advise_one(
         write_locks(answer.locks)
         typer.echo(answer.report)
         return
-    session.keeps_result = session.announces = True
+    session.keeps_result = session.announces = session.reads_sizes = True
     if session.recommend().optimum.interrupted:
         typer.echo(_report(session, (), format))
         raise KeyboardInterrupt

@@ -76,6 +76,7 @@ def _gate(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
         "fail": sorted(policy.fail),
         "max-regression": policy.max_regression,
         "max-gap": policy.max_gap,
+        "max-growth": str(policy.max_growth) if policy.max_growth else None,
         "indexes": policy.indexes,
     }
     for key, value in values.items():

@@ -19,6 +19,17 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def size_text(size: int) -> str:
+    """Return a number of bytes with a decimal unit, as pip prints it: ``312 MB``, ``1.1 GB``."""
+    amount, units = float(size), ["bytes", "kB", "MB", "GB", "TB"]
+    while round(amount) >= 1000 and len(units) > 1:
+        amount /= 1000
+        units.pop(0)
+    # Below ten, the first decimal place matters.
+    digits = 1 if units[0] != "bytes" and round(amount, 1) < 10 else 0
+    return f"{amount:.{digits}f} {units[0]}"
+
+
 def quoted(names: Collection[str]) -> str:
     """Return names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)

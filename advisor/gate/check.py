@@ -15,6 +15,7 @@ from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison, check_gap, check_regression, check_settings, compare
 from advisor.gate.compatibility import check_compatibility
 from advisor.gate.findings import Finding, Place, merge_targets
+from advisor.gate.growth import check_growth
 from advisor.gate.hash_loss import check_hash_loss
 from advisor.gate.locked_files import LockedFiles
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
@@ -211,13 +212,14 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     comparison = best = recommended_prediction = failure = None
     scope = _scope(case.head, case.name, policy)
     installable: dict[NormalizedName, Candidate] = {}
+    of_base_installable: dict[NormalizedName, Candidate] = {}
     of_base: list[Finding] = []
     of_head: list[Finding] = []
     try:
         if case.base is not None:
             name, state = case.base
             comparison = compare(name, state.lock.versions, case.head.lock.versions, case.predictor)
-            of_base.extend(_state_findings(case, state, policy, {}))
+            of_base.extend(_state_findings(case, state, policy, of_base_installable))
         of_head.extend(_state_findings(case, case.head, policy, installable))
     except AdvisorError as error:
         failure = error
@@ -233,6 +235,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
                 findings += check_changed_content(scope, case.base[1].lock)
                 findings += check_hash_loss(scope, case.base[1].lock)
                 findings += check_regression(scope, comparison)
+                base_lock = (comparison.base, case.base[1].lock, of_base_installable)
+                findings += check_growth(scope, case.client, installable, base=base_lock)
             if case.recommend is not None:
                 best = case.recommend()
                 if not obstacle:

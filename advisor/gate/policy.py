@@ -12,11 +12,12 @@ from packaging.utils import canonicalize_name
 
 from advisor.gate.codes import Level, gate_codes
 from advisor.gate.findings import Finding, Place
+from advisor.gate.growth_limit import GrowthLimit
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.suggestions import suggest
 
-KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "indexes", "ignore")
+KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "max-growth", "indexes", "ignore")
 _IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")
 EXCEPTION_CODES = ("ADV020", "ADV021")
 """Codes of findings about the exceptions themselves."""
@@ -67,6 +68,7 @@ class GatePolicy:
         fail: Codes that fail.
         max_regression: Allowed loss of speed compared with the base lock, as a fraction.
         max_gap: Allowed gain of speed of the recommended stack over the lock, as a fraction.
+        max_growth: Allowed growth of the download compared with the base lock; none to allow any.
         indexes: Addresses that packages may come from; none for the configured indexes.
         ignores: Exceptions.
         path: The file that contains it.
@@ -75,6 +77,7 @@ class GatePolicy:
     fail: frozenset[str]
     max_regression: float = MAX_REGRESSION
     max_gap: float = MAX_GAP
+    max_growth: GrowthLimit | None = None
     indexes: tuple[str, ...] | None = None
     ignores: tuple[Ignore, ...] = ()
     path: str = "pyproject.toml"
@@ -150,6 +153,7 @@ def read_policy(table: Mapping[str, Any], *, path: str = "pyproject.toml", text:
         fail=frozenset(fail | _codes(table.get("extend-fail", []), "extend-fail", path)),
         max_regression=_fraction(table, "max-regression", MAX_REGRESSION, path),
         max_gap=_fraction(table, "max-gap", MAX_GAP, path),
+        max_growth=_growth(table["max-growth"], path) if "max-growth" in table else None,
         indexes=None if indexes is None else tuple(indexes),
         ignores=_ignores(table.get("ignore", []), path, text),
         path=path,
@@ -191,6 +195,16 @@ def _fraction(table: Mapping[str, Any], key: str, default: float, path: str) -> 
     if key == "max-regression" and value >= 1:
         raise InputError(f"{where} lets everything pass", hint=f'write `{key} = 0.05` or `{key} = "5 %"`')
     return float(value)
+
+
+def _growth(value: Any, path: str) -> GrowthLimit:
+    limit = GrowthLimit.parse(value) if isinstance(value, str) else None
+    if limit is None:
+        raise InputError(
+            f"`{path}`: `tool.advisor.gate.max-growth = {value!r}` is neither a size nor a percentage",
+            hint='write `max-growth = "200 MB"` or `max-growth = "10 %"`',
+        )
+    return limit
 
 
 def _ignores(value: Any, path: str, text: str) -> tuple[Ignore, ...]:

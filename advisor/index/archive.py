@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, cast
 
 from advisor.index.configuration import without_credentials
@@ -44,6 +45,8 @@ _EXTENSIONS = (
 )
 _XZ_BYTES = 128 * MIB
 """Maximum memory for decompressing xz; its preset 9 needs 65 MiB (`lzma.LZMADecompressor`)."""
+_IMPOSSIBLE_BYTES = 2**63
+"""Size that no file has; each member of a wheel may state up to twice as much."""
 _CHAINED = 8
 """Maximum number of extension headers of one member."""
 _PKG_INFO = "PKG-INFO"
@@ -60,6 +63,23 @@ class ArchiveError(UnavailableError):
     """Raised when a distribution file is not a readable archive."""
 
     code = "distribution-archive"
+
+
+class ChangedFileError(RangeError):
+    """Raised when a remote file changes while it is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelContents:
+    """What is read of a wheel.
+
+    Attributes:
+        metadata: Its ``METADATA``.
+        unpacked_size: Its unpacked size, in bytes.
+    """
+
+    metadata: str
+    unpacked_size: int
 
 
 class RangedFile:
@@ -93,7 +113,7 @@ class RangedFile:
         """Read like a file; missing parts are downloaded.
 
         Raises:
-            RangeError: If the file changed since its first part was read.
+            ChangedFileError: If the file changed since its first part was read.
             UnavailableError: If the server does not answer.
         """
         first, end = self._position, min(self._position + size, self.size)
@@ -104,14 +124,14 @@ class RangedFile:
             part = self._transport.part(self._url, first, last)
             if (part.size, part.etag) != (self.size, self._part.etag):
                 # The parts would be of two different files; only a whole file has a hash to compare.
-                raise RangeError(f"`{without_credentials(self._url)}` changed while it was read")
+                raise ChangedFileError(f"`{without_credentials(self._url)}` changed while it was read")
             self._part = part
         self._position = end
         return self._part.content[first - self._part.start : end - self._part.start]
 
 
-def read_wheel_metadata(wheel: BinaryIO | RangedFile, filename: str) -> str:
-    """Return the ``METADATA`` of a wheel.
+def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> WheelContents:
+    """Return the metadata and the unpacked size of a wheel.
 
     Raises:
         ArchiveError: If the archive cannot be read or contains no metadata.
@@ -121,17 +141,26 @@ def read_wheel_metadata(wheel: BinaryIO | RangedFile, filename: str) -> str:
         names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
         if len(names) != 1:
             raise ArchiveError(f"`{filename}` contains {len(names)} `.dist-info/METADATA` files, not one")
-        return _text(archive, names[0], filename)
+        return WheelContents(
+            metadata=_text(archive, names[0], filename), unpacked_size=_unpacked_size(archive, filename)
+        )
 
 
 def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
-    """Return the unpacked size of a wheel, in bytes.
+    """Return the unpacked size of a wheel, in bytes; only its table of contents is read.
 
     Raises:
-        UnavailableError: As for :func:`read_wheel_metadata`.
+        UnavailableError: As for :func:`read_wheel`.
     """
     with open_zip(wheel, filename, "wheel") as archive:
-        return sum(entry.file_size for entry in archive.infolist())
+        return _unpacked_size(archive, filename)
+
+
+def _unpacked_size(archive: zipfile.ZipFile, filename: str) -> int:
+    size = sum(entry.file_size for entry in archive.infolist())
+    if size >= _IMPOSSIBLE_BYTES:
+        raise ArchiveError(f"`{filename}` is not a readable wheel: it states an impossible size")
+    return size
 
 
 def read_sdist_texts(sdist: BinaryIO, filename: str, *, is_complete: Callable[[str], bool]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from advisor.index.advisory_service import PackageVersion
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
 from advisor.index.distributions import Distributions, MetadataError
+from advisor.index.file_sizes import FileSizes
 from advisor.index.git import GitRepositories
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile, FileSelector
@@ -82,6 +83,7 @@ class IndexClient:
         self.transport = Transport(self.configuration, credentials)
         self.repositories = GitRepositories(cache, offline=offline)
         self._distributions = Distributions(self.transport, cache, offline=offline)
+        self.file_sizes = FileSizes(self._distributions, offline=offline)
         self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
         self._variant_files = VariantFiles(self.transport, cache, offline=offline, refresh=refresh)
         self._variants: dict[str, Future[VariantMetadata | str]] = {}
@@ -110,6 +112,7 @@ class IndexClient:
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._background.shutdown(wait=False, cancel_futures=True)
         self._builders.shutdown(wait=False, cancel_futures=True)
+        self.file_sizes.close()
 
     def in_background(self, task: Callable[[], None]) -> None:
         """Run a task that only prefetches; it may fail or be cancelled without consequences.
@@ -279,7 +282,9 @@ class IndexClient:
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return the unpacked size of a wheel in bytes; none if it is unknown."""
-        return self._distributions.unpacked_size(file)
+        with contextlib.suppress(UnavailableError):
+            return self._distributions.unpacked_size(file)
+        return None
 
     def prefetch_sizes(self, files: Iterable[DistributionFile]) -> None:
         """Request the sizes that index pages do not contain, in one parallel batch."""

@@ -26,10 +26,12 @@ class DeadlineError(Exception):
 def deadline(seconds: float) -> Iterator[None]:
     """Limit the total time of reading answers (:class:`TimedResponse`) in this thread.
 
+    Within another deadline, the earlier one counts.
+
     Args:
         seconds: The limit, from now.
     """
-    token = _end.set(time.monotonic() + seconds)
+    token = _end.set(min(_end.get(), time.monotonic() + seconds))
     try:
         yield
     finally:

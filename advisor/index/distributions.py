@@ -1,12 +1,15 @@
 """Metadata and sizes of wheels and sdists, cached.
 
 Cache entries of a file are valid only for its index and address. The hash on a page proves nothing before the file was
-read; so no index can replace the cache entries of another index's file.
+read; so no index can replace the cache entries of another index's file. This also holds for sizes: only the table of
+contents of a wheel is read for them, and no hash on a page covers a part of a file. An index that lists the hash of
+another index's file could otherwise state a size for that file. The price is one request for each further index.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,10 +19,12 @@ from typing import BinaryIO, cast
 from advisor.index.addresses import local_path
 from advisor.index.archive import (
     ArchiveError,
+    ChangedFileError,
     RangedFile,
+    WheelContents,
     read_sdist_texts,
     read_unpacked_size,
-    read_wheel_metadata,
+    read_wheel,
 )
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import without_credentials
@@ -159,21 +164,54 @@ class Distributions:
             self._cache.write("size", file.identity, str(length).encode())
         return length
 
+    def known_sizes(self, file: DistributionFile) -> tuple[int | None, int | None]:
+        """Return the size and the unpacked size of a file in bytes, as far as page and cache contain them."""
+        unpacked = self._cache.read("unpacked", file.identity) if file.filename.endswith(".whl") else None
+        size = str(file.size).encode() if file.size is not None else self._cache.read("size", file.identity)
+        return (None if size is None else int(size)), (None if unpacked is None else int(unpacked))
+
     def unpacked_size(self, file: DistributionFile) -> int | None:
-        """Return the unpacked size of a wheel in bytes; none if it is unknown."""
-        try:
-            if (path := local_path(file.url)) is not None:
+        """Return the unpacked size of a wheel in bytes; none for an sdist, and if it is not in the cache while offline.
+
+        Only the table of contents is read, with range requests; a file is never downloaded for it.
+
+        Raises:
+            RangeError: If the server does not support range requests.
+            UnavailableError: If the index does not answer, or the file is not a readable wheel.
+        """
+        if not file.filename.endswith(".whl"):
+            return None
+        if (path := local_path(file.url)) is not None:
+            try:
                 with path.open("rb") as wheel:
                     return read_unpacked_size(wheel, file.filename)
-            if (cached := self._cache.read("unpacked", file.identity)) is not None:
-                return int(cached)
-            if self._offline:
-                return None
-            size = read_unpacked_size(RangedFile(self._transport, file.url), file.filename)
-        except (UnavailableError, OSError):
+            except OSError as error:
+                raise _unreadable(file, error) from None
+        if (cached := self._cache.read("unpacked", file.identity)) is not None:
+            return int(cached)
+        if self._offline:
             return None
-        self._cache.write("unpacked", file.identity, str(size).encode())
+        ranged = self._ranged(file)
+        size = read_unpacked_size(ranged, file.filename)
+        self._store_sizes(file, download=ranged.size, unpacked=size)
         return size
+
+    def _ranged(self, file: DistributionFile) -> RangedFile:
+        """Open a remote file of which only parts are read.
+
+        Raises:
+            RangeError: If the server does not support range requests.
+            ChangedFileError: If the file does not have the size on its page.
+        """
+        ranged = RangedFile(self._transport, file.url)
+        if file.size not in (None, ranged.size):
+            raise ChangedFileError(f"`{file.filename}` does not have the size on its page")
+        return ranged
+
+    def _store_sizes(self, file: DistributionFile, *, download: int, unpacked: int) -> None:
+        """Store the sizes of a remote file that was opened for its metadata or its table of contents."""
+        self._cache.write("size", file.identity, str(download).encode())
+        self._cache.write("unpacked", file.identity, str(unpacked).encode())
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:
         """Return the SHA-256 of a file of this machine.
@@ -204,16 +242,25 @@ class Distributions:
             return static_metadata(texts["PKG-INFO"], texts.get("pyproject.toml"))
         if local_path(file.url) is None:
             try:
-                ranged = RangedFile(self._transport, file.url)
-                if file.size not in (None, ranged.size):
-                    raise RangeError(f"`{file.filename}` does not have the size on its page")
-                text = read_wheel_metadata(ranged, file.filename)
-                self._cache.write("size", file.identity, str(ranged.size).encode())
-                return text
+                ranged = self._ranged(file)
+                return self._metadata_of(file, read_wheel(ranged, file.filename), ranged.size)
             except RangeError:
                 pass  # Download the whole wheel, and compare its hash.
         with self._opened(file) as wheel:
-            return read_wheel_metadata(wheel, file.filename)
+            contents = read_wheel(wheel, file.filename)
+            return self._metadata_of(file, contents, wheel.seek(0, io.SEEK_END))
+
+    def _metadata_of(self, file: DistributionFile, contents: WheelContents, size: int) -> str:
+        """Return the metadata of a wheel, and store its sizes, which need no further request.
+
+        Args:
+            file: The wheel.
+            contents: What was read of it.
+            size: Its size in bytes.
+        """
+        if local_path(file.url) is None:
+            self._store_sizes(file, download=size, unpacked=contents.unpacked_size)
+        return contents.metadata
 
     def _separate_metadata(self, file: DistributionFile) -> bytes | None:
         """Return the separate metadata of a file (PEP 658); none if it does not exist."""

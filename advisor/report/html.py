@@ -13,6 +13,7 @@ from advisor.domain.words import count, workload_text
 from advisor.report.interface import changes, target_line
 from advisor.report.reasons import price_text
 from advisor.report.score import score_lines
+from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
 from knowledge.domain.extras import needs_extra
@@ -156,6 +157,11 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         workload=workload_text(prediction),
         target=target_line(report.target),
         report=report,
+        size_rows=size_rows(report.sizes),
+        sizes=package_sizes(report.sizes.stack),
+        measure=report.sizes.stack.best_known,
+        tiles=tiles(report.sizes.stack),
+        startup=[*startup_lines(report.startup)],
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
         overall=plot([_predicted("predicted speed over the baseline", prediction)]),

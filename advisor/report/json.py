@@ -10,6 +10,7 @@ from advisor.api.session import AdviceResult
 from advisor.report.digits import rounded
 from advisor.report.interface import SCHEMA_VERSION, changes_from_current
 from advisor.report.interpreters import interpreters_document
+from advisor.report.sizes import sizes_document
 from advisor.resolve.problem import Candidate
 from knowledge.domain.stack import carried_cuda
 
@@ -53,6 +54,8 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
             "cuda": carried[0],
             "cudnn": carried[1],
         },
+        "sizes": sizes_document(report.sizes),
+        "startup": rounded([asdict(time) for time in report.startup]),
         "score": {
             "criteria": list(advice.basis.criteria),
             "workload": advice.prediction.workload,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, operations_text, quoted, range_text, unmeasured_text, workload_text
@@ -10,6 +11,7 @@ from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.interpreters import interpreters_text
 from advisor.report.score import score_lines
+from advisor.report.sizes import size_lines, startup_lines
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import PredictedChange, Prediction
 
@@ -32,6 +34,7 @@ def summary_lines(report: AdviceResult, *, name: str) -> Iterator[str]:
     advice = report.advice
     yield f"target     `{name}`: {target_line(report.target)}"
     yield f"stack      {_size(report)}"
+    yield from _labelled("size", islice(size_lines(report.sizes), 1))
     yield f"prediction {_prediction(advice.prediction)}"
     differing = [c for c in changes(report) if _is_listed(report, c)]
     if differing:
@@ -60,6 +63,8 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     yield f"baseline   {count(len(advice.baseline), 'package')}, {behind}"
     if advice.current is not None:
         yield f"current    {_current(report)}"
+    yield from _labelled("size", size_lines(report.sizes))
+    yield from _labelled("startup", startup_lines(report.startup))
     if advice.prediction.workload == BENCHMARK:
         yield f"workload   `{BENCHMARK}`: the project's own, as `advisor pi run --benchmark` measured it"
     elif report.proposal is not None:
@@ -67,9 +72,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     yield f"prediction {_prediction(advice.prediction)}"
     if advice.prediction.changes and advice.prediction.kinds:
         yield f"           {range_text(advice.prediction)}"
-    first, *others = score_lines(advice.basis, advice.prediction)
-    yield f"score      {first}"
-    yield from (f"           {line}" for line in others)
+    yield from _labelled("score", score_lines(advice.basis, advice.prediction))
     yield f"proof      {_proof(report)}"
     yield ""
     yield from _changes(report)
@@ -83,6 +86,13 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     if not report.outputs:
         reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
         yield f"nothing was written ({reason})"
+
+
+def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines, the first of them with a label."""
+    for line in lines:
+        yield f"{label:10} {line}"
+        label = ""
 
 
 def _prediction(prediction: Prediction) -> str:

@@ -27,6 +27,7 @@ from knowledge.estimate.interface import (
     Prediction,
     ProfileCoverage,
     ScoreTerms,
+    StartupTime,
 )
 
 if TYPE_CHECKING:
@@ -119,6 +120,22 @@ class Predictor:
         query = ["settings", self._texts(stack), settings]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
         return tuple(Effect(**effect) for effect in effects)
+
+    def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
+        """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""
+        from pi_runners.vocabulary import FRAMEWORKS
+
+        frameworks = {name: version for name, version in sorted(stack.items()) if name in FRAMEWORKS}
+        if not frameworks:
+            return ()
+
+        def compute() -> list[dict[str, Any]]:
+            from knowledge.estimate.startup import startup_times
+
+            return [asdict(time) for time in startup_times(self._store, frameworks, hardware=self._hardware)]
+
+        query = ["startup", {name: str(version) for name, version in frameworks.items()}]
+        return tuple(StartupTime(**time) for time in self.cached(query, compute))
 
     def _texts(self, versions: Versions) -> dict[str, str]:
         """Return the versions that predictions depend on; with an own benchmark, this may be any package."""

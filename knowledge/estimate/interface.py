@@ -293,6 +293,30 @@ class Effect:
     high: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupTime:
+    """Measured import time and memory of one version of a framework.
+
+    Attributes:
+        framework: Distribution that provides the framework.
+        version: Its version.
+        import_seconds: Median time of the import, in seconds, files in the page cache.
+        memory_bytes: Median resident memory of the process after the import, with the interpreter; none if the system
+            did not report it.
+        runs: Number of runs, each in a fresh process.
+        machine: Microarchitecture or accelerator model that it was measured on.
+        indicator: The indicator with its version and parameters.
+    """
+
+    framework: str
+    version: str
+    import_seconds: float
+    memory_bytes: float | None
+    runs: int
+    machine: str
+    indicator: str
+
+
 class Estimator(Protocol):
     """Predicts the speed of stacks from observations, on one machine and for one workload."""
 

@@ -98,6 +98,7 @@ python = "3.12"
 lock = "pylock.toml"
 [tool.advisor.gate]
 max-gap = 0.1
+max-growth = "200 MB"
 fail = ["ADV001"]
 [[tool.advisor.gate.ignore]]
 code = "ADV002"

@@ -160,6 +160,11 @@ def test_html_pages_are_readable_in_a_browser(failing: Path, advisor_here: Advis
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.set_content(advice)
             assert page.get_by_role("heading", name="The stack").is_visible()
+            treemap = page.locator("svg.treemap")
+            tiles = [tile.bounding_box() for tile in treemap.locator("rect").all()]
+            assert treemap.is_visible()
+            assert treemap.get_by_text("tensorflow-cpu", exact=True).is_visible()
+            assert all(tile is not None and tile["x"] + tile["width"] <= width for tile in tiles)
             assert page.get_by_placeholder("filter packages").count() == (1 if javascript else 0)
             page.set_content(check)
             assert page.get_by_text("abi-break").first.is_visible()

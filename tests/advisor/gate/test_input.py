@@ -129,6 +129,7 @@ def test_config_show_names_the_source_of_each_value(
     assert rows["workload"]["from"] == "variable ADVISOR_WORKLOAD"
     assert (rows["gate.max-gap"]["value"], rows["gate.max-gap"]["from"]) == (0.07, "pyproject.toml:14")
     assert rows["gate.max-regression"]["from"] == "default"
+    assert (rows["gate.max-growth"]["value"], rows["gate.max-growth"]["from"]) == (None, "default")
     assert "objective" in message
     assert advisor_here("config", "show", "nowhere").returncode == 2
 

@@ -1,0 +1,149 @@
+"""How reports show the sizes of stacks, and the measured import times of frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from advisor.domain.words import count, size_text
+from advisor.report.treemap import Rectangle, squarify
+from advisor.resolve.sizes import AdviceSizes, Measure, PackageSize, StackSizes
+from knowledge.estimate.interface import StartupTime
+
+_LARGEST = 3
+"""Number of packages that are named if they make up most of a stack."""
+_MAP_WIDTH, _MAP_HEIGHT = 1000.0, 360.0
+"""Width and height of the area for which a treemap is laid out; a browser stretches it to the width of the page."""
+_SMALLEST_SHARE = 0.004
+"""Packages with a smaller share of a treemap are drawn together, because nobody could see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One rectangle of a treemap, with positions and lengths in percent of the whole.
+
+    Attributes:
+        label: Name of the package, or the number of packages that are drawn together.
+        size: Size as text.
+        place: The rectangle.
+        labelled: Whether the label fits into it.
+    """
+
+    label: str
+    size: str
+    place: Rectangle
+    labelled: bool
+
+
+def size_lines(sizes: AdviceSizes) -> Iterator[str]:
+    """Yield the sizes of the stack compared with the baseline and the current lock, then its largest packages."""
+    others = [("baseline", sizes.baseline), ("current", sizes.current)]
+    compared = "; ".join(f"{name}: {_short(stack)}" for name, stack in others if stack is not None)
+    yield f"{_long(sizes.stack)}{f' ({compared})' if compared else ''}"
+    largest = sizes.stack.largest_first[:_LARGEST]
+    measure, total = sizes.stack.best_known, sizes.stack.total(sizes.stack.best_known)
+    part = sum(package.size(measure) or 0 for package in largest)
+    if len(sizes.stack.packages) > _LARGEST and 2 * part > total:
+        listed = ", ".join(f"`{package.name}` {size_text(package.size(measure) or 0)}" for package in largest)
+        yield f"{part / total:.0%} of {_noun(measure)} is {listed}"
+
+
+def startup_lines(times: Sequence[StartupTime]) -> Iterator[str]:
+    """Yield the measured import time and memory of each framework."""
+    for time in times:
+        memory = "" if time.memory_bytes is None else f", {size_text(round(time.memory_bytes))} of memory after it"
+        yield (
+            f"`{time.framework} {time.version}`: import {time.import_seconds:.2f} s{memory} (median of "
+            f"{count(time.runs, 'run')} on {time.machine}, {time.indicator.partition('[')[0]})"
+        )
+
+
+def sizes_document(sizes: AdviceSizes) -> dict[str, Any]:
+    """Return the sizes as JSON-ready values, in bytes."""
+    stacks = {"stack": sizes.stack, "baseline": sizes.baseline, "current": sizes.current}
+    return {name: None if stack is None else _document(stack) for name, stack in stacks.items()}
+
+
+def _document(stack: StackSizes) -> dict[str, Any]:
+    return {
+        "download": stack.total("download"),
+        "installed": stack.total("installed"),
+        "unknown_download": stack.unknown("download"),
+        "unknown_installed": stack.unknown("installed"),
+        "packages": [asdict(package) for package in stack.packages],
+    }
+
+
+def tiles(stack: StackSizes) -> tuple[Tile, ...]:
+    """Return the treemap of a stack, the largest package first; packages without a known size are left out."""
+    measure = stack.best_known
+    entries = [(p.name, p.size(measure) or 0) for p in stack.largest_first if p.size(measure)]
+    total = sum(size for _, size in entries)
+    drawn = [(name, size) for name, size in entries if size >= _SMALLEST_SHARE * total]
+    rest = entries[len(drawn) :]
+    if rest:
+        drawn.append((count(len(rest), "other package"), sum(size for _, size in rest)))
+        drawn.sort(key=lambda entry: -entry[1])
+    places = squarify([size for _, size in drawn], width=_MAP_WIDTH, height=_MAP_HEIGHT)
+    return tuple(
+        Tile(
+            label=label,
+            size=size_text(size),
+            place=_percent(place),
+            labelled=place.width >= 7.5 * len(label) + 12 and place.height >= 40,
+        )
+        for (label, size), place in zip(drawn, places, strict=True)
+    )
+
+
+def size_rows(sizes: AdviceSizes) -> list[tuple[str, str, str, str]]:
+    """Return name, number of packages, download and installed size of each stack that is known."""
+    stacks = [("recommended stack", sizes.stack), ("baseline", sizes.baseline), ("current lock", sizes.current)]
+    return [
+        (name, str(len(stack.packages)), _amount(stack, "download"), _amount(stack, "installed"))
+        for name, stack in stacks
+        if stack is not None
+    ]
+
+
+def package_sizes(stack: StackSizes) -> dict[str, tuple[str, str]]:
+    """Return the download and the installed size of each package, as text."""
+
+    def text(package: PackageSize, measure: Measure) -> str:
+        size = package.size(measure)
+        return "unknown" if size is None else size_text(size)
+
+    return {p.name: (text(p, "download"), text(p, "installed")) for p in stack.packages}
+
+
+def _percent(place: Rectangle) -> Rectangle:
+    return Rectangle(
+        x=round(100 * place.x / _MAP_WIDTH, 3),
+        y=round(100 * place.y / _MAP_HEIGHT, 3),
+        width=round(100 * place.width / _MAP_WIDTH, 3),
+        height=round(100 * place.height / _MAP_HEIGHT, 3),
+    )
+
+
+def _noun(measure: Measure) -> str:
+    return "the installed size" if measure == "installed" else "the download"
+
+
+def _long(stack: StackSizes) -> str:
+    return (
+        f"{count(len(stack.packages), 'package')}, {_amount(stack, 'download')} to download, "
+        f"{_amount(stack, 'installed')} installed"
+    )
+
+
+def _short(stack: StackSizes) -> str:
+    return f"{count(len(stack.packages), 'package')}, {_amount(stack, 'download')}, {_amount(stack, 'installed')}"
+
+
+def _amount(stack: StackSizes, measure: Measure) -> str:
+    """Return a total, and how many packages it does not contain because their size is not known."""
+    unknown = stack.unknown(measure)
+    if unknown == len(stack.packages) and unknown:
+        return "unknown"
+    return f"{size_text(stack.total(measure))}{f' and {unknown} unknown' if unknown else ''}"
