@@ -71,6 +71,10 @@ class SyntheticSource:
         """Return ``None``: there are no records."""
         return None
 
+    def size(self, candidate: Candidate) -> int | None:
+        """Return no size."""
+        return None
+
     def is_known(self, candidate: Candidate) -> bool:
         """Return True: the metadata of all candidates is available."""
         return True

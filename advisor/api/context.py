@@ -424,7 +424,7 @@ def _read_max_size(text: str | None) -> int | None:
     Raises:
         InputError: If it is not a size.
     """
-    from advisor.domain.words import parse_size
+    from advisor.domain.byte_size import parse_size
     from knowledge.domain.errors import InputError
 
     if text is None:

@@ -119,8 +119,8 @@ class ResolutionOptions:
     """What the best stack is, and which files may be part of it.
 
     Attributes:
-        objective: ``performance``, ``latest``, ``stable``, ``security`` or ``size``; by default the project's setting, else
-            ``performance``.
+        objective: ``performance``, ``latest``, ``stable``, ``security`` or ``size``; by default the project's setting,
+            else ``performance``.
         workload: Workload that predictions are for; by default the project's setting, else what its sources suggest.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
         knowledge: Address of the knowledge base; by default the user's own.

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from advisor.domain.byte_size import parse_size
 from advisor.domain.words import size_text
 
-_LIMIT = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*(?P<unit>%|kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*")
-_DECIMAL = {"kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-_BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_PERCENTAGE = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*%\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +26,10 @@ class GrowthLimit:
     @classmethod
     def parse(cls, text: str) -> GrowthLimit | None:
         """Return the limit that a text such as ``200 MB`` or ``10 %`` states; none if it states none."""
-        match = _LIMIT.fullmatch(text)
-        if match is None:
-            return None
-        number = float(match["number"])
-        if match["unit"] == "%":
-            return cls(fraction=number / 100)
-        return cls(size=round(number * (_DECIMAL | _BINARY)[match["unit"]]))
+        if match := _PERCENTAGE.fullmatch(text):
+            return cls(fraction=float(match["number"]) / 100)
+        size = parse_size(text)
+        return None if size is None else cls(size=size)
 
     def allows(self, growth: int, *, base: int) -> bool:
         """Whether a download may grow.

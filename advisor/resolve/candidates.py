@@ -106,12 +106,12 @@ class IndexCandidates:
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Fetch the metadata of candidates in one parallel batch."""
+        candidates = list(candidates)
         pending = [c for c in candidates if c.file.url not in self.fetched and c.direct is None]
         self._client.prefetch(files=[c.file for c in pending if not self._requirements_cache.holds(c.file)])
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
-        if self._reads_sizes:
-            self._request_sizes([c.file for c in pending if c.file.size is None])
+        self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
         if self._problem.policy.build_sdists:
             self._client.prefetch_builds(c.file for c in pending if self._is_unbuilt(c))
         for candidate in pending:
@@ -134,8 +134,14 @@ class IndexCandidates:
         """Request sizes that the index pages do not contain."""
         self._client.prefetch_sizes(files)
         for file in files:
+            self._requested_sizes[file.url] = None
             with contextlib.suppress(UnavailableError):
                 self._requested_sizes[file.url] = self._client.size(file)
+
+    def _is_sized(self, candidate: Candidate) -> bool:
+        """Whether the size of a candidate is known as far as it matters."""
+        is_stated = candidate.file.size is not None or candidate.direct is not None
+        return is_stated or not self._reads_sizes or candidate.file.url in self._requested_sizes
 
     def size(self, candidate: Candidate) -> int | None:
         """Return the size of a candidate's file in bytes, as far as it is known without a request."""
@@ -203,7 +209,7 @@ class IndexCandidates:
 
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
-        return candidate.direct is not None or candidate.file.url in self.fetched
+        return candidate.direct is not None or (candidate.file.url in self.fetched and self._is_sized(candidate))
 
     def prefetch(self, names: Iterable[NormalizedName]) -> None:
         """Start to fetch the pages of packages and the metadata of their newest candidates, without waiting."""

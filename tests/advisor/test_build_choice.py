@@ -99,6 +99,9 @@ class BuildSource:
     def vulnerabilities(self, candidate: Candidate) -> None:
         return None
 
+    def size(self, candidate: Candidate) -> int | None:
+        return candidate.file.size
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self.fetched
 

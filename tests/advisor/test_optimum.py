@@ -75,6 +75,9 @@ class ReleaseSource:
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
         return None
 
+    def size(self, candidate: Candidate) -> int | None:
+        return candidate.file.size
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self._known
 

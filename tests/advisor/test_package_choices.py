@@ -124,6 +124,9 @@ class DictionarySource:
     def vulnerabilities(self, candidate: Candidate) -> None:
         return None
 
+    def size(self, candidate: Candidate) -> int | None:
+        return candidate.file.size
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self.fetched
 

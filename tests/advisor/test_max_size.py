@@ -1,0 +1,191 @@
+"""The limit of the download and the objective `size`: compared with brute force, and end to end."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.utils import NormalizedName, canonicalize_name
+
+from advisor.domain.byte_size import parse_size
+from advisor.index.page import DistributionFile
+from advisor.resolve.objectives import HOURS_PER_RELEASE, KILOBYTE, Criteria
+from advisor.resolve.optimise import InfeasibleError, optimise
+from advisor.resolve.problem import Candidate
+from knowledge.rules.engine import RuleBook
+from tests.advisor.factories import MACHINE, build_problem, builds_of, empty_estimator
+from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+Sizes = dict[tuple[str, int], int | None]
+
+choices = st.tuples(st.sampled_from(("a", "b", "c", "d")), st.integers(1, 6))
+some_sizes = st.dictionaries(choices, st.one_of(st.none(), st.integers(0, 4000)), max_size=16)
+
+
+class SizedSource(ReleaseSource):
+    """Candidates whose size is on their page, or is only known after a request."""
+
+    def __init__(self, releases: Releases, sizes: Sizes) -> None:
+        super().__init__(releases)
+        self._sizes = sizes
+
+    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        return tuple(
+            Candidate(
+                name=c.name,
+                version=c.version,
+                file=DistributionFile(filename=c.file.filename, url=c.file.url, index="", size=self._stated(c)),
+            )
+            for c in super().candidates(name)
+        )
+
+    def _stated(self, candidate: Candidate) -> int | None:
+        # The page of `a` states no sizes.
+        return None if candidate.name == "a" else self._sizes.get((candidate.name, candidate.version.major))
+
+    def size(self, candidate: Candidate) -> int | None:
+        if candidate.name == "a" and not self.is_known(candidate):
+            return None
+        return self._sizes.get((candidate.name, candidate.version.major))
+
+
+@settings(max_examples=300)
+@given(
+    releases=problems,
+    roots=some_roots,
+    sizes=some_sizes,
+    most=st.one_of(st.none(), st.integers(0, 12)),
+    explicit=st.integers(1, 4),
+)
+def test_the_stack_is_that_of_brute_force(
+    releases: Releases, roots: dict[str, VersionSet], sizes: Sizes, most: int | None, explicit: int
+) -> None:
+    def kilobytes(stack: dict[str, int]) -> int:
+        return sum(-(-(sizes.get((name, v)) or 0) // KILOBYTE) for name, v in stack.items())
+
+    def cost(stack: dict[str, int]) -> tuple[int, ...]:
+        behind = {name: sum(v > version for v in releases[name]) for name, version in stack.items()}
+        direct = sum(behind[name] for name in roots if name in behind)
+        hours = sum(behind.values()) * HOURS_PER_RELEASE
+        return (0, 0, direct * HOURS_PER_RELEASE, kilobytes(stack), 0, hours)
+
+    fitting = [s for s in stacks(releases, roots) if most is None or kilobytes(s) <= most]
+    source = SizedSource(releases, sizes)
+    criteria = Criteria(
+        rules=RuleBook((), MACHINE),
+        builds=builds_of(),
+        estimator=empty_estimator(),
+        objective="size",
+        direct={canonicalize_name(name) for name in roots},
+        baseline=(),
+        source=source,
+    ).with_max_size(None if most is None else most * KILOBYTE)
+
+    try:
+        optimum = optimise(
+            build_problem(*(str(requirement(name, versions)) for name, versions in sorted(roots.items()))),
+            source,
+            objectives=criteria.objectives,
+            limits=criteria.limits,
+            start=(),
+            explicit=explicit,
+        )
+    except InfeasibleError:
+        assert not fitting
+        return
+
+    assert tuple(bound.value for bound in optimum.bounds) == min(map(cost, fitting))
+    assert {str(c.name): c.version.major for c in optimum.stack} in fitting
+    assert optimum.proven
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("2GB", 2_000_000_000), ("1.5 GiB", 1_610_612_736), ("500 kB", 500_000), ("2", None), ("-1GB", None), ("", None)],
+)
+def test_sizes_are_read_with_their_unit(text: str, size: int | None) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.fixture
+def sized(index: PackageIndex) -> PackageIndex:
+    """An index whose newest release is larger than the one before."""
+    index.add("app", "1.0", ["model"], code="a" * 1_000)
+    index.add("model", "1.0", code="\n".join(map(str, range(50_000))))
+    index.add("model", "2.0", code="\n".join(map(str, range(400_000))))
+    return index
+
+
+def write_project(folder: Path, settings_text: str = "") -> Path:
+    folder.mkdir()
+    (folder / "pyproject.toml").write_text(
+        f'[project]\nname = "p"\nversion = "1"\ndependencies = ["app"]\n[tool.advisor]\n{settings_text}\n'
+    )
+    return folder
+
+
+def locked(folder: Path) -> dict[str, str]:
+    return {p["name"]: p["version"] for p in tomllib.loads((folder / "pylock.toml").read_text())["packages"]}
+
+
+HERE = ("--hardware", "cpu-zen4", "--python", "3.12")
+
+
+def sizes_of(index: PackageIndex) -> dict[str, int]:
+    return {name.split("-")[1]: len(content) for name, content in index.files.items() if name.startswith("model-")}
+
+
+@pytest.mark.parametrize("states_sizes", [True, False])
+def test_the_limit_is_kept_and_priced(
+    advisor: Advisor, sized: PackageIndex, tmp_path: Path, states_sizes: bool
+) -> None:
+    sized.json = states_sizes  # Pages in HTML state no sizes.
+    folder = write_project(tmp_path / "p", 'max-size = "1MB"')
+    here = ("--index-url", sized.url, *HERE)
+
+    assert advisor("advise", *here, cwd=folder).returncode == 0
+
+    assert locked(folder) == {"app": "1.0", "model": "1.0"}
+    prices = json.loads(advisor("prices", *here, "--no-pythons", "--format", "json", cwd=folder).stdout)["prices"]
+    limit = next(price for price in prices if price["constraint"].startswith("--max-size"))
+    assert limit["constraint"] == "--max-size 1.0 MB"
+    assert limit["changes"] == [["model", "1.0", "2.0"]]
+    assert limit["libyears"] > 0 or not states_sizes
+
+
+def test_a_limit_that_nothing_satisfies_names_the_smallest_possible_download(
+    advisor: Advisor, sized: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p")
+
+    result = advisor("advise", "--index-url", sized.url, *HERE, "--max-size", "2kB", cwd=folder)
+
+    assert result.returncode == 3
+    assert "no stack with at most 2.0 kB to download satisfies the requirements" in result.stderr
+    assert "the smallest possible stack has 2 packages with" in result.stderr
+    assert "`--max-size 1MB`" in result.stderr
+    assert not (folder / "pylock.toml").exists()
+
+
+def test_a_limit_without_unit_is_an_error(advisor: Advisor, sized: PackageIndex, tmp_path: Path) -> None:
+    folder = write_project(tmp_path / "p")
+
+    result = advisor("advise", "--index-url", sized.url, *HERE, "--max-size", "2", cwd=folder)
+
+    assert result.returncode == 2
+    assert "`2` is not a size" in result.stderr
+    assert "`--max-size 2GB`" in result.stderr
+
+
+def test_the_objective_takes_smaller_dependencies(advisor: Advisor, sized: PackageIndex, tmp_path: Path) -> None:
+    folder = write_project(tmp_path / "p")
+
+    assert advisor("advise", "--index-url", sized.url, *HERE, "--objective", "size", cwd=folder).returncode == 0
+
+    assert locked(folder) == {"app": "1.0", "model": "1.0"}
