@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from packaging.pylock import is_valid_pylock_path
 
@@ -15,28 +17,48 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
 from knowledge.domain.errors import AdvisorError, InputError
 
+if TYPE_CHECKING:
+    from advisor.resolve.agreement import Agreement
+    from advisor.resolve.prices import Price
 
-def advise_targets(sessions: Sequence[AdviceSession], *, dry_run: bool = False) -> dict[str, AdviceResult]:
+
+@dataclass(frozen=True, kw_only=True)
+class TargetResults:
+    """The advice for several targets.
+
+    Attributes:
+        advice: The advice by the name of the target.
+        agreement: The versions that the targets have in common; none if that was not asked for.
+        prices: What each target loses by the agreement.
+    """
+
+    advice: Mapping[str, AdviceResult]
+    agreement: Agreement | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+
+def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dry_run: bool = False) -> TargetResults:
     """Recommend a stack for each target, and write the locks when all of them are known.
 
     Targets with the same lock share versions where possible; see :mod:`advisor.resolve.shared_versions`.
 
     Args:
         sessions: The targets.
+        agree: Whether all targets have the same versions where possible; see :mod:`advisor.resolve.agreement`.
         dry_run: Whether to write no lock.
 
-    Returns:
-        The results by the name of the target.
-
     Raises:
-        InputError: If targets cannot share a lock, or a lock cannot be written.
+        InputError: If targets cannot share a lock, a lock cannot be written, or one target is to agree with others.
         AdvisorError: If there is no stack for a target; the message names the target.
     """
+    if agree and len(sessions) < 2:
+        raise InputError("`--targets all` needs several targets", hint="define them with `[tool.advisor.targets.NAME]`")
     owners = _owners(sessions)
     for session in sessions:
-        session.reads_sizes = True
+        session.reads_sizes = not agree
         with _named(session):
             session.recommend()
+    agreement, prices = _agree(sessions) if agree else (None, {})
     texts: dict[Path, str] = {}
     for path, sharing in owners.items():
         if len(sharing) > 1:
@@ -44,10 +66,29 @@ def advise_targets(sessions: Sequence[AdviceSession], *, dry_run: bool = False) 
         if not dry_run:
             texts[path] = _shared_lock(path, sharing) if len(sharing) > 1 else sharing[0].lock_texts([path])[path]
     write_locks(texts)
-    return {
+    advice = {
         session.context.name: session.result(outputs=[] if dry_run else [session.context.default_lock])
         for session in sessions
     }
+    return TargetResults(advice=advice, agreement=agreement, prices=prices)
+
+
+def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Price]]:
+    """Recommend stacks with common versions for all targets; return these, and what each target loses by them."""
+    from advisor.resolve.agreement import agree
+    from advisor.resolve.prices import agreement_price
+
+    own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    with activity("looking for versions that all targets can have"):
+        agreement = agree(own, limit=TimeLimit(sessions[0].context.time_limit))
+    prices: dict[str, Price] = {}
+    for session in sessions:
+        name = session.context.name
+        session.replace_request(agreement.requests[name])
+        session.reads_sizes = True
+        with _named(session):
+            prices[name] = agreement_price(name, (session.request, session.recommend().optimum), own[name])
+    return agreement, prices
 
 
 @contextmanager

@@ -38,6 +38,10 @@ def advise(
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="Recommend the best stack whatever the lock has (the default).")
     ] = False,
+    targets: Annotated[
+        str | None,
+        typer.Option("--targets", metavar="all", help="`all`: the same versions for all targets where possible."),
+    ] = None,
     pr_body: Annotated[
         Path | None, typer.Option("--pr-body", metavar="FILE", help="Write the changes and their reasons as Markdown.")
     ] = None,
@@ -58,26 +62,36 @@ def advise(
             "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
         )
 
+    if targets is not None:
+        _check_targets(targets, project, update=update)
+
     def run(options: ProjectOptions) -> None:
         if update:
             _update(options, output or (), format, dry_run=dry_run, pr_body=pr_body)
         else:
-            _advise(options, output, format, dry_run=dry_run, pr_body=pr_body)
+            _advise(options, output, format, dry_run=dry_run, pr_body=pr_body, agree=targets is not None)
 
     with_consent(run, project)
 
 
 def _advise(
-    project: ProjectOptions, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
+    project: ProjectOptions,
+    output: Sequence[Path] | None,
+    format: str,
+    *,
+    dry_run: bool,
+    pr_body: Path | None,
+    agree: bool,
 ) -> None:
     from advisor.api.session import open_sessions
 
     with open_sessions(*project.groups()) as sessions:
-        if len(sessions) == 1:
+        if len(sessions) == 1 and not agree:
             _advise_one(sessions[0], output, format, dry_run=dry_run, pr_body=pr_body)
         else:
             refused = {"--output": output, "--pr-body": pr_body, "--format html": format == "html"}
-            _advise_all(sessions, [name for name, value in refused.items() if value], format, dry_run=dry_run)
+            named = [name for name, value in refused.items() if value]
+            _advise_all(sessions, named, format, dry_run=dry_run, agree=agree)
 
 
 def _advise_one(
@@ -115,7 +129,31 @@ def _advise_one(
         memory.store(answer)
 
 
-def _advise_all(sessions: Sequence[AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool) -> None:
+def _check_targets(targets: str, project: ProjectOptions, *, update: bool) -> None:
+    """Check `--targets`.
+
+    Raises:
+        InputError: If the value is unknown, or another option contradicts it.
+    """
+    from knowledge.domain.errors import InputError
+
+    if targets != "all":
+        raise InputError(f"`--targets {targets}` is not known", hint="write `--targets all`, or name one `--target`")
+    others = {
+        "--target": project.target,
+        "--hardware": project.hardware,
+        "--platform": project.platform,
+        "--python": project.python,
+        "--update": update,
+    }
+    for name, value in others.items():
+        if value:
+            raise InputError(f"`--targets all` and `{name}` contradict each other", hint="name one of them")
+
+
+def _advise_all(
+    sessions: Sequence[AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool, agree: bool
+) -> None:
     """Recommend a stack for each target, each with a lock of its own.
 
     Args:
@@ -123,6 +161,7 @@ def _advise_all(sessions: Sequence[AdviceSession], refused: Sequence[str], forma
         refused: Options in use that are for one target only.
         format: ``text`` or ``json``.
         dry_run: Whether to write no lock.
+        agree: Whether all targets have the same versions where possible.
     """
     from advisor.api.targets import advise_targets
     from advisor.domain.words import quoted
@@ -132,7 +171,7 @@ def _advise_all(sessions: Sequence[AdviceSession], refused: Sequence[str], forma
     if refused:
         names = quoted([session.context.name for session in sessions])
         raise InputError(f"`{refused[0]}` is for one target, and the project has {names}", hint="name one `--target`")
-    results = advise_targets(sessions, dry_run=dry_run)
+    results = advise_targets(sessions, agree=agree, dry_run=dry_run)
     typer.echo(targets_json(results) if format == "json" else targets_text(results))
 
 

@@ -45,7 +45,7 @@ def price_text(price: Price) -> str:
             if _is_interpreter(price)
             else "no cost, the stack is the same without it"
         )
-    return _difference(price, "gain" if _is_interpreter(price) else "cost")
+    return price_difference(price, "gain" if _is_interpreter(price) else "cost")
 
 
 def _quoted(price: Price) -> str:
@@ -56,7 +56,7 @@ def _is_interpreter(price: Price) -> bool:
     return price.constraint.startswith("Python ")
 
 
-def _difference(price: Price, kind: str) -> str:
+def price_difference(price: Price, kind: str = "cost") -> str:
     """Return the speed and the libyears that a constraint costs, or that another interpreter gains."""
     has_prediction = price.prediction is not None and price.prediction.changes
     speed = f"estimated {kind} {_speed(price.prediction)}" if has_prediction else f"{kind} in speed unknown"

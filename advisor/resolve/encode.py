@@ -50,12 +50,12 @@ class Limits:
     Attributes:
         forbidden: Choices that the rules forbid, each with the reason.
         exclusive: Groups of sets of choices, with the reason; a stack must not have one choice of every set of a group.
-        budget: Limit of a sum of costs; none if there is none.
+        budgets: Limits of sums of costs.
     """
 
     forbidden: Mapping[Choice, str]
     exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
-    budget: Budget | None = None
+    budgets: tuple[Budget, ...] = ()
 
 
 NO_LIMITS = Limits(forbidden={})
@@ -125,6 +125,8 @@ class Encoding:
         self._excluded_groups: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
         self._both: dict[tuple[Literal, Literal], Literal] = {}
         self._unions: dict[frozenset[Literal], Literal] = {}
+        self._different: dict[tuple[NormalizedName, NormalizedName], Literal] = {}
+        self._compared: set[tuple[Literal, Literal, frozenset[Literal]]] = set()
 
     def literal(self, choice: PairedChoice) -> Literal | None:
         """Return the literal of a choice, or none if it has none."""
@@ -340,6 +342,42 @@ class Encoding:
             both = self._product(self._any_of(ones), self._any_of(others))
             collected[both] = collected.get(both, 0) + cost
         return {literal: cost for literal, cost in sorted(collected.items()) if cost}
+
+    def differences(self, pairs: Iterable[tuple[NormalizedName, NormalizedName]]) -> dict[Literal, int]:
+        """Return a literal for each pair of packages, with cost 1, that is true if both have different releases.
+
+        It is not true for certain if a package that is not explicit is chosen: that is a relaxation, too.
+        """
+        literals: dict[Literal, int] = {}
+        for one, other in pairs:
+            if one in self.candidates and other in self.candidates:
+                if (one, other) not in self._different:
+                    self._different[one, other] = self.model.boolean()
+                for left, right in ((one, other), (other, one)):
+                    self._compare_releases(left, right, self._different[one, other])
+                literals[self._different[one, other]] = 1
+        return literals
+
+    def _compare_releases(self, one: NormalizedName, other: NormalizedName, different: Literal) -> None:
+        """Require that a package has the release of another one if both are in the stack, or that they differ."""
+        explicit: dict[str, list[Literal]] = {}
+        for version, literal in self._literals[other].items():
+            explicit.setdefault(version.public, []).append(literal)
+        older = {c.version.public for c in self._allowed[other][len(self._literals[other]) :]}
+        choices = [(literal, {version.public}) for version, literal in self._literals[one].items()]
+        if one in self._older:
+            rest = self._allowed[one][len(self._literals[one]) :]
+            choices.append((self._older[one], {candidate.version.public for candidate in rest}))
+        for literal, releases in choices:
+            same = [equal for release in releases for equal in explicit.get(release, ())]
+            if releases & older:
+                same.append(self._older[other])
+            # The model grows: a constraint of fewer explicit candidates stays valid, and a new one is stricter.
+            key = (literal, different, frozenset(same))
+            if key not in self._compared:
+                self._compared.add(key)
+                absent = negated(self._present[other])
+                self.model.require_any([negated(literal), absent, different, *same])
 
     def _expand_cheaper(self, name: NormalizedName, prices: Sequence[int]) -> None:
         """Expand a package until no other candidate is cheaper than the explicit ones: it would likely be chosen."""

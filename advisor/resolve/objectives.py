@@ -251,7 +251,8 @@ class Criteria:
         limits = self._limits[len(candidates)]
         if self._max_size is None:
             return limits
-        return replace(limits, budget=Budget(costs=self._sizes(candidates).costs, most=self._max_size // KILOBYTE))
+        budget = Budget(costs=self._sizes(candidates).costs, most=self._max_size // KILOBYTE)
+        return replace(limits, budgets=(budget,))
 
     def _excluded(self, candidates: Candidates) -> Limits:
         forbidden = {

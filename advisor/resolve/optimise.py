@@ -40,11 +40,13 @@ class Objective:
             counts only if something chosen requires the package; such packages must be loaded from the beginning.
         pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
             absence is a reward as above.
+        different: Pairs of packages that cost 1 each if both are in the stack with different releases.
     """
 
     name: str
     costs: Mapping[Choice, int] = field(default_factory=dict)
     pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
+    different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +157,7 @@ def optimise(
         while iteration < MAX_ITERATIONS:
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
-            bounds, selection = stages.solve(objectives(encoding.candidates), limits(encoding.candidates).budget)
+            bounds, selection = stages.solve(objectives(encoding.candidates), limits(encoding.candidates).budgets)
             stack = search.refine(selection, stages.unexpanded)
             if stack is not None and stages.rewards_are_justified(stack):
                 return optimum(stack, bounds, "")
@@ -174,8 +176,9 @@ def optimise(
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:
     """Whether a stack is excluded."""
     choices = {(c.name, c.version) for c in stack}
-    if limits.budget and sum(limits.budget.costs.get(choice, 0) for choice in choices) > limits.budget.most:
-        return True
+    for budget in limits.budgets:
+        if sum(budget.costs.get(choice, 0) for choice in choices) > budget.most:
+            return True
     return not choices.isdisjoint(limits.forbidden) or any(
         all(not choices.isdisjoint(side) for side in sides) for sides, _ in limits.exclusive
     )
@@ -206,24 +209,27 @@ class _Stages:
         """Packages of which the last solution chose a candidate that is not explicit."""
 
     def solve(
-        self, objectives: Sequence[Objective], budget: Budget | None = None
+        self, objectives: Sequence[Objective], budgets: Sequence[Budget] = ()
     ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
         """Return the bound of each objective, and the choice.
 
         Args:
             objectives: The objectives, in order of importance.
-            budget: Limit of a sum of costs.
+            budgets: Limits of sums of costs.
 
         Raises:
             InfeasibleError: If there is no solution.
             SearchLimitError: If the work limit is reached before a solution or a proof is found.
         """
         costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
-        spent = self._encoding.costs(budget.costs, {}) if budget else {}
+        # All packages are as explicit as the costs need before their releases are compared.
+        for terms, objective in zip(costs, objectives, strict=True):
+            terms |= self._encoding.differences(objective.different)
+        spent = [(self._encoding.costs(budget.costs, {}), budget.most) for budget in budgets]
         self._rewarded = tuple(sorted(_rewarded(objectives)))
         model = self._with_support(self._encoding.model.copy())
-        if budget:
-            model.at_most(spent, budget.most)
+        for terms, most in spent:
+            model.at_most(terms, most)
         answer = self._with_previous_values(model, costs)
         bounds: list[Bound] = []
         if answer is not None:
@@ -266,6 +272,9 @@ class _Stages:
             for ((name, version), (other, other_version)), cost in objective.pairs.items():
                 if versions.get(name) == version and versions.get(other) == other_version:
                     value += cost
+            for one, other in objective.different:
+                if one in versions and other in versions:
+                    value += versions[one].public != versions[other].public
             least = sum(min(0, cost) for cost in (*objective.costs.values(), *objective.pairs.values()))
             if number < len(self._proven) and not any(earlier.gap for earlier in bounds):
                 least = max(least, self._proven[number])

@@ -85,6 +85,20 @@ def _price_of_size(request: ResolutionRequest, optimum: Optimum, max_size: int) 
     return price.prediction.speedup if price.prediction else 1.0, replace(price, binds=bool(price.changes))
 
 
+def agreement_price(
+    target: str, agreed: tuple[ResolutionRequest, Optimum], own: tuple[ResolutionRequest, Optimum]
+) -> Price:
+    """Return what one target loses by having the versions of the other targets.
+
+    Args:
+        target: Name of the target.
+        agreed: Request and best stack with the common versions.
+        own: Request and best stack without the other targets.
+    """
+    price = _price("the same versions for all targets", f"target `{target}`", agreed, own)
+    return replace(price, binds=bool(price.changes))
+
+
 def python_prices(
     request: ResolutionRequest,
     optimum: Optimum,
