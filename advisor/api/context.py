@@ -98,6 +98,14 @@ class TargetContext:
         return replace(self, target=target, problem=replace(self.problem, target=target))
 
     @property
+    def uses_uv(self) -> bool:
+        """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
+        from advisor.project.pyproject import has_uv_settings
+
+        directory = self.files.directory
+        return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
+
+    @property
     def rules(self) -> RuleBook:
         """The rules that apply to the target."""
         from knowledge.rules.catalogue import shipped_rules
@@ -411,10 +419,10 @@ def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, 
 
     allow = (*resolution.allow, *settings.get("allow", ()))
     check_allowed(allow)
-    named = settings.get("replace-packages", {})
+    replacements = settings.get("replace-packages", {})
     return AllowedReplacements(
         by_hardware="replace-packages" in allow,
-        named={canonicalize_name(name): canonicalize_name(other) for name, other in named.items()},
+        by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},
     )
 
 

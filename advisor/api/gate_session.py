@@ -221,8 +221,8 @@ def _with_locked_python(context: TargetContext) -> TargetContext:
     """
     if not context.compared_pythons:
         return context
-    named = Path(context.files.current) if context.files.current else None
-    python = locked_python(named or context.lock or context.default_lock)
+    current = Path(context.files.current) if context.files.current else None
+    python = locked_python(current or context.lock or context.default_lock)
     if python is None:
         raise InputError(
             '`python = "best"` does not say which interpreter the lock is for, and the lock does not name one',
@@ -420,7 +420,7 @@ def _recommend(
         criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
     criteria += [
         *(["replace-packages"] if context.allowed.by_hardware else []),
-        *map(str, context.allowed.named.items()),
+        *map(str, context.allowed.by_name.items()),
     ]
 
     def solve() -> Any:

@@ -62,6 +62,7 @@ class AdviceResult:
         startup: Measured import time and memory of the frameworks in the stack.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
+        uses_uv: Whether the project is managed with uv.
         interpreters: The interpreters that were compared; none if one was chosen.
     """
 
@@ -72,6 +73,7 @@ class AdviceResult:
     startup: tuple[StartupTime, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
+    uses_uv: bool = False
     interpreters: VariantComparison | None = None
 
     @property
@@ -200,6 +202,7 @@ class AdviceSession:
             startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
+            uses_uv=self.context.uses_uv,
             interpreters=self._interpreters,
         )
 

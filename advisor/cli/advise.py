@@ -90,8 +90,8 @@ def _advise(
             _advise_one(sessions[0], output, format, dry_run=dry_run, pr_body=pr_body)
         else:
             refused = {"--output": output, "--pr-body": pr_body, "--format html": format == "html"}
-            named = [name for name, value in refused.items() if value]
-            _advise_all(sessions, named, format, dry_run=dry_run, agree=agree)
+            options = [name for name, value in refused.items() if value]
+            _advise_all(sessions, options, format, dry_run=dry_run, agree=agree)
 
 
 def _advise_one(

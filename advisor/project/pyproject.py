@@ -167,6 +167,15 @@ def read_settings(path: Path) -> Mapping[str, Any]:
         return _settings(document)
 
 
+def has_uv_settings(path: Path) -> bool:
+    """Whether a `pyproject.toml` has settings of uv; not if it cannot be read."""
+    try:
+        tool = read_toml(path)[1].get("tool", {})
+    except InputError:
+        return False
+    return isinstance(tool, dict) and "uv" in tool
+
+
 def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
     settings = document.get("tool", {}).get("advisor", {})
     return settings if isinstance(settings, dict) else {}

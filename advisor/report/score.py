@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from knowledge.estimate.interface import Prediction
 
 
+_COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness")
+"""Criteria of every objective, which are named together, and speed, which is named with what was measured."""
+
+
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     """Return one or two lines about what a score is based on, and which packages have an unknown speed.
 
@@ -18,8 +22,8 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
         basis: The basis of the score.
         prediction: The prediction for the stack, with its workload.
     """
-    others = [name for name in basis.criteria if name not in ("rules", "speed", "freshness-direct", "freshness")]
-    criteria = ", ".join([*others, "rules and freshness"])
+    others = [name for name in basis.criteria if name not in _COMMON]
+    criteria = ", ".join([*others, "rules, builds and freshness"])
     if not basis.includes_speed:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"

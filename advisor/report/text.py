@@ -12,6 +12,7 @@ from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.interpreters import interpreters_text
 from advisor.report.score import score_lines
 from advisor.report.sizes import size_lines, startup_lines
+from advisor.report.uv_sources import uv_sources
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import PredictedChange, Prediction
 
@@ -83,6 +84,9 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     if advice.findings:
         yield ""
     yield from (f"wrote `{path}`" for path in report.outputs)
+    if report.uses_uv and (tables := uv_sources(report)):
+        yield "for uv, add these tables to `pyproject.toml`:"
+        yield from (f"  {line}".rstrip() for line in tables.splitlines())
     if not report.outputs:
         reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
         yield f"nothing was written ({reason})"

@@ -9,7 +9,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.words import count, quoted
 from advisor.index.configuration import without_credentials
-from advisor.resolve.advice_finding import AdviceFinding
+from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.problem import Candidate
 from knowledge.builds.model import Replacement
 from knowledge.domain.errors import UnavailableError

@@ -58,6 +58,11 @@ class TargetBuilds:
             return Build(runtime="cuda", version=cuda)
         return build
 
+    def index_name(self, candidate: Candidate) -> str:
+        """Return a name for the index of a further build, such as ``pytorch-cu126``."""
+        family = self._family_of.get(candidate.name)
+        return f"{family.id if family else candidate.name}-{candidate.version.local or 'builds'}"
+
     @property
     def has_extras(self) -> bool:
         """Whether the catalogue has an extra for an accelerator of the target."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from advisor.domain.words import unmeasured_text
-from advisor.resolve.advice_finding import AdviceFinding
 from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
+from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Candidate
 from knowledge.estimate.interface import Prediction

@@ -24,15 +24,15 @@ class AllowedReplacements:
 
     Attributes:
         by_hardware: Whether those are allowed of which the hardware alone decides whether they fit.
-        named: Replacement by package, whatever it must not need.
+        by_name: Replacement by package, whatever it must not need.
     """
 
     by_hardware: bool = False
-    named: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
+    by_name: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
 
     def admits(self, entry: Replacement) -> bool:
         """Whether an entry of the catalogue may be used."""
-        if self.named.get(canonicalize_name(entry.package)) == canonicalize_name(entry.replacement):
+        if self.by_name.get(canonicalize_name(entry.package)) == canonicalize_name(entry.replacement):
             return True
         return self.by_hardware and not entry.condition and entry.when != "any"
 
@@ -57,7 +57,7 @@ class _Choice:
 def locked_replacements(
     builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
 ) -> tuple[Substitution, ...]:
-    """Return the allowed replacements that a lock has in the place of other packages.
+    """Return the allowed replacements that a lock has instead of other packages.
 
     Args:
         builds: The builds on the target.
@@ -83,7 +83,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         request: The request, with its baseline.
         allowed: Which packages may replace others.
     """
-    if not request.builds.has_extras and not (allowed.by_hardware or allowed.named):
+    if not request.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
         return request
     considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
     while solved := _solved_variants(request, sorted(considered), allowed):

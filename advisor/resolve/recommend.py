@@ -14,7 +14,6 @@ from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_text
-from advisor.resolve.advice_finding import AdviceFinding
 from advisor.resolve.baseline import MOST_ROUNDS, BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
 from advisor.resolve.builds import DefaultBuilds, TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
@@ -26,6 +25,7 @@ from advisor.resolve.conflict import (
     relax_requirement,
 )
 from advisor.resolve.explain import explain_stack
+from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.findings import collect_findings
 from advisor.resolve.objectives import KILOBYTE, Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise

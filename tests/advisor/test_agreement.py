@@ -69,11 +69,11 @@ def test_as_few_versions_differ_as_brute_force_finds(by_target: list[Releases], 
     agreement = agree(solved, limit=TimeLimit(60))
 
     best = [agreement.requests[name].best() for name in solved]
-    chosen = tuple({str(c.name): c.version.major for c in optimum.stack} for optimum in best)
-    assert cost(chosen) == min(map(cost, itertools.product(*possible)))
+    combination = tuple({str(c.name): c.version.major for c in optimum.stack} for optimum in best)
+    assert cost(combination) == min(map(cost, itertools.product(*possible)))
     assert agreement.proven
     assert agreement.after == differing([optimum.stack for optimum in best])
-    assert set(agreement.after) <= {canonicalize_name(name) for stack in chosen for name in stack}
+    assert set(agreement.after) <= {canonicalize_name(name) for stack in combination for name in stack}
 
 
 TARGETS = """

@@ -164,9 +164,9 @@ def cost(
         alike = [v for v in source.versions[candidate.name] if v.public == candidate.version.public]
         if machine.gpu and machine.gpu.capability == (7, 0):
             alike = [v for v in alike if v.local != "cu130"]
-        wanted = "cuda" if "nvidia" in vendors else "rocm" if "amd" in vendors else "cpu"
+        preferred = "cuda" if "nvidia" in vendors else "rocm" if "amd" in vendors else "cpu"
         cuda = {None: 0, "cu126": -12.6, "cu130": -13.0, "rocm7.0": -7.0, "cpu": 0}
-        alike.sort(key=lambda v: (runtime(v) != wanted, cuda[v.local], v.local is not None, v.local or ""))
+        alike.sort(key=lambda v: (runtime(v) != preferred, cuda[v.local], v.local is not None, v.local or ""))
         return alike.index(candidate.version)
 
     family = [stack[name] for name in (FRAMEWORK, COMPANION) if name in stack]

@@ -151,7 +151,7 @@ class DictionarySource:
 
 
 def stacks(releases: Releases, roots: Iterable[str], extra: str, tf: str) -> Iterator[dict[str, int]]:
-    """Yield every stack with an extra of `jax` and a package in the place of `tf`."""
+    """Yield every stack with an extra of `jax` and a package instead of `tf`."""
     for choice in itertools.product(*([None, *releases[name]] for name in NAMES)):
         stack = {name: v for name, v in zip(NAMES, choice, strict=True) if v is not None}
         queue = [(tf if root == "tf" else root, frozenset({1, 2, 3})) for root in roots]
@@ -220,12 +220,12 @@ def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[
         return
 
     assert best is not None
-    chosen = {str(c.name): c.version.major for c in optimum.stack}
+    stack = {str(c.name): c.version.major for c in optimum.stack}
     extras = [s.extras for s in request.problem.substitutions.values() if s.package == "jax" and s.extras]
     extra = next(iter(extras[0])) if extras else ""
     tf = "tf-gpu" if "tf" in request.problem.substitutions else "tf"
-    assert chosen in list(stacks(releases, roots, extra, tf))
-    assert cost(releases, chosen, roots, extra, tf) == best[0]
+    assert stack in list(stacks(releases, roots, extra, tf))
+    assert cost(releases, stack, roots, extra, tf) == best[0]
 
 
 @settings(max_examples=150)

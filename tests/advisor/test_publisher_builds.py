@@ -78,8 +78,8 @@ dependencies = {json.dumps(requirements)}
 
 def messages(stdout: str, code: str) -> str:
     """Return the messages of the findings with a code, one on each line."""
-    found: list[dict[str, Any]] = json.loads(stdout)["findings"]
-    return "\n".join(finding["message"] for finding in found if finding["code"] == code)
+    entries: list[dict[str, Any]] = json.loads(stdout)["findings"]
+    return "\n".join(finding["message"] for finding in entries if finding["code"] == code)
 
 
 @pytest.mark.parametrize(("hardware", "build"), [(CPU, "cpu"), (OLD_GPU, "cu126")])
@@ -194,9 +194,11 @@ def test_a_lock_with_builds_is_installed(
             pytorch.raw[path] = (body.replace(b"cp312-cp312", tag.encode()), headers)
     options = ("--hardware", "cpu-zen4", "--python", python, "--framework-indexes")
     text = (folder / "pyproject.toml").read_text()
-    (folder / "pyproject.toml").write_text(text.replace('requires-python = ">=3.12"', ""))
+    uv = "[tool.uv]\nmanaged = true\n" if installer == "uv" else ""
+    (folder / "pyproject.toml").write_text(text.replace('requires-python = ">=3.12"', "") + uv)
     result = here("advise", *options, "-o", name, cwd=folder)
     assert result.returncode == 0, result.stderr
+    assert ("[[tool.uv.index]]" in result.stdout) == (installer == "uv")
     if name == "lock.txt":
         check = here("check", *options, "--current", name, cwd=folder)
         assert check.returncode == 0, check.stdout

@@ -80,10 +80,10 @@ def test_a_replacement_is_proposed_with_its_effect_and_taken_only_if_allowed(
     assert "MB to download" in message
     assert "`--allow replace-packages` takes it" in message
 
-    taken = advisor("advise", *here, "--allow", "replace-packages", "--format", "json", cwd=folder)
+    allowed = advisor("advise", *here, "--allow", "replace-packages", "--format", "json", cwd=folder)
 
     assert locked(folder) == {"tensorflow-cpu": "2.20.0"}
-    assert any(code == "ADV112" and "is locked where" in message for code, message in findings(taken))
+    assert any(code == "ADV112" and "is locked where" in message for code, message in findings(allowed))
     assert advisor("check", *here, "--allow", "replace-packages", cwd=folder).returncode == 0
     # Without it, the project's own requirement is not satisfied.
     assert advisor("check", *here, cwd=folder).returncode == 1

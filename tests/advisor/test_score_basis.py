@@ -38,7 +38,7 @@ def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, adv
     place = next(place for place, line in enumerate(lines) if line.startswith("score "))
     first = re.sub(r"[0-9]+ kinds of workloads", "WORKLOADS", lines[place])
     assert [first, lines[place + 1].strip()] == [
-        "score      rules and freshness of all packages; speed, WORKLOADS: `numpy`, `tensorflow-cpu` measured "
+        "score      rules, builds and freshness of all packages; speed, WORKLOADS: `numpy`, `tensorflow-cpu` measured "
         "on comparable hardware",
         "unknown speed: `tf-nightly` (not measured on comparable hardware) and 2 other packages",
     ]
@@ -51,7 +51,7 @@ def test_the_json_report_lists_all_packages_of_the_stack(stack: Path, advisor_he
     score = json.loads(result.stdout)["score"]
     assert score.pop("workload") in {kind.name for kind in kinds_of("tensorflow") + kinds_of("numpy")}
     assert score == {
-        "criteria": ["rules", "speed", "freshness-direct", "freshness"],
+        "criteria": ["rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"],
         "measured": ["numpy", "tensorflow-cpu"],
         "unmeasured": ["tf-nightly"],
         "not_in_workload": [],
@@ -71,7 +71,7 @@ def test_a_measured_package_that_the_workload_does_not_use_is_named(stack: Path,
 def test_an_objective_without_speed_is_reported(stack: Path, advisor_here: Advisor) -> None:
     result = advisor_here(*ARGUMENTS, "--objective", "latest")
 
-    assert "score      rules and freshness of all packages; objective `latest` ignores speed\n" in result.stdout
+    assert "score      rules, builds and freshness of all packages; objective `latest` ignores speed\n" in result.stdout
 
 
 def test_the_html_report_states_the_same(stack: Path, advisor_here: Advisor) -> None:
