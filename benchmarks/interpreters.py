@@ -101,11 +101,10 @@ def run_all(python: Path, scratch: Path) -> dict[str, float]:
 
 
 def describe(python: Path) -> str:
-    """Return version and options of the build of an interpreter."""
+    """Return the version of an interpreter, and whether it is that of the system's packages."""
     program = (
-        "import platform, sysconfig; options = sysconfig.get_config_var('CONFIG_ARGS') or '';"
-        "print(platform.python_version(), ' '.join(o for o in ('--enable-optimizations', '--with-lto') if o in options)"
-        " or 'without optimisation options')"
+        "import platform, sys; print(platform.python_version(), "
+        "'(package of the system)' if sys.base_prefix == '/usr' else '')"
     )
     answer = subprocess.run([str(python), "-c", program], check=True, capture_output=True, text=True)
     return answer.stdout.strip()

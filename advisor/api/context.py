@@ -119,7 +119,7 @@ class TargetContext:
         from advisor.resolve.builds import TargetBuilds
         from knowledge.builds.catalogue import shipped_builds
 
-        return TargetBuilds(shipped_builds(), self.rules, self.target.hardware)
+        return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
     def find_workload(self) -> Workload | None:
         """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.

@@ -147,7 +147,7 @@ def open_gate(
         )
         contexts = tuple(map(_with_locked_python, contexts))
         _check_pythons(contexts)
-        machines = [context.target.hardware for context in contexts]
+        machines = [context.target.build_machine for context in contexts]
         client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
             places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]

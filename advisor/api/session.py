@@ -327,7 +327,7 @@ def open_sessions(
         clients: dict[str, IndexClient] = {}
         sessions: list[AdviceSession] = []
         for context in contexts:
-            hardware = context.target.hardware
+            hardware = context.target.build_machine
             key = repr((sorted(context.project.bindings.items()), hardware.identity))
             if key not in clients:
                 clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, [hardware]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
@@ -81,6 +81,13 @@ class Target:
             "python_version": self.python_minor,
             "sys_platform": sys_platform,
         }
+
+    @cached_property
+    def build_machine(self) -> HardwareProfile:
+        """The machine with the system and the architecture of the platform, which decide what builds there are."""
+        system = {"win32": "windows"}.get(self.markers["sys_platform"], self.markers["sys_platform"])
+        cpu = replace(self.hardware.cpu, architecture=self.architecture)
+        return replace(self.hardware, os=system, cpu=cpu)
 
     @property
     def architecture(self) -> str:
