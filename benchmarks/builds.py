@@ -1,7 +1,7 @@
 """Compare the advice of two versions of this program on real projects: packages, builds, sizes, and time.
 
-    python -m benchmarks.builds FOLDER --before PROGRAM --after PROGRAM [--only NAME,...] [--hardware NAME,...]
-                                [--rounds 5] [--save FILE] [-- OPTIONS OF THE NEW PROGRAM]
+    python -m benchmarks.builds FOLDER --before PROGRAM --after PROGRAM [--only NAME,...]
+                                [--hardware NAME,...] [--rounds 5] [--save FILE] [-- OPTIONS OF THE NEW PROGRAM]
 
 `FOLDER` has one folder of dependency files for each project. `PROGRAM` is the path of an `advisor` command. Each of them
 has a cache of its own, which a first run fills; then both run offline in turn, and remembered answers are removed

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,6 +37,8 @@ from advisor.index.sdist_metadata import is_static, static_metadata
 from advisor.index.transport import GoneError, RangeError, Transport
 from knowledge.domain.errors import UnavailableError
 
+_SETTLED_SECONDS = 2.0
+"""Age from which a file of this machine is cached: longer than the resolution of the times of any file system."""
 _SDIST_FORMAT = "sdist 3"
 """Version of the cached metadata of sdists; raise it when other files of them are read."""
 
@@ -60,10 +63,9 @@ class Distributions:
             UnavailableError: If the index does not answer, the answer does not match its page, or the cache has no
                 entry while offline.
         """
-        # A file on this machine may change at any time, and is fast to read.
-        is_cacheable = local_path(file.url) is None
-        key = file.identity if file.filename.endswith(".whl") else f"{_SDIST_FORMAT} {file.identity}"
-        cached = self._cache.read("metadata", key) if is_cacheable else None
+        identity = _cache_key(file)
+        key = identity if identity is None or file.filename.endswith(".whl") else f"{_SDIST_FORMAT} {identity}"
+        cached = None if key is None else self._cache.read("metadata", key)
         if cached is not None:
             return _parse(cached.decode(), file)
         try:
@@ -72,7 +74,7 @@ class Distributions:
             raise MetadataError("metadata: the file no longer exists on the index; try `--refresh`") from None
         except (ArchiveError, TooLargeError, ValueError) as error:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
-        if is_cacheable:
+        if key is not None:
             self._cache.write("metadata", key, text.encode())
         return _parse(text, file)
 
@@ -166,8 +168,9 @@ class Distributions:
 
     def known_sizes(self, file: DistributionFile) -> tuple[int | None, int | None]:
         """Return the size and the unpacked size of a file in bytes, as far as page and cache contain them."""
-        unpacked = self._cache.read("unpacked", file.identity) if file.filename.endswith(".whl") else None
-        size = str(file.size).encode() if file.size is not None else self._cache.read("size", file.identity)
+        key = _cache_key(file) or ""
+        unpacked = self._cache.read("unpacked", key) if file.filename.endswith(".whl") else None
+        size = str(file.size).encode() if file.size is not None else self._cache.read("size", key)
         return (None if size is None else int(size)), (None if unpacked is None else int(unpacked))
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
@@ -181,14 +184,16 @@ class Distributions:
         """
         if not file.filename.endswith(".whl"):
             return None
+        if (key := _cache_key(file)) and (cached := self._cache.read("unpacked", key)) is not None:
+            return int(cached)
         if (path := local_path(file.url)) is not None:
             try:
                 with path.open("rb") as wheel:
-                    return read_unpacked_size(wheel, file.filename)
+                    unpacked = read_unpacked_size(wheel, file.filename)
+                    self._store_sizes(file, download=wheel.seek(0, io.SEEK_END), unpacked=unpacked)
+                    return unpacked
             except OSError as error:
                 raise _unreadable(file, error) from None
-        if (cached := self._cache.read("unpacked", file.identity)) is not None:
-            return int(cached)
         if self._offline:
             return None
         ranged = self._ranged(file)
@@ -209,9 +214,10 @@ class Distributions:
         return ranged
 
     def _store_sizes(self, file: DistributionFile, *, download: int, unpacked: int) -> None:
-        """Store the sizes of a remote file that was opened for its metadata or its table of contents."""
-        self._cache.write("size", file.identity, str(download).encode())
-        self._cache.write("unpacked", file.identity, str(unpacked).encode())
+        """Store the sizes of a file that was opened for its metadata or its table of contents."""
+        if key := _cache_key(file):
+            self._cache.write("size", key, str(download).encode())
+            self._cache.write("unpacked", key, str(unpacked).encode())
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:
         """Return the SHA-256 of a file of this machine.
@@ -219,9 +225,14 @@ class Distributions:
         Raises:
             UnavailableError: If it cannot be read.
         """
+        if (key := _cache_key(file)) and (cached := self._cache.read("hash", key)) is not None:
+            return cached.decode()
         try:
             with path.open("rb") as opened:
-                return hashlib.file_digest(opened, "sha256").hexdigest()
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            if key:
+                self._cache.write("hash", key, digest.encode())
+            return digest
         except OSError as error:
             raise _unreadable(file, error) from None
 
@@ -258,8 +269,7 @@ class Distributions:
             contents: What was read of it.
             size: Its size in bytes.
         """
-        if local_path(file.url) is None:
-            self._store_sizes(file, download=size, unpacked=contents.unpacked_size)
+        self._store_sizes(file, download=size, unpacked=contents.unpacked_size)
         return contents.metadata
 
     def _separate_metadata(self, file: DistributionFile) -> bytes | None:
@@ -297,6 +307,23 @@ class Distributions:
                 yield opened
         except OSError as error:
             raise _unreadable(file, error) from None
+
+
+def _cache_key(file: DistributionFile) -> str | None:
+    """Return the key of a file's cache entries; none for a file of this machine that was changed just now.
+
+    A file of this machine may change at any time: its key contains its size, its time and its number. Two changes
+    within the resolution of the time would give the same key.
+    """
+    if (path := local_path(file.url)) is None:
+        return file.identity
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    if time.time() - state.st_mtime < _SETTLED_SECONDS:
+        return None
+    return f"{file.identity} {state.st_size} {state.st_mtime_ns} {state.st_ino}"
 
 
 def _check_hash(digest: str, expected: str | None, url: str) -> None:
