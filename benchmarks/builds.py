@@ -3,8 +3,8 @@
     python -m benchmarks.builds FOLDER --before PROGRAM --after PROGRAM [--only NAME,...]
                                 [--hardware NAME,...] [--rounds 5] [--save FILE] [-- OPTIONS OF THE NEW PROGRAM]
 
-`FOLDER` has one folder of dependency files for each project. `PROGRAM` is the path of an `advisor` command. Each of them
-has a cache of its own, which a first run fills; then both run offline in turn, and remembered answers are removed
+`FOLDER` has one folder of dependency files for each project. `PROGRAM` is the path of an `advisor` command. Each of
+them has a cache of its own, which a first run fills; then both run offline in turn, and remembered answers are removed
 before each run, so that each run solves the project. Installed sizes are those of the files in the locks, read by
 ranged requests.
 """
@@ -183,9 +183,8 @@ def main() -> None:
                     values.append(statistics.median(a / b for a, b in pairs))
     for field, values in ratios.items():
         ordered = sorted(values)
-        print(
-            f"{field}: median ratio {statistics.median(ordered):.2f}, largest {ordered[-1]:.2f}, over {len(ordered)} rows"
-        )
+        middle = statistics.median(ordered)
+        print(f"{field}: median ratio {middle:.2f}, largest {ordered[-1]:.2f}, {len(ordered)} rows")
     if options.save:
         options.save.write_text(json.dumps(results, indent=1) + "\n")
 

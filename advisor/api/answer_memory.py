@@ -94,7 +94,9 @@ class AnswerMemory:
     def store(self, answer: RememberedAnswer) -> None:
         """Store an answer, unless it was cut short, or lacks sizes that the next run may be able to read."""
         session = self._session
-        if not self._is_possible or session.recommend().optimum.stopped or not session.sizes().final:
+        # A part of the indexes or of the sizes may be available in the next run.
+        is_complete = session.sizes().final and not session.client.failed_builds
+        if not self._is_possible or session.recommend().optimum.stopped or not is_complete:
             return
         packages = sorted(session.loaded_packages)
         document = {

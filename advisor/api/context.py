@@ -158,6 +158,7 @@ class TargetContext:
         *,
         python: str | None = None,
         limit: TimeLimit | None = None,
+        choose_packages: bool = True,
     ) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
 
@@ -166,6 +167,7 @@ class TargetContext:
             estimator: Predictions for the target.
             python: Another version of the interpreter.
             limit: Time limit of the search; by default that of the options, from now.
+            choose_packages: Whether to choose extras and replacements for the hardware.
 
         Raises:
             InputError: If there is no objective of the name.
@@ -199,7 +201,8 @@ class TargetContext:
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
         )
-        return with_best_packages(request.with_max_size(self.max_size), self.allowed)
+        request = request.with_max_size(self.max_size)
+        return with_best_packages(request, self.allowed) if choose_packages else request
 
 
 def load_project(

@@ -22,6 +22,7 @@ from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.project.locks import Lock
 from advisor.resolve.optimise import Optimum
+from advisor.resolve.package_choices import with_locked_extras
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
@@ -132,7 +133,10 @@ def update_lock(
         problem = without_pins(case.head.problem, lock)
         # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
-        request = replace(context, problem=replace(problem, policy=policy)).request(case.client, case.predictor)
+        context = replace(context, problem=replace(problem, policy=policy))
+        # The smallest change keeps the extras that the lock has, and adds none.
+        request = context.request(case.client, case.predictor, choose_packages=False)
+        request = with_locked_extras(request, lock.versions)
         update = find_smallest_update(target_result, request, gate.result.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in update.optimum.stack}
         change = LockChange(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from advisor.resolve.objectives import HOURS_A_YEAR
 from advisor.resolve.problem_variants import SolvedVariant, VariantComparison
+from knowledge.estimate.interpreters import InterpreterRatio, interpreter_ratios
 
 _MAX_LINES = 5
 
@@ -20,21 +22,35 @@ def interpreters_text(comparison: VariantComparison) -> Iterator[str]:
     if len(others) > _MAX_LINES:
         yield f"and {len(others) - _MAX_LINES} more (`--format json` lists them)"
     yield from (f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
+    yield from _measured([_version(variant.variant.label) for variant in comparison.solved])
+
+
+def _measured(pythons: Sequence[str]) -> Iterator[str]:
+    """Yield the measured differences between interpreters, one line for each part; nothing if there are none."""
+    by_part: dict[str, list[InterpreterRatio]] = {}
+    for ratio in interpreter_ratios(pythons):
+        by_part.setdefault(ratio.part, []).append(ratio)
+    for part, ratios in by_part.items():
+        values = ", ".join(f"{r.python} {r.ratio:.2f}x [{r.low:.2f}, {r.high:.2f}]" for r in ratios)
+        yield f"{part}, compared with {ratios[0].reference}: {values} ({ratios[0].machine}; not part of the score)"
 
 
 def interpreters_document(comparison: VariantComparison | None) -> list[dict[str, Any]]:
     """Return the interpreters as JSON-ready values, the best first; those without a stack at the end."""
     if comparison is None:
         return []
-    solved = [
-        {"python": _version(v.variant.label), "score": dict(v.score), "packages": len(v.optimum.stack), "obstacle": ""}
-        for v in comparison.solved
+    solved = [(_version(v.variant.label), dict(v.score), len(v.optimum.stack), "") for v in comparison.solved]
+    failed = [(_version(label), dict[str, int](), 0, obstacle) for label, obstacle in comparison.obstacles.items()]
+    return [
+        {
+            "python": python,
+            "score": score,
+            "packages": packages,
+            "obstacle": obstacle,
+            "measured": [asdict(ratio) for ratio in interpreter_ratios([python])],
+        }
+        for python, score, packages, obstacle in (*solved, *failed)
     ]
-    failed = [
-        {"python": _version(label), "score": {}, "packages": 0, "obstacle": obstacle}
-        for label, obstacle in comparison.obstacles.items()
-    ]
-    return solved + failed
 
 
 def _version(label: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.problem import Substitution
@@ -71,6 +72,27 @@ def locked_replacements(
         and canonicalize_name(entry.replacement) in locked
         and canonicalize_name(entry.package) not in locked
     )
+
+
+def with_locked_extras(request: ResolutionRequest, locked: Mapping[NormalizedName, Version]) -> ResolutionRequest:
+    """Return the request with the extras for the target's accelerator that a lock has, and no others.
+
+    Args:
+        request: The request.
+        locked: Versions of the lock.
+    """
+    substitutions: list[Substitution] = []
+    for name, version in locked.items():
+        candidate = next((c for c in request.source.candidates(name) if c.version == version), None)
+        for choice in _extra_choices(request, name) if candidate is not None else ():
+            assert candidate is not None
+            assert choice.substitution is not None
+            extras = [request.source.dependencies(candidate, canonicalize_name(e)) for e in choice.substitution.extras]
+            required = {dependency.name for dependencies in extras for dependency in dependencies or ()}
+            if required and all(other in locked for other in required):
+                substitutions.append(choice.substitution)
+                break
+    return request.with_problem(request.problem.with_substitutions(substitutions)) if substitutions else request
 
 
 def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> ResolutionRequest:

@@ -148,13 +148,13 @@ class ResolutionProblem:
 
     def with_substitutions(self, substitutions: Iterable[Substitution]) -> ResolutionProblem:
         """Return the problem with other packages or further extras required, also by the project itself."""
-        by_name = {substitution.package: substitution for substitution in substitutions}
+        fresh = {substitution.package: substitution for substitution in substitutions}
         limits = tuple(
             RootRequirement(requirement=Requirement(f"{s.replacement}{s.versions}"), origin=s.source, constraint=True)
-            for s in by_name.values()
+            for s in fresh.values()
             if s.versions
         )
-        problem = replace(self, substitutions=by_name)
+        problem = replace(self, substitutions={**self.substitutions, **fresh})
         roots = (replace(root, requirement=problem._substituted(root.requirement)) for root in self.roots)
         return replace(problem, roots=(*roots, *limits))
 

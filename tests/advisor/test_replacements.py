@@ -66,6 +66,27 @@ def test_the_extra_for_the_accelerator_is_locked_and_passes_the_gate(
     assert locked(folder) == {"jax": "0.8.0"}
 
 
+def test_the_smallest_change_keeps_the_extras_of_the_lock_and_adds_none(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    here = ("--index-url", frameworks.url)
+    folder = write_project(tmp_path / "p", "jax", "tensorflow<2.20")
+    advisor("advise", *here, *CPU, cwd=folder)
+    assert "cuda13-libraries" not in locked(folder)
+    (folder / "pyproject.toml").write_text((folder / "pyproject.toml").read_text().replace("<2.20", ">=2.20"))
+    for hardware, has_libraries in ((GPU, False), (CPU, False)):
+        update = advisor("advise", "--update", *here, *hardware, "--dry-run", cwd=folder)
+        assert "tensorflow" in update.stdout
+        assert ("cuda13-libraries" in update.stdout) == has_libraries
+
+    advisor("advise", *here, *GPU, cwd=folder)
+    assert locked(folder)["cuda13-libraries"] == "1.0"
+    (folder / "pyproject.toml").write_text((folder / "pyproject.toml").read_text().replace(">=2.20", "<2.20"))
+    assert advisor("advise", "--update", *here, *GPU, cwd=folder).returncode == 0
+    assert locked(folder)["cuda13-libraries"] == "1.0"
+    assert locked(folder)["tensorflow"] == "2.19.0"
+
+
 def test_a_replacement_is_proposed_with_its_effect_and_taken_only_if_allowed(
     advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
 ) -> None:
