@@ -15,11 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
+from advisor.resolve.problem import (
+    Candidate,
+    CandidateSource,
+    Dependency,
+    ResolutionProblem,
+    admits,
+)
 from advisor.resolve.solver import Literal, SolverModel, SolverResult, negated
 
 Choice = tuple[NormalizedName, Version]
@@ -62,6 +69,9 @@ NO_LIMITS = Limits(forbidden={})
 
 INITIAL_EXPLICIT = 8
 """Number of candidates of a package that are explicit at first."""
+
+OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
+"""Cost of each way to require a package of the stack: the place of the extras in its options, or none for no extras."""
 
 Need = tuple[Literal, NormalizedName, NormalizedName | None, Dependency]
 """The literal of a choice, its package, its extra, and what it requires."""
@@ -112,6 +122,7 @@ class Encoding:
         self._limits = limits
         self._guarded = guarded
         self._initial_explicit = explicit
+        self._options: dict[NormalizedName, list[Literal]] = {}
         self._present: dict[NormalizedName, Literal] = {}
         self._allowed: dict[NormalizedName, list[Candidate]] = {}
         self._expanded: set[NormalizedName] = set()
@@ -177,9 +188,50 @@ class Encoding:
                 self._exclude(sides, self._guard(Fact(rule=reason)))
         for name in fresh:
             self.expand(name, self._initial_explicit)
+            self._add_options(name)
             for root in self._problem.roots_of(name):
                 if not root.constraint:
                     self._require_root(name, root)
+
+    def _add_options(self, name: NormalizedName) -> None:
+        """Add the extras that may be required of a package in addition: exactly one of them, or none."""
+        options = self._problem.extra_options.get(name)
+        if not options:
+            return
+        literals = [self.model.boolean() for _ in range(len(options) + 1)]
+        self.model.exactly_one(literals)
+        self._options[name] = literals
+        pending: list[tuple[Candidate, NormalizedName | None]] = []
+        for literal, option in zip(literals, options, strict=False):
+            requirement = Requirement(f"{name}[{','.join(sorted(option.extras))}]{option.versions}")
+            dependency = Dependency(name=name, requirement=requirement)
+            pending += self._add_extras(dependency)
+            for extra in dependency.extras:
+                self.model.require(self._extra_literals[name][extra], when=literal)
+            need: Need = (literal, name, None, dependency)
+            self._needs.setdefault(name, []).append(need)
+            self._require(name, [need])
+        self.add_dependencies(candidate for candidate, _ in pending)
+
+    def option_costs(self, costs: OptionCosts) -> dict[Literal, int]:
+        """Return the costs of extras that may be required in addition, by literal."""
+        collected: dict[Literal, int] = {}
+        for (name, place), cost in costs.items():
+            if cost and name in self._options:
+                literal = self._options[name][-1 if place is None else place]
+                if place is None:
+                    literal = self._product(self._present[name], literal)
+                collected[literal] = cost
+        return collected
+
+    def selected_options(self, answer: SolverResult) -> dict[NormalizedName, int]:
+        """Return the place of the extras that a solution requires in addition, by package."""
+        return {
+            name: place
+            for name, literals in sorted(self._options.items())
+            for place, literal in enumerate(literals[:-1])
+            if answer.is_true(literal)
+        }
 
     def expand(self, name: NormalizedName, count: int) -> None:
         """Make at least ``count`` candidates of a package explicit, the newest first."""

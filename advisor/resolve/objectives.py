@@ -12,7 +12,14 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.encode import Budget, Candidates, Choice, Limits, PairedChoice
+from advisor.resolve.encode import (
+    Budget,
+    Candidates,
+    Choice,
+    Limits,
+    OptionCosts,
+    PairedChoice,
+)
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
@@ -85,6 +92,7 @@ class Criteria:
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
         self._best_steps: dict[str, int] = {}
         self._package_costs: Mapping[str, Mapping[NormalizedName, int]] = {}
+        self._extra_options: Mapping[NormalizedName, int] = {}
 
     def with_source(self, source: CandidateSource) -> Criteria:
         """Return the same criteria for other candidates of the same packages."""
@@ -129,6 +137,18 @@ class Criteria:
         """
         other = self._copy()
         other._package_costs = costs
+        return other
+
+    def with_extra_options(self, numbers: Mapping[NormalizedName, int]) -> Criteria:
+        """Return the same criteria with the costs of extras for the target's accelerator.
+
+        Without one of them, a package counts as an idle build; of several, the first one is preferred.
+
+        Args:
+            numbers: Number of the options of each package that has some.
+        """
+        other = self._copy()
+        other._extra_options = numbers
         return other
 
     def with_least_change(
@@ -206,7 +226,8 @@ class Criteria:
 
     def _idle_builds(self, candidates: Candidates) -> Objective:
         idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
-        return self._with_package_costs("idle-builds", dict.fromkeys(idle, 1), candidates)
+        objective = self._with_package_costs("idle-builds", dict.fromkeys(idle, 1), candidates)
+        return replace(objective, options={(name, None): 1 for name in self._extra_options})
 
     def _build_ranks(self, candidates: Candidates) -> Objective:
         forbidden = self.limits(candidates).forbidden
@@ -215,7 +236,9 @@ class Criteria:
             for name, offered in candidates.items()
             for version, place in self._builds.ranks(name, offered, forbidden).items()
         }
-        return self._with_package_costs("build", places, candidates)
+        objective = self._with_package_costs("build", places, candidates)
+        options: OptionCosts = {(n, place): place for n, count in self._extra_options.items() for place in range(count)}
+        return replace(objective, options=options)
 
     def _with_package_costs(self, name: str, costs: dict[Choice, int], candidates: Candidates) -> Objective:
         """Return the objective with the additional costs of packages."""

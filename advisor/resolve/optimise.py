@@ -21,7 +21,16 @@ from packaging.version import Version
 
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import INTERRUPTED
-from advisor.resolve.encode import INITIAL_EXPLICIT, Budget, Candidates, Choice, Encoding, Limits, PairedChoice
+from advisor.resolve.encode import (
+    INITIAL_EXPLICIT,
+    Budget,
+    Candidates,
+    Choice,
+    Encoding,
+    Limits,
+    OptionCosts,
+    PairedChoice,
+)
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by
 from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
@@ -40,12 +49,14 @@ class Objective:
             counts only if something chosen requires the package; such packages must be loaded from the beginning.
         pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
             absence is a reward as above.
+        options: Cost of the extras that may be required in addition.
         different: Pairs of packages that cost 1 each if both are in the stack with different releases.
     """
 
     name: str
     costs: Mapping[Choice, int] = field(default_factory=dict)
     pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
+    options: OptionCosts = field(default_factory=dict)
     different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
 
 
@@ -75,6 +86,7 @@ class Optimum:
         candidates: Number of candidate versions that the optimum covers.
         fetched: Number of candidate versions whose metadata was read.
         stopped: Why the search ended before the proof; empty if it did not.
+        options: Place of the extras that are required in addition, by package.
     """
 
     stack: tuple[Candidate, ...]
@@ -84,6 +96,7 @@ class Optimum:
     candidates: int
     fetched: int
     stopped: str = ""
+    options: Mapping[NormalizedName, int] = field(default_factory=dict)
 
     @property
     def proven(self) -> bool:
@@ -137,8 +150,17 @@ def optimise(
     """
     effort = effort or Effort()
     encoding = Encoding(problem, source, limits, explicit=explicit)
-    stages = _Stages(encoding, effort, start, lambda selection: needed_by(problem, source, selection)[0])
     iteration = 0
+
+    def extras_of(options: Mapping[NormalizedName, int]) -> dict[NormalizedName, frozenset[str]]:
+        return {name: problem.extra_options[name][place].extras for name, place in options.items()}
+
+    def required_names(
+        selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
+    ) -> set[NormalizedName]:
+        return needed_by(problem, source, selection, extras=extras_of(options))[0]
+
+    stages = _Stages(encoding, effort, start, required_names)
 
     def optimum(stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str) -> Optimum:
         return Optimum(
@@ -149,6 +171,7 @@ def optimise(
             candidates=sum(len(offered) for offered in encoding.candidates.values()),
             fetched=len(source.fetched),
             stopped=stopped,
+            options={} if stopped else stages.options,
         )
 
     try:
@@ -158,7 +181,7 @@ def optimise(
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
             bounds, selection = stages.solve(objectives(encoding.candidates), limits(encoding.candidates).budgets)
-            stack = search.refine(selection, stages.unexpanded)
+            stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
             if stack is not None and stages.rewards_are_justified(stack):
                 return optimum(stack, bounds, "")
         raise SearchLimitError(f"the search did not end within {MAX_ITERATIONS} iterations")
@@ -192,7 +215,9 @@ class _Stages:
         encoding: Encoding,
         effort: Effort,
         start: Sequence[Candidate],
-        required_names: Callable[[Mapping[NormalizedName, Candidate]], Iterable[NormalizedName]],
+        required_names: Callable[
+            [Mapping[NormalizedName, Candidate], Mapping[NormalizedName, int]], Iterable[NormalizedName]
+        ],
     ) -> None:
         self._encoding = encoding
         self._effort = effort
@@ -203,6 +228,8 @@ class _Stages:
         self._proven: tuple[int, ...] = ()
         self._excluded: list[tuple[list[Literal], NormalizedName]] = []
         self._present: set[NormalizedName] = set()
+        self.options: Mapping[NormalizedName, int] = {}
+        """Place of the extras that the last solution requires in addition, of the packages that it needs."""
         self.unique = False
         """Whether the last choice is proven to be the first of those with the same score."""
         self.unexpanded: Sequence[NormalizedName] = ()
@@ -225,6 +252,8 @@ class _Stages:
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
             terms |= self._encoding.differences(objective.different)
+            for literal, cost in self._encoding.option_costs(objective.options).items():
+                terms[literal] = terms.get(literal, 0) + cost
         spent = [(self._encoding.costs(budget.costs, {}), budget.most) for budget in budgets]
         self._rewarded = tuple(sorted(_rewarded(objectives)))
         model = self._with_support(self._encoding.model.copy())
@@ -275,6 +304,9 @@ class _Stages:
             for one, other in objective.different:
                 if one in versions and other in versions:
                     value += versions[one].public != versions[other].public
+            value += sum(
+                cost for (name, place), cost in objective.options.items() if place is None and name in versions
+            )
             least = sum(min(0, cost) for cost in (*objective.costs.values(), *objective.pairs.values()))
             if number < len(self._proven) and not any(earlier.gap for earlier in bounds):
                 least = max(least, self._proven[number])
@@ -351,7 +383,9 @@ class _Stages:
         # Includes packages of which it chose a candidate that is not explicit.
         reached = [name for name in self._rewarded if name in self._encoding.candidates]
         self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
-        required_names = set(self._required_names(self._last))
+        options = self._encoding.selected_options(answer)
+        required_names = set(self._required_names(self._last, options))
+        self.options = {name: place for name, place in options.items() if name in required_names}
         self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in required_names]
         if not self._rewarded:
             self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}

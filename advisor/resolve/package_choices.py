@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.optimise import Optimum
 from advisor.resolve.problem import Substitution
 from advisor.resolve.problem_variants import ProblemVariant, SolvedVariant, compare_variants
 from advisor.resolve.recommend import ResolutionRequest
@@ -74,7 +75,7 @@ def locked_replacements(
     )
 
 
-def with_locked_extras(request: ResolutionRequest, locked: Mapping[NormalizedName, Version]) -> ResolutionRequest:
+def with_locked_extras(request: ResolutionRequest, locked: Mapping[str, Version]) -> ResolutionRequest:
     """Return the request with the extras for the target's accelerator that a lock has, and no others.
 
     Args:
@@ -82,15 +83,15 @@ def with_locked_extras(request: ResolutionRequest, locked: Mapping[NormalizedNam
         locked: Versions of the lock.
     """
     substitutions: list[Substitution] = []
-    for name, version in locked.items():
-        candidate = next((c for c in request.source.candidates(name) if c.version == version), None)
-        for choice in _extra_choices(request, name) if candidate is not None else ():
-            assert candidate is not None
-            assert choice.substitution is not None
-            extras = [request.source.dependencies(candidate, canonicalize_name(e)) for e in choice.substitution.extras]
+    for name, options in _all_extra_options(request).items():
+        candidate = next((c for c in request.source.candidates(name) if c.version == locked.get(name)), None)
+        if candidate is None:
+            continue
+        for option in options:
+            extras = [request.source.dependencies(candidate, canonicalize_name(extra)) for extra in option.extras]
             required = {dependency.name for dependencies in extras for dependency in dependencies or ()}
             if required and all(other in locked for other in required):
-                substitutions.append(choice.substitution)
+                substitutions.append(option)
                 break
     return request.with_problem(request.problem.with_substitutions(substitutions)) if substitutions else request
 
@@ -99,7 +100,8 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     """Return the request with the packages and extras whose best stack has the best score.
 
     A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
-    it use one. Of several extras, that with the newest runtime is preferred.
+    it use one. Of several extras, that with the newest runtime is preferred; they are chosen within one search. Each
+    combination of replacements is a search of its own.
 
     Args:
         request: The request, with its baseline.
@@ -113,9 +115,25 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
-            return replace(solved[0].request, optimum=solved[0].optimum, compared=frozenset(loaded))
+            return _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
         considered |= fresh
     return request
+
+
+def _with_chosen_extras(
+    request: ResolutionRequest, optimum: Optimum, compared: frozenset[NormalizedName]
+) -> ResolutionRequest:
+    """Return a request that requires the extras of its best stack, with this stack."""
+    options = request.problem.extra_options
+    substitutions = [options[name][place] for name, place in optimum.options.items()]
+    # Other stacks, such as those without a requirement, are compared with it: they have the same extras and costs.
+    costs = {"build": {name: place for name, place in optimum.options.items() if place}}
+    costs["idle-builds"] = {c.name: 1 for c in optimum.stack if c.name in options and c.name not in optimum.options}
+    plain = request.with_extra_options({})
+    if substitutions:
+        plain = plain.with_problem(plain.problem.with_substitutions(substitutions))
+    criteria = plain.criteria.with_package_costs(costs)
+    return replace(plain, criteria=criteria, optimum=replace(optimum, options={}), compared=compared)
 
 
 def _packages_with_choices(
@@ -156,6 +174,7 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
         other = request
         if substitutions:
             other = request.with_problem(request.problem.with_substitutions(substitutions))
+        other = other.with_extra_options(_all_extra_options(other))
         direct = [new for new, package in replaced.items() if package in request.direct]
         return replace(other, criteria=other.criteria.with_package_costs(costs).with_direct(direct))
 
@@ -167,33 +186,42 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
 
 
 def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedReplacements) -> list[_Choice]:
-    """Return the ways to require a package, the preferred one first."""
-    if name in request.problem.direct:
-        return []
-    extras = list(_extra_choices(request, name))
+    """Return the ways to require a package, the preferred one first; empty if nothing may replace it."""
     replacements = [entry for entry in request.builds.replacements_of(name) if allowed.admits(entry)]
-    if not (extras or replacements):
+    if not replacements or name in request.problem.direct:
         return []
-    serves_hardware = extras or any(entry.when != "any" for entry in replacements)
     # What fits any hardware is a matter of preference.
+    serves_hardware = any(entry.when != "any" for entry in replacements)
     as_it_is = _Choice(package=name, criterion="idle-builds" if serves_hardware else "build", cost=1)
-    others = [_Choice(package=name, substitution=_substitution(request.builds, entry)) for entry in replacements]
-    return [*extras, *others, as_it_is]
+    return [*(_Choice(package=name, substitution=_substitution(request.builds, e)) for e in replacements), as_it_is]
 
 
-def _extra_choices(request: ResolutionRequest, name: NormalizedName) -> Iterator[_Choice]:
-    """Yield the extras that make a package use the target's accelerator, unless the project names extras of it."""
-    if any(root.requirement.extras for root in request.problem.roots_of(name)):
-        return
-    for place, extra in enumerate(request.builds.extras_of(name)):
-        substitution = Substitution(
+def _all_extra_options(request: ResolutionRequest) -> dict[NormalizedName, tuple[Substitution, ...]]:
+    """Return the extras for the target's accelerator of the packages that the project names."""
+    names = sorted({root.name for root in request.problem.roots if not root.constraint})
+    return {name: options for name in names if (options := _extra_options(request, name))}
+
+
+def _extra_options(request: ResolutionRequest, name: NormalizedName) -> tuple[Substitution, ...]:
+    """Return the extras that make a package use the target's accelerator.
+
+    None if the project does not name the package, as something else may need it without an accelerator, and if the
+    project names extras of the package itself.
+    """
+    roots = request.problem.roots_of(name)
+    is_required = any(not root.constraint for root in roots) and name not in request.problem.direct
+    if not is_required or any(root.requirement.extras for root in roots):
+        return ()
+    return tuple(
+        Substitution(
             package=name,
             replacement=name,
             versions=extra.versions,
             extras=frozenset(extra.extras),
             source=extra.source,
         )
-        yield _Choice(package=name, substitution=substitution, cost=place)
+        for extra in request.builds.extras_of(name)
+    )
 
 
 def _substitution(builds: TargetBuilds, entry: Replacement) -> Substitution:

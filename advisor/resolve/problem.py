@@ -96,6 +96,7 @@ class ResolutionProblem:
         overrides: Requirements that replace every other requirement on their package.
         direct: Packages that come from a repository, an archive or a directory.
         substitutions: What is required instead of a package, by the package.
+        extra_options: Extras that may be required of a package in addition: a stack has those of one option, or none.
         unread: Packages that a constraint takes from such a place, which cannot be read: why, if one is needed.
     """
 
@@ -105,6 +106,7 @@ class ResolutionProblem:
     overrides: tuple[RootRequirement, ...] = ()
     direct: Mapping[NormalizedName, DirectPackage] = field(default_factory=dict)
     substitutions: Mapping[NormalizedName, Substitution] = field(default_factory=dict)
+    extra_options: Mapping[NormalizedName, tuple[Substitution, ...]] = field(default_factory=dict)
     unread: Mapping[NormalizedName, AdvisorError] = field(default_factory=dict)
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 

@@ -30,7 +30,7 @@ from advisor.resolve.findings import collect_findings
 from advisor.resolve.objectives import KILOBYTE, Criteria, ObjectiveName
 from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
 from advisor.resolve.pinned_conflict import find_pinned_conflict
-from advisor.resolve.problem import Candidate, ResolutionProblem, admits
+from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution, admits
 from advisor.resolve.root_checks import check_roots, without_versions
 from advisor.resolve.score_basis import ScoreBasis, score_basis
 from advisor.resolve.solver import Effort
@@ -144,6 +144,12 @@ class ResolutionRequest:
     def compared_with(self, baseline: Iterable[Candidate]) -> Self:
         """Return the request with another stack that speed is compared with."""
         return replace(self, criteria=self.criteria.with_baseline(baseline), optimum=None)
+
+    def with_extra_options(self, options: Mapping[NormalizedName, tuple[Substitution, ...]]) -> Self:
+        """Return the request in which extras may be required of a package in addition; see :class:`Criteria`."""
+        problem = replace(self.problem, extra_options=options)
+        criteria = self.criteria.with_extra_options({name: len(several) for name, several in options.items()})
+        return replace(self, problem=problem, criteria=criteria, optimum=None)
 
     def with_max_size(self, max_size: int | None) -> Self:
         """Return the request with another limit of the download, in bytes; none for no limit."""

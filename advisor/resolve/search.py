@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from packaging.utils import NormalizedName
+from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve.encode import Encoding, Node
@@ -19,6 +19,7 @@ def needed_by(
     selection: Mapping[NormalizedName, Candidate],
     *,
     roots: tuple[RootRequirement, ...] | None = None,
+    extras: Mapping[NormalizedName, Collection[str]] | None = None,
 ) -> tuple[set[NormalizedName], list[Candidate], set[NormalizedName]]:
     """Follow the requirements of a choice, starting at the project.
 
@@ -27,6 +28,7 @@ def needed_by(
         source: The candidates.
         selection: The chosen candidate of each package.
         roots: The project's requirements; by default those of the problem.
+        extras: Extras that are required in addition wherever a package is needed.
 
     Returns:
         The packages that are needed, the chosen candidates among them whose metadata is not known, and the needed
@@ -46,6 +48,8 @@ def needed_by(
         if (name, extra) in visited:
             continue
         visited.add((name, extra))
+        if extra is None and extras:
+            queue += [(name, canonicalize_name(further)) for further in extras.get(name, ())]
         if name not in selection:
             absent.add(name)
         elif not source.is_known(selection[name]):
@@ -80,6 +84,7 @@ class Search:
         unexpanded: Iterable[NormalizedName] = (),
         *,
         roots: tuple[RootRequirement, ...] | None = None,
+        extras: Mapping[NormalizedName, Collection[str]] | None = None,
     ) -> tuple[Candidate, ...] | None:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
@@ -87,11 +92,12 @@ class Search:
             selection: The chosen candidate of each package.
             unexpanded: Packages of which the solution chose a candidate that is not explicit.
             roots: The project's requirements; by default those of the problem.
+            extras: Extras that are required in addition wherever a package is needed.
 
         Returns:
             The chosen candidates that are needed, sorted by name; none if the metadata of some was not known.
         """
-        required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots)
+        required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots, extras=extras)
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
             self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
