@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
@@ -58,15 +58,24 @@ def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) 
     if build is None:
         return
     text = f"`{candidate.name} {candidate.version}` is a build for {build}, {builds.why(build)}"
+    offered = source.candidates(candidate.name)
+    further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
     if not builds.has_device(build):
-        further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
         needs_libraries = build.runtime == "cuda" and libraries
         required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
         message = f"{text}{required}{further}"
         yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
-    elif len(builds.alternatives(candidate, source.candidates(candidate.name))) > 1:
-        message = f"{text}; from `{without_credentials(candidate.file.index)}`"
+        return
+    newer = any(c.version > candidate.version and builds.is_idle(c) for c in _other_releases(candidate, offered))
+    if newer or len(builds.alternatives(candidate, offered)) > 1:
+        skipped = f"; newer releases have only builds for other hardware there{further}" if newer else ""
+        message = f"{text}; from `{without_credentials(candidate.file.index)}`{skipped}"
         yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
+
+
+def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates that are no builds of the release of a candidate."""
+    return (other for other in offered if other.version.public != candidate.version.public)
 
 
 def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:

@@ -113,14 +113,15 @@ class TargetBuilds:
 
         Nothing if there is no other version: a stack without the package is no better.
         """
-        idle = {c.version for c in offered if self._is_idle(c)}
+        idle = {c.version for c in offered if self.is_idle(c)}
         return frozenset((name, version) for version in idle) if len(idle) < len(offered) else frozenset()
 
     def all_idle(self, offered: Sequence[Candidate]) -> bool:
         """Whether every version of a package is built for an accelerator which the target does not have."""
-        return bool(offered) and all(map(self._is_idle, offered))
+        return bool(offered) and all(map(self.is_idle, offered))
 
-    def _is_idle(self, candidate: Candidate) -> bool:
+    def is_idle(self, candidate: Candidate) -> bool:
+        """Whether a candidate is built for an accelerator which the target does not have."""
         build = self.build_of(candidate.name, candidate.version)
         return build is not None and not build.has_device_on(self._hardware)
 

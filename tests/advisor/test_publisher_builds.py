@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.version import Version
 
 from knowledge.builds.catalogue import shipped_builds
 from knowledge.builds.model import FrameworkIndex
@@ -182,8 +184,8 @@ def test_a_build_of_another_interpreter_is_no_candidate(here: Advisor, pytorch: 
 def test_a_lock_with_builds_is_installed(
     here: Advisor, pytorch: PackageIndex, tmp_path: Path, installer: str, name: str
 ) -> None:
-    if (installer, name) == ("pip", "pylock.toml"):
-        pytest.skip("pip reads no `pylock.toml` in the version that is installed here")
+    if (installer, name) == ("pip", "pylock.toml") and Version(metadata.version("pip")) < Version("26.1"):
+        pytest.skip("pip reads `pylock.toml` from version 26.1 on")
     folder = write_project(tmp_path / "p", pytorch, "torch", "torchvision")
     python = f"3.{sys.version_info[1]}"
     tag = f"cp3{sys.version_info[1]}-cp3{sys.version_info[1]}"
