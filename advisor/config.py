@@ -101,7 +101,8 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         elif key == "benchmark":
             valid, example = isinstance(value, dict), '{ command = "python bench.py" }'
         elif key in KEYS:
-            valid, example = isinstance(value, str) or (key == "min-age" and type(value) is int), '"..."'
+            valid = isinstance(value, str) or (key == "min-age" and type(value) is int)
+            example = '"2GB"' if key == "max-size" else '"..."'
         else:
             hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *SWITCHES, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)

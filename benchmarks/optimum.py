@@ -71,6 +71,10 @@ class SyntheticSource:
         """Return ``None``: there are no records."""
         return None
 
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        """Return that every extra exists."""
+        return False
+
     def size(self, candidate: Candidate) -> int | None:
         """Return no size."""
         return None

@@ -116,7 +116,7 @@ class AnswerMemory:
         question = [
             [_program_digest(), catalogue_digest(), session.estimator.state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
-            [context.allowed, context.compared_pythons, context.max_size],
+            [context.allowed, context.compared_pythons, context.max_size, context.uses_uv],
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
         return f"{_FORMAT} {content_hash(_plain(question))}"
@@ -149,5 +149,5 @@ def _files(folder: str) -> Iterator[tuple[str, int, int]]:
         for entry in sorted(entries, key=lambda entry: entry.name):
             if entry.is_dir():
                 yield from _files(entry.path)
-            elif entry.name.endswith((".py", ".yaml", ".toml", ".j2", ".html")):
+            elif entry.name.endswith((".py", ".yaml", ".toml", ".json", ".j2", ".html")):
                 yield entry.path, entry.stat().st_size, entry.stat().st_mtime_ns

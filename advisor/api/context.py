@@ -418,11 +418,13 @@ def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, 
     from packaging.utils import canonicalize_name
 
     from advisor.config import check_allowed
-    from advisor.resolve.package_choices import AllowedReplacements
+    from advisor.resolve.package_choices import AllowedReplacements, check_replacement
 
     allow = (*resolution.allow, *settings.get("allow", ()))
     check_allowed(allow)
     replacements = settings.get("replace-packages", {})
+    for name, other in replacements.items():
+        check_replacement(name, other)
     return AllowedReplacements(
         by_hardware="replace-packages" in allow,
         by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},

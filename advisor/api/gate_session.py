@@ -41,8 +41,10 @@ from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch, read_switches
-from advisor.resolve.package_choices import locked_replacements
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.package_choices import locked_extras, locked_replacements
 from advisor.resolve.predictor import Predictor
+from advisor.resolve.problem import ResolutionProblem
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 
@@ -323,8 +325,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
     allowed_indexes = indexes if indexes is not None else tuple(filter(None, configured))
     problem = with_readable_packages(context.problem, shared.client)
     recommended = replace(context, problem=problem)
-    replacements = locked_replacements(context.builds, context.allowed, lock.packages)
-    problem = problem.with_substitutions(replacements) if replacements else problem
+    problem = _as_locked(problem, context, lock, shared.client)
     head = ProjectState(
         lock=lock,
         problem=problem,
@@ -332,7 +333,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         switches=shared.switches,
         trusted_references=references_of(problem),
     )
-    base = None if shared.base is None else _base_state(shared.base, context, head, shared.resolution)
+    base = None if shared.base is None else _base_state(shared.base, context, head, shared)
     if base is not None and shared.base is not None and shared.base.lock is None:
         # A change cannot add places that its own packages come from.
         base_references = base[1].trusted_references
@@ -346,6 +347,17 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         recommend=_recommend(recommended, lock, shared.client, predictor),
         base=base,
     )
+
+
+def _as_locked(
+    problem: ResolutionProblem, context: TargetContext, lock: Lock, client: IndexClient
+) -> ResolutionProblem:
+    """Return a problem with the allowed replacements and the extras for the target's accelerator that a lock has."""
+    builds = context.builds
+    replacements = locked_replacements(builds, context.allowed, lock.packages)
+    problem = problem.with_substitutions(replacements) if replacements else problem
+    extras = locked_extras(problem, IndexCandidates(client, problem), builds, lock.versions)
+    return problem.with_substitutions(extras) if extras else problem
 
 
 def _lock(context: TargetContext) -> Lock:
@@ -371,7 +383,7 @@ def _lock(context: TargetContext) -> Lock:
 
 
 def _base_state(
-    base: Base, context: TargetContext, head: ProjectState, resolution: ResolutionOptions
+    base: Base, context: TargetContext, head: ProjectState, shared: _Head
 ) -> tuple[str, ProjectState] | None:
     """Return the base for a target; none if it has no lock."""
     target = context.target
@@ -389,7 +401,8 @@ def _base_state(
         logger.warning("the base %s has no lock: everything counts as changed", base.name)
         return None
     settings: Mapping[str, Any] = base.project.settings.get("settings", {})
-    problem = make_problem(base.project.on_target(target), target, resolution)
+    problem = make_problem(base.project.on_target(target), target, shared.resolution)
+    problem = _as_locked(problem, context, lock, shared.client)
     return base.name, replace(
         head,
         lock=lock,
@@ -419,6 +432,7 @@ def _recommend(
     if context.objective == "stable":
         criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
     criteria += [
+        *([] if context.max_size is None else [str(context.max_size)]),
         *(["replace-packages"] if context.allowed.by_hardware else []),
         *map(str, context.allowed.by_name.items()),
     ]

@@ -101,23 +101,28 @@ def compare_interpreters(
     from advisor.domain.target import NEWEST_PYTHON
     from advisor.resolve.baseline import NoStackError
     from advisor.resolve.objectives import HOURS_A_YEAR
+    from advisor.resolve.optimise import SearchLimitError
     from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 
     newest = max(_minor(python) for python in context.compared_pythons)
     maintained = [python for python in context.compared_pythons if _minor(python) > NEWEST_PYTHON - 1 - _MAINTAINED]
     others = [python for python in context.compared_pythons if python not in maintained]
 
+    def share_of_limit() -> TimeLimit:
+        # One difficult interpreter must not take the time of the others.
+        return limit.at_most(limit.seconds_left / 2)
+
     def variant(python: str) -> ProblemVariant:
         age = round((newest - _minor(python)) * HOURS_A_YEAR)
         return ProblemVariant(
             label=f"Python {python}",
-            make_request=lambda: context.request(client, estimator, python=python, limit=limit),
+            make_request=lambda: context.request(client, estimator, python=python, limit=share_of_limit()),
             costs={"freshness-direct": age, "freshness": age},
         )
 
     baseline: tuple[Candidate, ...] = ()
     for python in (str(context.target.python), *context.compared_pythons):
-        with suppress(NoStackError):
+        with suppress(NoStackError, SearchLimitError):
             baseline = context.request(client, estimator, python=python, limit=limit).baseline
             break
     direct = {root.name for root in context.problem.roots if not root.constraint}
@@ -126,6 +131,12 @@ def compare_interpreters(
         if not comparison.solved:
             solved = compare_variants(list(map(variant, group)), baseline=baseline, limit=limit, direct=direct)
             comparison = replace(solved, obstacles={**comparison.obstacles, **solved.obstacles})
+    if not comparison.solved and not comparison.is_complete:
+        reasons = "; ".join(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
+        raise SearchLimitError(
+            f"no interpreter has a stack that was found within the limits of the search ({reasons})",
+            hint="allow more time with `--time-limit`, or choose an interpreter with `--python`",
+        )
     if not comparison.solved:
         details = tuple(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
         raise NoStackError(

@@ -173,12 +173,13 @@ class AdviceSession:
     def _other_python_named(self) -> Iterator[None]:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
         from advisor.api.interpreters import find_other_python
-        from advisor.resolve.baseline import BuildsNeededError, NoStackError
+        from advisor.resolve.baseline import BuildsNeededError, NoStackError, SizeLimitError
 
         try:
             with announcing(enabled=self.announces):
                 yield
-        except BuildsNeededError:
+        except (BuildsNeededError, SizeLimitError):
+            # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
             if other := find_other_python(self.context, self.client):

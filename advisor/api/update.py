@@ -22,7 +22,7 @@ from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.project.locks import Lock
 from advisor.resolve.optimise import Optimum
-from advisor.resolve.package_choices import with_locked_extras
+from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
@@ -136,7 +136,8 @@ def update_lock(
         context = replace(context, problem=replace(problem, policy=policy))
         # The smallest change keeps the extras that the lock has, and adds none.
         request = context.request(case.client, case.predictor, choose_packages=False)
-        request = with_locked_extras(request, lock.versions)
+        extras = locked_extras(request.problem, request.source, request.builds, lock.versions)
+        request = request.with_problem(request.problem.with_substitutions(extras)) if extras else request
         update = find_smallest_update(target_result, request, gate.result.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in update.optimum.stack}
         change = LockChange(

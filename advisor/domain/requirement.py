@@ -22,6 +22,7 @@ class RootRequirement:
         other_hashes: Accepted hashes by other algorithms, such as ``sha512:...``; indexes do not provide these.
         path: Path of the file; empty if the requirement is not from a file.
         direct: Repository, archive or directory that the package comes from; none if it comes from an index.
+        is_added: Whether the program adds it, so that it is no constraint of the user.
         has_guessed_name: Whether the name is not written, so that only the metadata of the package contains it.
     """
 
@@ -33,6 +34,7 @@ class RootRequirement:
     path: str = ""
     direct: DirectReference | None = None
     has_guessed_name: bool = False
+    is_added: bool = False
 
     @property
     def name(self) -> NormalizedName:

@@ -39,7 +39,7 @@ def requirers_of(
                 requirers[name].add(package)
     for option, roots in (("", problem.roots), ("--override", problem.overrides)):
         for root in roots:
-            if root.name in requirers and problem.applies(root.requirement):
+            if root.name in requirers and not root.is_added and problem.applies(root.requirement):
                 requirers[root.name].add(_place(root, option or ("-c" if root.constraint else "-r"), folder))
     return {name: tuple(sorted(places)) for name, places in requirers.items()}
 

@@ -71,25 +71,36 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
     stacks = dict(zip(solved, joint.separated(optimum.stack), strict=True))
     return Agreement(
         requests={name: _limited_to(request, stacks[name]) for name, (request, _) in solved.items()},
-        before=differing([optimum.stack for _, optimum in solved.values()]),
-        after=differing(list(stacks.values())),
+        before=differing([(request, optimum.stack) for request, optimum in solved.values()]),
+        after=differing([(request, stacks[name]) for name, (request, _) in solved.items()]),
         proven=all(bound.gap == 0 for bound in optimum.bounds if bound.objective == DIFFERENT_VERSIONS),
     )
 
 
-def differing(stacks: Iterable[Iterable[Candidate]]) -> tuple[str, ...]:
-    """Return the packages that some stacks have in different releases, sorted."""
+def differing(stacks: Iterable[tuple[ResolutionRequest, Iterable[Candidate]]]) -> tuple[str, ...]:
+    """Return the packages that the stacks of some requests have in different releases, sorted.
+
+    A package that replaces another one counts as that one.
+    """
     releases: dict[str, set[str]] = {}
-    for stack in stacks:
+    for request, stack in stacks:
         for candidate in stack:
-            releases.setdefault(candidate.name, set()).add(candidate.version.public)
+            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.version.public)
     return tuple(sorted(name for name, different in releases.items() if len(different) > 1))
+
+
+def _package_of(request: ResolutionRequest, name: NormalizedName) -> NormalizedName:
+    """Return the package that a package replaces in a request, or the package itself."""
+    substitutions = request.problem.substitutions.values()
+    return next((s.package for s in substitutions if s.replacement == name), name)
 
 
 def _limited_to(request: ResolutionRequest, stack: Iterable[Candidate]) -> ResolutionRequest:
     """Return a request that admits only the releases of a stack; of each, any build."""
     limits = tuple(
-        RootRequirement(requirement=Requirement(f"{c.name}=={c.version.public}"), origin=_ORIGIN, constraint=True)
+        RootRequirement(
+            requirement=Requirement(f"{c.name}=={c.version.public}"), origin=_ORIGIN, constraint=True, is_added=True
+        )
         for c in stack
         if c.direct is None
     )
@@ -141,6 +152,11 @@ class _JointTargets:
         return tuple(
             Dependency(name=_name(number, d.name), requirement=_renamed(number, d.requirement)) for d in dependencies
         )
+
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
+        request, original = self._original(candidate)
+        return request.source.lacks_extra(original, extra)
 
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
         """Return a candidate's known vulnerabilities, or none without a record of them."""
@@ -207,14 +223,15 @@ class _JointTargets:
 
     def _pairs(self, candidates: Iterable[NormalizedName]) -> list[tuple[NormalizedName, NormalizedName]]:
         """Return the packages of two targets that are the same package."""
-        numbers: dict[NormalizedName, list[int]] = {}
+        same: dict[NormalizedName, list[NormalizedName]] = {}
         for name in sorted(candidates):
-            number, original = _separated(name)
-            numbers.setdefault(original, []).append(number)
+            number, own = _separated(name)
+            same.setdefault(_package_of(self._requests[number], own), []).append(name)
         return [
-            (_name(one, original), _name(other, original))
-            for original, of_package in sorted(numbers.items())
-            for one, other in combinations(sorted(of_package), 2)
+            pair
+            for _, names in sorted(same.items())
+            for pair in combinations(names, 2)
+            if _separated(pair[0])[0] != _separated(pair[1])[0]
         ]
 
     def limits(self, candidates: Candidates) -> Limits:

@@ -76,6 +76,12 @@ class BuildsNeededError(NoStackError):
         self.packages = tuple(packages)
 
 
+class SizeLimitError(NoStackError):
+    """Raised when no stack satisfies the limit of the download."""
+
+    code = "size-limit"
+
+
 class BaselineLimitError(NoStackError):
     """Raised when the plain resolver finds no stack within its limit of rounds."""
 

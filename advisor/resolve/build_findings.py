@@ -56,11 +56,12 @@ def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) 
     builds, source = request.builds, request.source
     build = builds.build_of(candidate.name, candidate.version)
     if build is None:
+        yield from _without_extras(request, candidate)
         return
     text = f"`{candidate.name} {candidate.version}` is a build for {build}, {builds.why(build)}"
     offered = source.candidates(candidate.name)
     further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
-    if not builds.has_device(build):
+    if builds.is_idle(candidate):
         needs_libraries = build.runtime == "cuda" and libraries
         required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
         message = f"{text}{required}{further}"
@@ -76,6 +77,17 @@ def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) 
 def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Iterator[Candidate]:
     """Yield the candidates that are no builds of the release of a candidate."""
     return (other for other in offered if other.version.public != candidate.version.public)
+
+
+def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield that a package of the project has none of the extras that make it use the target's accelerator."""
+    roots = request.problem.roots_of(candidate.name)
+    extras = request.builds.extras_of(candidate.name)
+    if not extras or all(root.constraint for root in roots) or any(root.requirement.extras for root in roots):
+        return
+    names = quoted([f"{candidate.name}[{','.join(extra.extras)}]" for extra in extras])
+    message = f"`{candidate.name} {candidate.version}` leaves the target's accelerator idle: no stack has {names}"
+    yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
 
 
 def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
@@ -104,7 +116,7 @@ def _proposals(request: ResolutionRequest, candidate: Candidate) -> Iterator[Adv
             allow = f'`replace-packages = {{ {entry.package} = "{entry.replacement}" }}` in `[tool.advisor]`'
         message = (
             f"`{entry.replacement}` provides the same modules as `{entry.package}` for the target{condition}"
-            f"{_effect(request, candidate, entry)}; {allow} takes it"
+            f"{_effect(request, candidate, entry)}; {allow} allows it"
         )
         yield AdviceFinding(
             code="ADV112", severity="note", message=message, package=candidate.name, source=entry.source

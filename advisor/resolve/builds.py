@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from packaging.utils import NormalizedName, canonicalize_name
@@ -109,7 +110,7 @@ class TargetBuilds:
         return "; `--framework-indexes` also considers the builds on its publisher's indexes"
 
     def idle(self, name: NormalizedName, offered: Sequence[Candidate]) -> frozenset[Choice]:
-        """Return the versions of a package that are built for an accelerator which the target does not have.
+        """Return the versions of a package that use no accelerator of the target, or are for one that it does not have.
 
         Nothing if there is no other version: a stack without the package is no better.
         """
@@ -117,21 +118,26 @@ class TargetBuilds:
         return frozenset((name, version) for version in idle) if len(idle) < len(offered) else frozenset()
 
     def all_idle(self, offered: Sequence[Candidate]) -> bool:
-        """Whether every version of a package is built for an accelerator which the target does not have."""
+        """Whether every version of a package is an idle build."""
         return bool(offered) and all(map(self.is_idle, offered))
 
     def is_idle(self, candidate: Candidate) -> bool:
-        """Whether a candidate is built for an accelerator which the target does not have."""
+        """Whether a candidate uses no accelerator of the target, or is built for one which it does not have."""
         build = self.build_of(candidate.name, candidate.version)
-        return build is not None and not build.has_device_on(self._hardware)
+        if build is None:
+            return False
+        # A build for processors leaves an accelerator idle.
+        leaves_idle = build.runtime == "cpu" and bool(self._hardware.accelerators)
+        return leaves_idle or not build.has_device_on(self._hardware)
 
     def ranks(
         self, name: NormalizedName, offered: Sequence[Candidate], forbidden: Mapping[Choice, str]
     ) -> dict[Version, int]:
         """Return the place of each version among the builds of the same release, the preferred build first.
 
-        Preferred are builds for an accelerator of the target, of them those with the newest runtime, and of equal ones
-        that without a local version. Builds that the rules forbid have no place.
+        Preferred are builds for an accelerator of the target, of them those with the newest runtime (one whose runtime
+        is not known comes first), and of equal ones that without a local version. Builds that the rules forbid have no
+        place.
         """
         if name not in self._family_of:
             return {}
@@ -145,12 +151,14 @@ class TargetBuilds:
             for place, version in enumerate(sorted(versions, key=lambda version: self._preference(name, version)))
         }
 
-    def _preference(self, name: NormalizedName, version: Version) -> tuple[bool, list[int], bool, str]:
+    def _preference(self, name: NormalizedName, version: Version) -> tuple[bool, list[float], bool, str]:
         build = self.build_of(name, version)
         assert build is not None
         is_used = build.runtime != "cpu" and build.has_device_on(self._hardware)
         needs_nothing = build.runtime == "cpu" and not self._hardware.accelerators
-        runtime = [-part for part in Version(build.version or "0").release]
+        # The publisher's own choice comes first if its version is not known.
+        unknown = [-math.inf] if build.runtime == "cuda" else [0.0]
+        runtime = [-float(part) for part in Version(build.version).release] if build.version else unknown
         return not (is_used or needs_nothing), runtime, version.local is not None, version.local or ""
 
     def reason(self, candidate: Candidate, plain: Candidate | None) -> str:
@@ -251,6 +259,10 @@ class DefaultBuilds:
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
         return self._source.dependencies(candidate, extra)
+
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
+        return self._source.lacks_extra(candidate, extra)
 
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
         """Return a candidate's known vulnerabilities, or none without a record of them."""

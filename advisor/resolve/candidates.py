@@ -76,6 +76,7 @@ class IndexCandidates:
         self._requested: set[str] = set()
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
+        self._lacking: set[tuple[str, str]] = set()
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
@@ -103,6 +104,10 @@ class IndexCandidates:
         if key not in self._dependencies:
             self._dependencies[key] = self._read_dependencies(candidate, extra)
         return self._dependencies[key]
+
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
+        return (candidate.file.url, extra) in self._lacking
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Fetch the metadata of candidates in one parallel batch."""
@@ -155,6 +160,7 @@ class IndexCandidates:
         other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
         if problem.substitutions == self._problem.substitutions:
             other._dependencies = self._dependencies
+            other._lacking = self._lacking
         other.fetched = self.fetched
         other.variants, other._reader = self.variants, self._reader
         other._requirements_cache = self._requirements_cache
@@ -347,6 +353,7 @@ class IndexCandidates:
             return None
         if extra is not None and extra not in metadata.extras:
             self.unknown_extras.add((candidate.name, extra))
+            self._lacking.add((candidate.file.url, extra))
             return ()
         pending = [
             requirement

@@ -123,6 +123,7 @@ class Encoding:
         self._guarded = guarded
         self._initial_explicit = explicit
         self._options: dict[NormalizedName, list[Literal]] = {}
+        self._options_with: dict[tuple[NormalizedName, NormalizedName], list[Literal]] = {}
         self._present: dict[NormalizedName, Literal] = {}
         self._allowed: dict[NormalizedName, list[Candidate]] = {}
         self._expanded: set[NormalizedName] = set()
@@ -208,6 +209,7 @@ class Encoding:
             pending += self._add_extras(dependency)
             for extra in dependency.extras:
                 self.model.require(self._extra_literals[name][extra], when=literal)
+                self._options_with.setdefault((name, extra), []).append(literal)
             need: Need = (literal, name, None, dependency)
             self._needs.setdefault(name, []).append(need)
             self._require(name, [need])
@@ -267,6 +269,10 @@ class Encoding:
                 continue
             self._encoded.add(key)
             dependencies = self._source.dependencies(candidate, extra)
+            if extra is not None and self._source.lacks_extra(candidate, extra):
+                # An option needs a version that provides its extras; other requirements on them are only reported.
+                for option in self._options_with.get((candidate.name, extra), ()):
+                    self.model.require_any([negated(literal), negated(option)])
             if dependencies is None:
                 self.model.require(negated(literal))
                 continue

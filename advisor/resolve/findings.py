@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from advisor.domain.words import unmeasured_text
 from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
@@ -53,7 +55,7 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
             message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
             findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
     for package, extra in sorted(source.unknown_extras):
-        if package in {c.name for c in optimum.stack}:
+        if package in {c.name for c in optimum.stack} and _is_required(request, package, extra):
             message = f"`{package}` does not provide the extra `{extra}`"
             findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
     for package in prediction.unmeasured:
@@ -73,6 +75,15 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
+
+
+def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
+    """Whether an extra is required, and was not only considered for the target's accelerator."""
+    name = canonicalize_name(package)
+    roots = request.problem.roots_of(name)
+    considered = {canonicalize_name(other) for other in request.builds.extra_names(name)}
+    required = {canonicalize_name(other) for root in roots for other in root.requirement.extras}
+    return extra not in considered or extra in required or not roots
 
 
 def _is_reported(skipped: SkippedCandidates) -> bool:

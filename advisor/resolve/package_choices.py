@@ -11,10 +11,13 @@ from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.optimise import Optimum
-from advisor.resolve.problem import Substitution
-from advisor.resolve.problem_variants import ProblemVariant, SolvedVariant, compare_variants
+from advisor.resolve.problem import CandidateSource, ResolutionProblem, Substitution
+from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 from advisor.resolve.recommend import ResolutionRequest
-from knowledge.builds.model import Replacement
+from knowledge.builds.catalogue import shipped_builds
+from knowledge.builds.model import BuildExtra, Replacement
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 _MOST_VARIANTS = 24
 """Number of combinations that are compared; beyond it, the last packages by name are left as they are required."""
@@ -56,6 +59,26 @@ class _Choice:
     cost: int = 0
 
 
+def check_replacement(package: str, replacement: str) -> None:
+    """Check that the catalogue knows that one package may replace another.
+
+    Raises:
+        InputError: If it does not.
+    """
+    replacements = {
+        canonicalize_name(entry.replacement)
+        for entry in shipped_builds()
+        if isinstance(entry, Replacement) and canonicalize_name(entry.package) == canonicalize_name(package)
+    }
+    if canonicalize_name(replacement) not in replacements:
+        raise InputError(
+            f"`replace-packages`: the catalogue of builds does not know that `{replacement}` can replace `{package}`",
+            hint=suggest(replacement, replacements)
+            if replacements
+            else "`override` replaces a requirement by any other one",
+        )
+
+
 def locked_replacements(
     builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
 ) -> tuple[Substitution, ...]:
@@ -75,25 +98,29 @@ def locked_replacements(
     )
 
 
-def with_locked_extras(request: ResolutionRequest, locked: Mapping[str, Version]) -> ResolutionRequest:
-    """Return the request with the extras for the target's accelerator that a lock has, and no others.
+def locked_extras(
+    problem: ResolutionProblem, source: CandidateSource, builds: TargetBuilds, locked: Mapping[str, Version]
+) -> list[Substitution]:
+    """Return the extras for the target's accelerator that a lock has.
 
     Args:
-        request: The request.
+        problem: The problem.
+        source: The candidates.
+        builds: The builds on the target.
         locked: Versions of the lock.
     """
     substitutions: list[Substitution] = []
-    for name, options in _all_extra_options(request).items():
-        candidate = next((c for c in request.source.candidates(name) if c.version == locked.get(name)), None)
+    for name, options in _all_extra_options(problem, builds).items():
+        candidate = next((c for c in source.candidates(name) if c.version == locked.get(name)), None)
         if candidate is None:
             continue
         for option in options:
-            extras = [request.source.dependencies(candidate, canonicalize_name(extra)) for extra in option.extras]
+            extras = [source.dependencies(candidate, canonicalize_name(extra)) for extra in option.extras]
             required = {dependency.name for dependencies in extras for dependency in dependencies or ()}
             if required and all(other in locked for other in required):
                 substitutions.append(option)
                 break
-    return request.with_problem(request.problem.with_substitutions(substitutions)) if substitutions else request
+    return substitutions
 
 
 def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> ResolutionRequest:
@@ -110,13 +137,37 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     if not request.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
         return request
     considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
-    while solved := _solved_variants(request, sorted(considered), allowed):
+    while True:
+        variants = _variants(request, sorted(considered), allowed)
+        comparison = compare_variants(
+            variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
+        )
+        if not comparison.solved:
+            return _without_best(request, variants, comparison)
+        solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
             return _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
         considered |= fresh
+
+
+def _without_best(
+    request: ResolutionRequest, variants: Sequence[ProblemVariant], comparison: VariantComparison
+) -> ResolutionRequest:
+    """Return the request if no variant of it has a proven best stack.
+
+    Raises:
+        SizeLimitError: If none has a stack that satisfies the limit of the download.
+    """
+    if comparison.stopped:
+        first = comparison.stopped[0]
+        return replace(first.request, optimum=first.optimum)
+    if request.criteria.max_size is not None and comparison.is_complete:
+        error = request.error_about_size([variant.make_request() for variant in variants])
+        if error is not None:
+            raise error
     return request
 
 
@@ -142,10 +193,10 @@ def _packages_with_choices(
     return {name for name in names if _choices(request, name, allowed)}
 
 
-def _solved_variants(
+def _variants(
     request: ResolutionRequest, names: Sequence[NormalizedName], allowed: AllowedReplacements
-) -> tuple[SolvedVariant, ...]:
-    """Return the combinations of choices with a stack, the best first."""
+) -> list[ProblemVariant]:
+    """Return the combinations of choices."""
     choices: list[list[_Choice]] = []
     size = 1
     for name in names:
@@ -153,13 +204,7 @@ def _solved_variants(
         if size * len(of_package) <= _MOST_VARIANTS:
             size *= len(of_package)
             choices.append(of_package)
-    comparison = compare_variants(
-        [_variant(request, combination) for combination in itertools.product(*choices)],
-        baseline=request.baseline,
-        limit=request.effort.limit,
-        direct=request.direct,
-    )
-    return comparison.solved
+    return [_variant(request, combination) for combination in itertools.product(*choices)]
 
 
 def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> ProblemVariant:
@@ -174,7 +219,7 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
         other = request
         if substitutions:
             other = request.with_problem(request.problem.with_substitutions(substitutions))
-        other = other.with_extra_options(_all_extra_options(other))
+        other = other.with_extra_options(_all_extra_options(other.problem, other.builds))
         direct = [new for new, package in replaced.items() if package in request.direct]
         return replace(other, criteria=other.criteria.with_package_costs(costs).with_direct(direct))
 
@@ -196,31 +241,32 @@ def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedR
     return [*(_Choice(package=name, substitution=_substitution(request.builds, e)) for e in replacements), as_it_is]
 
 
-def _all_extra_options(request: ResolutionRequest) -> dict[NormalizedName, tuple[Substitution, ...]]:
-    """Return the extras for the target's accelerator of the packages that the project names."""
-    names = sorted({root.name for root in request.problem.roots if not root.constraint})
-    return {name: options for name in names if (options := _extra_options(request, name))}
+def _all_extra_options(
+    problem: ResolutionProblem, builds: TargetBuilds
+) -> dict[NormalizedName, tuple[Substitution, ...]]:
+    """Return the extras for the target's accelerator of the packages that the project names.
 
-
-def _extra_options(request: ResolutionRequest, name: NormalizedName) -> tuple[Substitution, ...]:
-    """Return the extras that make a package use the target's accelerator.
-
-    None if the project does not name the package, as something else may need it without an accelerator, and if the
-    project names extras of the package itself.
+    Something else may need another package without an accelerator. If the project names extras of a package itself,
+    there are no others.
     """
-    roots = request.problem.roots_of(name)
-    is_required = any(not root.constraint for root in roots) and name not in request.problem.direct
-    if not is_required or any(root.requirement.extras for root in roots):
-        return ()
-    return tuple(
-        Substitution(
-            package=name,
-            replacement=name,
-            versions=extra.versions,
-            extras=frozenset(extra.extras),
-            source=extra.source,
-        )
-        for extra in request.builds.extras_of(name)
+    if not builds.has_extras:
+        return {}
+    names = sorted({root.name for root in problem.roots if not root.constraint} - set(problem.direct))
+    return {
+        name: options
+        for name in names
+        if not any(root.requirement.extras for root in problem.roots_of(name))
+        and (options := tuple(_with_extras(name, extra) for extra in builds.extras_of(name)))
+    }
+
+
+def _with_extras(name: NormalizedName, extra: BuildExtra) -> Substitution:
+    return Substitution(
+        package=name,
+        replacement=name,
+        versions=extra.versions,
+        extras=frozenset(extra.extras),
+        source=extra.source,
     )
 
 

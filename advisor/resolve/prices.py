@@ -55,7 +55,7 @@ def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Pri
     if request.criteria.max_size is not None:
         prices.append(_price_of_size(request, optimum, request.criteria.max_size))
     for root in request.problem.roots:
-        if not request.problem.applies(root.requirement):
+        if root.is_added or not request.problem.applies(root.requirement):
             continue
         problem = relax_requirement(request.problem, root)
         if problem is None:

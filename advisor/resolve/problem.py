@@ -152,7 +152,12 @@ class ResolutionProblem:
         """Return the problem with other packages or further extras required, also by the project itself."""
         fresh = {substitution.package: substitution for substitution in substitutions}
         limits = tuple(
-            RootRequirement(requirement=Requirement(f"{s.replacement}{s.versions}"), origin=s.source, constraint=True)
+            RootRequirement(
+                requirement=Requirement(f"{s.replacement}{s.versions}"),
+                origin=s.source,
+                constraint=True,
+                is_added=True,
+            )
             for s in fresh.values()
             if s.versions
         )
@@ -236,6 +241,9 @@ class CandidateSource(Protocol):
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
+
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
 
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
         """Return a candidate's known vulnerabilities, or none without a record of them."""

@@ -21,6 +21,9 @@ from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
 
+_NOT_CONSIDERED = "not considered"
+"""Start of an obstacle that only the limits of the search cause."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemVariant:
@@ -63,10 +66,17 @@ class VariantComparison:
     Attributes:
         solved: Those with a stack, the best first; of equal ones, the one that was named first.
         obstacles: Why each of the others has none, by its label.
+        stopped: Those whose search ended before the proof, in the order in which they were named.
     """
 
     solved: tuple[SolvedVariant, ...]
     obstacles: Mapping[str, str]
+    stopped: tuple[SolvedVariant, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it is known of each variant whether it has a stack."""
+        return not any(obstacle.startswith(_NOT_CONSIDERED) for obstacle in self.obstacles.values())
 
 
 def compare_variants(
@@ -89,9 +99,10 @@ def compare_variants(
     """
     solved: list[tuple[ProblemVariant, ResolutionRequest, Optimum]] = []
     obstacles: dict[str, str] = {}
+    stopped: list[SolvedVariant] = []
     for variant in variants:
         if limit.is_over:
-            obstacles[variant.label] = f"not considered: {limit.reason}"
+            obstacles[variant.label] = f"{_NOT_CONSIDERED}: {limit.reason}"
             continue
         progress("searching for the best stack with %s", variant.label)
         try:
@@ -99,11 +110,14 @@ def compare_variants(
             optimum = request.best()
         except InfeasibleError:
             obstacles[variant.label] = "no set of versions satisfies both the requirements and the rules"
-        except (NoStackError, SearchLimitError, UnavailableError) as error:
+        except SearchLimitError as error:
+            obstacles[variant.label] = f"{_NOT_CONSIDERED}: {error.message}"
+        except (NoStackError, UnavailableError) as error:
             obstacles[variant.label] = error.message
         else:
             if optimum.stopped:
-                obstacles[variant.label] = f"not considered: {optimum.stopped}"
+                obstacles[variant.label] = f"{_NOT_CONSIDERED}: {optimum.stopped}"
+                stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
             else:
                 solved.append((variant, request, optimum))
     own = [(variant, request) for variant, request, _ in solved]
@@ -113,7 +127,7 @@ def compare_variants(
         for (variant, request, optimum), added in zip(solved, additions, strict=True)
     ]
     results.sort(key=lambda result: tuple(result.score.values()))
-    return VariantComparison(solved=tuple(results), obstacles=obstacles)
+    return VariantComparison(solved=tuple(results), obstacles=obstacles, stopped=tuple(stopped))
 
 
 def _score(request: ResolutionRequest, optimum: Optimum, additions: Mapping[str, int]) -> dict[str, int]:
@@ -143,6 +157,11 @@ def _additions(
                 hours = behind[candidates[0].version]
                 added["freshness-direct"] = added.get("freshness-direct", 0) + hours
                 added["freshness"] = added.get("freshness", 0) + hours
+        only_prereleases = [bool(own) and all(c.version.is_prerelease for c in own) for own in offered]
+        for added, is_prerelease in zip(additions, only_prereleases, strict=True):
+            # Nobody asked for a pre-release: a variant without a final release of a package is discouraged.
+            if is_prerelease and not all(only_prereleases):
+                added["rules"] = added.get("rules", 0) + 1
         idle = [request.builds.all_idle(candidates) for candidates, (_, request) in zip(offered, variants, strict=True)]
         for added, is_idle in zip(additions, idle, strict=True):
             if is_idle and not all(idle):

@@ -14,7 +14,14 @@ from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_text
-from advisor.resolve.baseline import MOST_ROUNDS, BaselineLimitError, BuildsNeededError, NoStackError, resolve_baseline
+from advisor.resolve.baseline import (
+    MOST_ROUNDS,
+    BaselineLimitError,
+    BuildsNeededError,
+    NoStackError,
+    SizeLimitError,
+    resolve_baseline,
+)
 from advisor.resolve.builds import DefaultBuilds, TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import (
@@ -232,24 +239,35 @@ class ResolutionRequest:
         if change is None:
             change = "relaxing a single one of these requirements is not enough"
             if conflict.rules:
-                change = "choose another target, or an index whose builds the rules allow (`--package-index`)"
+                change = (
+                    "choose another target, or builds that the rules allow (`--framework-indexes`, `--package-index`)"
+                )
         if conflict.stopped:
             fewer = f"fewer requirements may conflict, too: the search for them was {conflict.stopped}"
             change = f"{change}; {fewer}" if change else fewer
         error.hint = change
         return error
 
-    def error_about_size(self) -> NoStackError:
-        """Return the error if no stack satisfies the limit of the download, or there is no stack at all."""
-        request = replace(self, criteria=self.criteria.of_size_alone(), optimum=None)
-        try:
-            smallest = request.best()
-        except InfeasibleError:
-            return self.no_stack_error(baseline=bool(self.baseline))
+    def error_about_size(self, variants: Iterable[ResolutionRequest]) -> SizeLimitError | None:
+        """Return the error that no stack satisfies the limit of the download; none if there is no stack at all.
+
+        Args:
+            variants: The requests that have no stack with this limit.
+        """
+        optima: list[Optimum] = []
+        for request in variants:
+            try:
+                optima.append(replace(request, criteria=request.criteria.of_size_alone(), optimum=None).best())
+            except (InfeasibleError, SearchLimitError):
+                continue
+        if not optima:
+            return None
+        smallest = min(optima, key=lambda optimum: optimum.bounds[0].value)
         size = smallest.bounds[0].value * KILOBYTE
         most = size_text(self.criteria.max_size or 0)
-        is_proven = "the smallest possible stack" if smallest.proven else "the smallest stack that was found"
-        error = NoStackError(
+        are_proven = all(optimum.proven for optimum in optima)
+        is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
+        error = SizeLimitError(
             f"no stack with at most {most} to download satisfies the requirements",
             details=(f"{is_proven} has {count(len(smallest.stack), 'package')} with {size_text(size)} to download",),
             hint=f"allow more with `--max-size {-(-size // 10**6)}MB`, or remove it",
@@ -430,7 +448,9 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
         optimum = request.best()
     except InfeasibleError:
         if request.criteria.max_size is not None:
-            raise request.error_about_size() from None
+            error = request.error_about_size([request])
+            if error is not None:
+                raise error from None
         raise request.no_stack_error(baseline=bool(baseline)) from None
     verify(problem, source, optimum.stack)
     versions = {str(c.name): c.version for c in baseline}

@@ -14,7 +14,8 @@ def usable_indexes(
 ) -> list[FrameworkIndex]:
     """Return the indexes with builds that a machine can use.
 
-    A machine without an accelerator uses CPU builds; one with an accelerator uses builds for it.
+    A machine without an accelerator uses CPU builds; one with an accelerator uses builds for it, and a CPU build if no
+    other runs there.
 
     Args:
         entries: The catalogue.
@@ -26,15 +27,13 @@ def usable_indexes(
 
 
 def is_usable(build: Build, rules: RuleBook, hardware: HardwareProfile) -> bool:
-    """Whether a build uses the accelerator of a machine and runs there; without an accelerator, whether it is for CPUs.
+    """Whether a build runs on a machine, and is for processors or an accelerator that the machine has.
 
     Args:
         build: The build.
         rules: The rules that apply to the machine.
         hardware: The machine.
     """
-    if build.runtime == "cpu":
-        return not hardware.accelerators
     if not build.has_device_on(hardware):
         return False
     is_judged = build.runtime == "cuda" and "." in build.version

@@ -72,7 +72,9 @@ def test_as_few_versions_differ_as_brute_force_finds(by_target: list[Releases], 
     combination = tuple({str(c.name): c.version.major for c in optimum.stack} for optimum in best)
     assert cost(combination) == min(map(cost, itertools.product(*possible)))
     assert agreement.proven
-    assert agreement.after == differing([optimum.stack for optimum in best])
+    assert agreement.after == differing(
+        [(agreement.requests[name], optimum.stack) for name, optimum in zip(solved, best, strict=True)]
+    )
     assert set(agreement.after) <= {canonicalize_name(name) for stack in combination for name in stack}
 
 

@@ -102,6 +102,9 @@ class BuildSource:
     def size(self, candidate: Candidate) -> int | None:
         return candidate.file.size
 
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        return False
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self.fetched
 
@@ -158,14 +161,14 @@ def cost(
     vendors = {a.vendor for a in machine.accelerators}
 
     def is_idle(version: Version) -> bool:
-        return {"cpu": False, "cuda": "nvidia" not in vendors, "rocm": "amd" not in vendors}[runtime(version)]
+        return {"cpu": bool(vendors), "cuda": "nvidia" not in vendors, "rocm": "amd" not in vendors}[runtime(version)]
 
     def rank(candidate: Candidate) -> int:
         alike = [v for v in source.versions[candidate.name] if v.public == candidate.version.public]
         if machine.gpu and machine.gpu.capability == (7, 0):
             alike = [v for v in alike if v.local != "cu130"]
         preferred = "cuda" if "nvidia" in vendors else "rocm" if "amd" in vendors else "cpu"
-        cuda = {None: 0, "cu126": -12.6, "cu130": -13.0, "rocm7.0": -7.0, "cpu": 0}
+        cuda = {None: -99, "cu126": -12.6, "cu130": -13.0, "rocm7.0": -7.0, "cpu": 0}
         alike.sort(key=lambda v: (runtime(v) != preferred, cuda[v.local], v.local is not None, v.local or ""))
         return alike.index(candidate.version)
 

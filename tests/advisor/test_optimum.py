@@ -78,6 +78,9 @@ class ReleaseSource:
     def size(self, candidate: Candidate) -> int | None:
         return candidate.file.size
 
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        return False
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self._known
 

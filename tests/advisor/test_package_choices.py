@@ -127,6 +127,10 @@ class DictionarySource:
     def size(self, candidate: Candidate) -> int | None:
         return candidate.file.size
 
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        # Version 3 of `jax` has no extra `cuda12`, whatever the catalogue says.
+        return (candidate.name, candidate.version.major, extra) == ("jax", 3, "cuda12")
+
     def is_known(self, candidate: Candidate) -> bool:
         return candidate.file.url in self.fetched
 
@@ -156,7 +160,7 @@ def stacks(releases: Releases, roots: Iterable[str], extra: str, tf: str) -> Ite
         stack = {name: v for name, v in zip(NAMES, choice, strict=True) if v is not None}
         queue = [(tf if root == "tf" else root, frozenset({1, 2, 3})) for root in roots]
         reached: set[str] = set()
-        fits = not (extra and "jax" in stack and stack["jax"] < 2)
+        fits = not (extra and "jax" in stack and (stack["jax"] < 2 or (stack["jax"], extra) == (3, "cuda12")))
         while queue and fits:
             name, admitted = queue.pop()
             name = tf if name == "tf" else name

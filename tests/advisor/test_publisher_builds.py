@@ -109,11 +109,39 @@ def test_the_build_for_the_target_is_locked_and_passes_the_gate(
 def test_of_equal_cuda_versions_the_default_index_is_preferred(
     here: Advisor, pytorch: PackageIndex, tmp_path: Path
 ) -> None:
-    folder = write_project(tmp_path / "p", pytorch, "torch")
+    folder = write_project(tmp_path / "p", pytorch, "torch", "torchvision")
 
     assert here("advise", *NEW_GPU, "--framework-indexes", cwd=folder).returncode == 0
 
     assert packages(folder)["torch"]["version"] == "2.12.0"
+    assert packages(folder)["torchvision"]["version"] == "0.27.0"
+
+
+def test_a_build_for_processors_on_a_machine_with_a_gpu_is_reported(
+    here: Advisor, pytorch: PackageIndex, tmp_path: Path
+) -> None:
+    """The default index has CPU builds for Windows, so that a newer one would leave the GPU idle."""
+    profile = tmp_path / "machine.yaml"
+    profile.write_text(
+        "source: https://example.org\ncpu: {architecture: AMD64, microarchitecture: zen4}\nos: windows\n"
+        "accelerators: [{vendor: nvidia, model: GPU, compute_capability: '9.0'}]\n"
+    )
+    pytorch.add("torch", "2.13.0", ["numpy"], tag="cp312-cp312-win_amd64")
+    name = wheel_of(pytorch, "torch", "2.12.0+cu130", ("numpy",))
+    windows = name.replace("manylinux_2_28_x86_64", "win_amd64")
+    pytorch.files[windows] = pytorch.files[name]
+    link = f'<a href="../../../files/{quoted(windows)}#sha256={digest(pytorch, windows)}">{windows}</a>'
+    serve(pytorch, "/whl/cu130/torch/", page([link]))
+    folder = write_project(tmp_path / "p", pytorch, "torch")
+    machine = ("--hardware", str(profile), "--python", "3.12")
+
+    plain = here("advise", *machine, "--format", "json", cwd=folder)
+    assert packages(folder)["torch"]["version"] == "2.13.0"
+    assert "which leaves GPU idle" in messages(plain.stdout, "ADV110")
+    assert "`--framework-indexes`" in messages(plain.stdout, "ADV110")
+
+    here("advise", *machine, "--framework-indexes", cwd=folder)
+    assert packages(folder)["torch"]["version"] == "2.12.0+cu130"
 
 
 def test_without_the_option_a_finding_names_it(here: Advisor, pytorch: PackageIndex, tmp_path: Path) -> None:
@@ -167,6 +195,24 @@ def test_a_publisher_that_is_down_is_named_and_the_rest_works(
     assert result.returncode == 0, result.stderr
     assert packages(folder)["torch"]["version"] == "2.12.0"
     assert "no build on `http://127.0.0.1:1/cpu" in messages(result.stdout, "ADV111")
+
+
+def test_a_gpu_that_no_cuda_build_supports_gets_a_build_for_processors(
+    here: Advisor, pytorch: PackageIndex, tmp_path: Path
+) -> None:
+    profile = tmp_path / "machine.yaml"
+    profile.write_text(
+        "source: https://example.org\ncpu: {architecture: x86_64, microarchitecture: haswell}\nos: linux\n"
+        "accelerators: [{vendor: nvidia, model: Tesla K80, compute_capability: '3.7'}]\n"
+    )
+    folder = write_project(tmp_path / "p", pytorch, "torch")
+    machine = ("--hardware", str(profile), "--python", "3.12", "--platform", "manylinux_2_28_x86_64")
+
+    result = here("advise", *machine, "--framework-indexes", cwd=folder)
+
+    assert result.returncode == 0, result.stderr
+    assert packages(folder)["torch"]["version"] == "2.12.0+cpu"
+    assert "which leaves Tesla K80 idle" in result.stdout
 
 
 def test_a_build_of_another_interpreter_is_no_candidate(here: Advisor, pytorch: PackageIndex, tmp_path: Path) -> None:

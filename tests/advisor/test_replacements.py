@@ -20,7 +20,8 @@ def frameworks(index: PackageIndex) -> PackageIndex:
     index.add("jax", "0.8.0", ["cuda13-libraries; extra == 'cuda13'"], extras=["cuda13"])
     index.add("cuda13-libraries", "1.0")
     for version in ("2.19.0", "2.20.0"):
-        index.add("tensorflow", version, code="#" * 400_000)
+        libraries = ["cuda13-libraries; extra == 'and-cuda'"]
+        index.add("tensorflow", version, libraries, extras=["and-cuda"], code="#" * 400_000)
         index.add("tensorflow-cpu", version, code="#" * 100_000)
     index.add("user-of-tensorflow", "1.0", ["tensorflow>=2"])
     return index
@@ -99,7 +100,7 @@ def test_a_replacement_is_proposed_with_its_effect_and_taken_only_if_allowed(
     message = next(message for code, message in proposed if code == "ADV112")
     assert "`tensorflow-cpu` provides the same modules as `tensorflow`" in message
     assert "MB to download" in message
-    assert "`--allow replace-packages` takes it" in message
+    assert "`--allow replace-packages` allows it" in message
 
     allowed = advisor("advise", *here, "--allow", "replace-packages", "--format", "json", cwd=folder)
 
@@ -162,3 +163,90 @@ def test_no_interpreter_with_a_stack_is_an_error_with_each_reason(
     assert result.returncode == 3
     assert "there is no stack for any interpreter that the project supports" in result.stderr
     assert "Python 3.12" in result.stderr
+
+
+def test_the_gate_knows_the_extras_of_the_lock(advisor: Advisor, frameworks: PackageIndex, tmp_path: Path) -> None:
+    folder = write_project(tmp_path / "p", "jax")
+    here = ("--index-url", frameworks.url, *GPU)
+    advisor("advise", *here, cwd=folder)
+
+    result = advisor("check", *here, "--format", "json", cwd=folder)
+
+    assert result.returncode == 0
+    assert "ADV019" not in result.stdout
+
+
+def test_an_extra_that_no_stack_has_is_reported_and_not_as_an_unknown_one(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("jax", "0.8.0", ["missing; extra == 'cuda13'"], extras=["cuda13"])
+    folder = write_project(tmp_path / "p", "jax")
+
+    result = advisor("advise", "--index-url", index.url, *GPU, "--format", "json", cwd=folder)
+
+    codes = dict(findings(result))
+    assert "`jax 0.8.0` leaves the target's accelerator idle" in codes["ADV110"]
+    assert "ADV104" not in codes
+
+
+@pytest.mark.parametrize("entry", ['tensorflow = "tensorflow-cpuu"', 'numpy = "cupy"'])
+def test_a_replacement_that_the_catalogue_does_not_know_is_an_error(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, entry: str
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow", settings=f"replace-packages = {{ {entry} }}")
+
+    result = advisor("advise", "--index-url", frameworks.url, *CPU, cwd=folder)
+
+    assert result.returncode == 2
+    assert "the catalogue of builds does not know that" in result.stderr
+    assert ("tensorflow-cpu`" in result.stderr) == entry.startswith("tensorflow")
+
+
+def test_the_smallest_possible_download_includes_replacements(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+    sizes = {
+        name: sum(len(content) for file, content in frameworks.files.items() if file.startswith(f"{name}-2.20.0-"))
+        for name in ("tensorflow", "tensorflow_cpu")
+    }
+    assert sizes["tensorflow_cpu"] < sizes["tensorflow"]
+
+    refused = advisor("advise", *here, "--max-size", "0.1kB", cwd=folder)
+
+    assert refused.returncode == 3
+    assert "the smallest possible stack has 1 package with" in refused.stderr
+    assert "there is a stack for Python" not in refused.stderr
+    kilobytes = -(-sizes["tensorflow_cpu"] // 1000)
+    assert advisor("advise", *here, "--max-size", f"{kilobytes}kB", cwd=folder).returncode == 0
+    assert list(locked(folder)) == ["tensorflow-cpu"]
+
+
+def test_an_interpreter_with_only_a_pre_release_of_a_package_is_not_taken(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("frame", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64")
+    index.add("frame", "2.0rc1", tag="cp314-cp314-manylinux_2_28_x86_64")
+    folder = write_project(tmp_path / "p", "frame", settings='python = "best"')
+
+    result = advisor("advise", "--index-url", index.url, "--hardware", "cpu-zen4", cwd=folder)
+
+    assert locked(folder) == {"frame": "1.0"}
+    assert "Python 3.12 has the best-scored stack" in result.stdout
+
+
+def test_a_package_that_replaces_another_differs_from_it(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow-cpu", settings='allow = ["replace-packages"]')
+    frameworks.add("tensorflow-cpu", "2.21.0")
+    with (folder / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.replace-packages]\ntensorflow-cpu = "tensorflow"\n')
+        for name, hardware in (("laptop", "cpu-zen4"), ("server", "h100")):
+            file.write(f'[tool.advisor.targets.{name}]\nhardware = "{hardware}"\npython = "3.12"\n')
+
+    result = advisor("advise", "--index-url", frameworks.url, "--targets", "all", "--dry-run", cwd=folder)
+
+    assert result.returncode == 0, result.stderr
+    assert "0 packages differ between the targets; 1 differ if each target has its own best stack" in result.stdout

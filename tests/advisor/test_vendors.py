@@ -31,8 +31,8 @@ def test_a_cuda_build_is_refused_on_an_amd_target_with_rule_and_hint(project: Pa
     assert not (project / "pylock.toml").exists()
     assert "(rule `torch-default-is-cuda`)" in result.stderr
     assert "AMD Instinct MI300X" in result.stderr
-    assert "--package-index torch=https://download.pytorch.org/whl/rocm" in result.stderr
-    assert result.stderr.splitlines()[-1].startswith("hint: choose another target, or an index")
+    assert "`--framework-indexes` also considers the builds for other accelerators" in result.stderr
+    assert result.stderr.splitlines()[-1].startswith("hint: choose another target, or builds that the rules allow")
 
 
 def test_a_rocm_build_is_recommended_and_the_accelerator_is_reported(
