@@ -37,9 +37,9 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         if substitution.replacement not in names:
             continue
         if substitution.replacement == substitution.package:
-            code, reason = "ADV109", "which uses the target's accelerator"
+            code, reason = "ADV109", "and uses the target's accelerator"
         else:
-            code, reason = "ADV112", "which suits the target"
+            code, reason = "ADV112", "and suits the target"
         message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
         yield AdviceFinding(
             code=code, severity="note", message=message, package=substitution.replacement, source=substitution.source

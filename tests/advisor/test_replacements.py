@@ -59,7 +59,7 @@ def test_the_extra_for_the_accelerator_is_locked_and_passes_the_gate(
     assert locked(folder) == {"jax": "0.8.0", "cuda13-libraries": "1.0"}
     assert (
         "ADV109",
-        "`jax[cuda13]` is locked where `jax` is required, which uses the target's accelerator",
+        "`jax[cuda13]` is locked where `jax` is required, and uses the target's accelerator",
     ) in findings(result)
     check = advisor("check", *here, *GPU, cwd=folder)
     assert check.returncode == 0, check.stdout
