@@ -39,7 +39,7 @@ def request_for(releases: Releases, roots: tuple[str, ...]) -> ResolutionRequest
     )
 
 
-@settings(max_examples=200)
+@settings(max_examples=40)
 @given(
     by_target=st.lists(problems, min_size=2, max_size=3),
     roots=st.sampled_from([("app",), ("app", "lib"), ("jax", "tf")]),

@@ -191,7 +191,7 @@ def cost(
     )
 
 
-@settings(max_examples=300)
+@settings(max_examples=80)
 @given(
     frame=releases,
     vision=releases,

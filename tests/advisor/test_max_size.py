@@ -55,7 +55,7 @@ class SizedSource(ReleaseSource):
         return self._sizes.get((candidate.name, candidate.version.major))
 
 
-@settings(max_examples=300)
+@settings(max_examples=60)
 @given(
     releases=problems,
     roots=some_roots,
