@@ -250,3 +250,30 @@ def test_a_package_that_replaces_another_differs_from_it(
 
     assert result.returncode == 0, result.stderr
     assert "0 packages differ between the targets; 1 differ if each target has its own best stack" in result.stdout
+
+
+def test_the_limits_of_the_catalogue_are_no_constraints_of_the_user(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow>=2.19")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    assert advisor("advise", *here, "-o", "lock.txt", cwd=folder).returncode == 0
+    prices = json.loads(advisor("prices", *here, "--no-pythons", "--format", "json", cwd=folder).stdout)["prices"]
+
+    assert "tensorflow-cpu==2.20.0" in (folder / "lock.txt").read_text()
+    assert "via https" not in (folder / "lock.txt").read_text()
+    assert [price["constraint"] for price in prices] == ["tensorflow-cpu>=2.19"]
+
+
+def test_a_remembered_answer_is_not_that_of_other_choices(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow")
+    here = ("--index-url", frameworks.url, *CPU, "--dry-run")
+    first = advisor("advise", *here, cwd=folder).stdout
+    assert advisor("advise", *here, cwd=folder).stdout == first
+
+    assert "tensorflow-cpu  - -> 2.20.0" in advisor("advise", *here, "--allow", "replace-packages", cwd=folder).stdout
+    refused = advisor("advise", *here, "--max-size", "1kB", cwd=folder)
+    assert refused.returncode == 3
