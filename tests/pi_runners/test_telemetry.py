@@ -125,4 +125,5 @@ def test_the_processor_time_of_ended_children_counts() -> None:
         seconds = _ProcessTree(process.pid).cpu_seconds()
 
         process.communicate(b"\n")
-    assert seconds >= 0.4
+    # The system counts in hundredths of a second.
+    assert seconds > 0.4 - 0.02
