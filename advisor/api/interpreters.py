@@ -130,7 +130,11 @@ def compare_interpreters(
     for group in (maintained, others):
         if not comparison.solved:
             solved = compare_variants(list(map(variant, group)), baseline=baseline, limit=limit, direct=direct)
-            comparison = replace(solved, obstacles={**comparison.obstacles, **solved.obstacles})
+            comparison = replace(
+                solved,
+                obstacles={**comparison.obstacles, **solved.obstacles},
+                is_complete=comparison.is_complete and solved.is_complete,
+            )
     if not comparison.solved and not comparison.is_complete:
         reasons = "; ".join(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
         raise SearchLimitError(

@@ -38,7 +38,8 @@ class TargetBuilds:
         indexes = usable_indexes(entries, rules, hardware)
         self._published = frozenset(canonicalize_name(name) for index in indexes for name in index.packages)
         self._family_of = {canonicalize_name(name): family for family in self._families for name in family.packages}
-        self._rules = rules
+        self.rules = rules
+        """The rules that apply to the target."""
         self._hardware = hardware
         self._build_of: dict[tuple[NormalizedName, Version], Build] = {}
 
@@ -47,7 +48,7 @@ class TargetBuilds:
         family = self._family_of.get(name)
         if family is None:
             return None
-        # Asked for each candidate in each iteration of the search.
+        # Needed for each candidate in each iteration of the search.
         if (name, version) not in self._build_of:
             self._build_of[name, version] = self._build_in(family, name, version)
         return self._build_of[name, version]
@@ -55,7 +56,7 @@ class TargetBuilds:
     def _build_in(self, family: BuildFamily, name: NormalizedName, version: Version) -> Build:
         os, architecture = self._hardware.os, self._hardware.cpu.architecture
         build = family.build_of(name, version, os=os, architecture=architecture)
-        if build.runtime == "cuda" and not build.version and (cuda := self._rules.default_cuda(name, version)):
+        if build.runtime == "cuda" and not build.version and (cuda := self.rules.default_cuda(name, version)):
             return Build(runtime="cuda", version=cuda)
         return build
 
@@ -72,7 +73,7 @@ class TargetBuilds:
     def extras_of(self, name: NormalizedName) -> list[BuildExtra]:
         """Return the extras of a package that make it use an accelerator of the target, the newest runtime first."""
         extras = [e for e in self._extras if canonicalize_name(e.package) == name and e.runtime != "cpu"]
-        usable = [e for e in extras if is_usable(e.build, self._rules, self._hardware)]
+        usable = [e for e in extras if is_usable(e.build, self.rules, self._hardware)]
         return sorted(usable, key=lambda extra: Version(extra.version or "0"), reverse=True)
 
     def extra_names(self, name: NormalizedName) -> frozenset[str]:

@@ -23,7 +23,6 @@ from advisor.resolve.encode import (
 from advisor.resolve.optimise import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
-from knowledge.rules.engine import RuleBook
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
@@ -54,7 +53,6 @@ class Criteria:
     def __init__(
         self,
         *,
-        rules: RuleBook,
         builds: TargetBuilds,
         estimator: Estimator,
         objective: ObjectiveName,
@@ -66,8 +64,7 @@ class Criteria:
         """Create the criteria of an objective.
 
         Args:
-            rules: The rules that apply to the target.
-            builds: The builds on the target.
+            builds: The builds on the target, with the rules that apply to it.
             estimator: Predictions from the observations.
             objective: The objective.
             direct: Packages that the project's own requirements name.
@@ -77,7 +74,7 @@ class Criteria:
         """
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
-        self._rules = rules
+        self._rules = builds.rules
         self._builds = builds
         self._estimator = estimator
         self._names = CRITERIA[objective]
@@ -130,13 +127,14 @@ class Criteria:
         return other
 
     def with_package_costs(self, costs: Mapping[str, Mapping[NormalizedName, int]]) -> Criteria:
-        """Return the same criteria with additional costs of packages, whatever their version.
+        """Return the same criteria with further additional costs of packages, whatever their version.
 
         Args:
             costs: Cost by package, for the criteria `idle-builds` and `build`.
         """
         other = self._copy()
-        other._package_costs = costs
+        before = self._package_costs
+        other._package_costs = {name: {**before.get(name, {}), **costs.get(name, {})} for name in {*before, *costs}}
         return other
 
     def with_extra_options(self, numbers: Mapping[NormalizedName, int]) -> Criteria:

@@ -21,9 +21,6 @@ from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
 
-_NOT_CONSIDERED = "not considered"
-"""Start of an obstacle that only the limits of the search cause."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemVariant:
@@ -67,16 +64,13 @@ class VariantComparison:
         solved: Those with a stack, the best first; of equal ones, the one that was named first.
         obstacles: Why each of the others has none, by its label.
         stopped: Those whose search ended before the proof, in the order in which they were named.
+        is_complete: Whether it is known of each variant whether it has a stack.
     """
 
     solved: tuple[SolvedVariant, ...]
     obstacles: Mapping[str, str]
     stopped: tuple[SolvedVariant, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether it is known of each variant whether it has a stack."""
-        return not any(obstacle.startswith(_NOT_CONSIDERED) for obstacle in self.obstacles.values())
+    is_complete: bool = True
 
 
 def compare_variants(
@@ -100,9 +94,11 @@ def compare_variants(
     solved: list[tuple[ProblemVariant, ResolutionRequest, Optimum]] = []
     obstacles: dict[str, str] = {}
     stopped: list[SolvedVariant] = []
+    is_complete = True
     for variant in variants:
         if limit.is_over:
-            obstacles[variant.label] = f"{_NOT_CONSIDERED}: {limit.reason}"
+            obstacles[variant.label] = f"not considered: {limit.reason}"
+            is_complete = False
             continue
         progress("searching for the best stack with %s", variant.label)
         try:
@@ -111,12 +107,14 @@ def compare_variants(
         except InfeasibleError:
             obstacles[variant.label] = "no set of versions satisfies both the requirements and the rules"
         except SearchLimitError as error:
-            obstacles[variant.label] = f"{_NOT_CONSIDERED}: {error.message}"
+            obstacles[variant.label] = f"not considered: {error.message}"
+            is_complete = False
         except (NoStackError, UnavailableError) as error:
             obstacles[variant.label] = error.message
         else:
             if optimum.stopped:
-                obstacles[variant.label] = f"{_NOT_CONSIDERED}: {optimum.stopped}"
+                obstacles[variant.label] = f"not considered: {optimum.stopped}"
+                is_complete = False
                 stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
             else:
                 solved.append((variant, request, optimum))
@@ -127,7 +125,9 @@ def compare_variants(
         for (variant, request, optimum), added in zip(solved, additions, strict=True)
     ]
     results.sort(key=lambda result: tuple(result.score.values()))
-    return VariantComparison(solved=tuple(results), obstacles=obstacles, stopped=tuple(stopped))
+    return VariantComparison(
+        solved=tuple(results), obstacles=obstacles, stopped=tuple(stopped), is_complete=is_complete
+    )
 
 
 def _score(request: ResolutionRequest, optimum: Optimum, additions: Mapping[str, int]) -> dict[str, int]:
@@ -159,7 +159,7 @@ def _additions(
                 added["freshness"] = added.get("freshness", 0) + hours
         only_prereleases = [bool(own) and all(c.version.is_prerelease for c in own) for own in offered]
         for added, is_prerelease in zip(additions, only_prereleases, strict=True):
-            # Nobody asked for a pre-release: a variant without a final release of a package is discouraged.
+            # Only a project that names a pre-release wants one: a variant without a final release is discouraged.
             if is_prerelease and not all(only_prereleases):
                 added["rules"] = added.get("rules", 0) + 1
         idle = [request.builds.all_idle(candidates) for candidates, (_, request) in zip(offered, variants, strict=True)]

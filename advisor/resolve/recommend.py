@@ -367,7 +367,6 @@ def make_request(
 
     def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
         criteria = Criteria(
-            rules=rules,
             builds=builds,
             estimator=estimator,
             objective=objective,

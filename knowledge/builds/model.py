@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -80,7 +81,7 @@ class FrameworkIndex:
 
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether it has files for the system and the processor of a machine."""
-        return hardware.os in self.os and hardware.cpu.architecture in self.architectures
+        return _is_on(hardware, self.os, self.architectures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +182,7 @@ class BuildExtra:
 
     def serves(self, hardware: HardwareProfile) -> bool:
         """Whether they work on the system and the processor of a machine."""
-        return hardware.os in self.os and hardware.cpu.architecture in self.architectures
+        return _is_on(hardware, self.os, self.architectures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,7 +217,7 @@ class Replacement:
 
     def fits(self, hardware: HardwareProfile) -> bool:
         """Whether the replacement is useful on a machine, and has files for it."""
-        if hardware.os not in self.os or hardware.cpu.architecture not in self.architectures:
+        if not _is_on(hardware, self.os, self.architectures):
             return False
         if self.when == "any":
             return True
@@ -226,6 +227,11 @@ class Replacement:
 
 
 CatalogueEntry = FrameworkIndex | BuildFamily | BuildExtra | Replacement
+
+
+def _is_on(hardware: HardwareProfile, systems: Collection[str], architectures: Collection[str]) -> bool:
+    """Whether a machine has one of some systems and one of some architectures."""
+    return hardware.os in systems and hardware.cpu.architecture in architectures
 
 
 def build_of_local_version(local: str) -> Build:

@@ -93,7 +93,7 @@ def build_request(
         problem,
         IndexCandidates(build_client(index, cache), problem, advisories=objective == "security"),
         rules=RuleBook(rules, MACHINE),
-        builds=builds_of(builds),
+        builds=TargetBuilds(builds, RuleBook(rules, MACHINE), MACHINE),
         estimator=estimator or empty_estimator(),
         objective=objective,
         young_after=young_after,

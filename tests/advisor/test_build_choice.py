@@ -209,7 +209,6 @@ def test_the_build_is_that_of_brute_force(
     source = BuildSource(frame, vision, app)
     rules = RuleBook(RULES, machine)
     criteria = Criteria(
-        rules=rules,
         builds=TargetBuilds((FAMILY,), rules, machine),
         estimator=empty_estimator(),
         objective="latest",

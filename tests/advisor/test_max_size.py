@@ -16,8 +16,7 @@ from advisor.index.page import DistributionFile
 from advisor.resolve.objectives import HOURS_PER_RELEASE, KILOBYTE, Criteria
 from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.problem import Candidate
-from knowledge.rules.engine import RuleBook
-from tests.advisor.factories import MACHINE, build_problem, builds_of, empty_estimator
+from tests.advisor.factories import build_problem, builds_of, empty_estimator
 from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -78,7 +77,6 @@ def test_the_stack_is_that_of_brute_force(
     fitting = [s for s in stacks(releases, roots) if most is None or kilobytes(s) <= most]
     source = SizedSource(releases, sizes)
     criteria = Criteria(
-        rules=RuleBook((), MACHINE),
         builds=builds_of(),
         estimator=empty_estimator(),
         objective="size",

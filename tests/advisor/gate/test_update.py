@@ -17,8 +17,7 @@ from advisor.lock.pins import with_pins
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import InfeasibleError, optimise
 from advisor.resolve.verify import verify
-from knowledge.rules.engine import RuleBook
-from tests.advisor.factories import MACHINE, builds_of, empty_estimator
+from tests.advisor.factories import builds_of, empty_estimator
 from tests.advisor.test_optimum import (
     NAMES,
     Releases,
@@ -51,7 +50,6 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
     admitted = [s for s in stacks(releases, roots) if not any(r.items() <= s.items() for r in refused)]
     source = ReleaseSource(releases)
     criteria = Criteria(
-        rules=RuleBook((), MACHINE),
         builds=builds_of(),
         estimator=EMPTY_ESTIMATOR,
         objective="latest",
