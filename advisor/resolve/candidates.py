@@ -9,18 +9,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
-from packaging.specifiers import Specifier
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
 from advisor.index.filenames import split_variant_label, version_of
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
-from advisor.index.pages import ProjectPage
 from advisor.index.variant_markers import VariantEnvironment, requirements_for
-from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
+from advisor.resolve.candidate_selection import select_candidates
+from advisor.resolve.compatible_files import CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits
 from advisor.resolve.requirements_cache import RequirementsCache
 from advisor.resolve.variants import VariantFileReader
@@ -92,7 +90,8 @@ class IndexCandidates:
             pages = self._client.pages(name)
             with self._lock:
                 if name not in self._candidates:
-                    self._candidates[name] = self._select(name, pages)
+                    files = (self._reader.read(page, name) for page in pages)
+                    self._candidates[name] = select_candidates(name, files, self._problem, self._skip)
         return self._candidates[name]
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
@@ -282,67 +281,6 @@ class IndexCandidates:
         self._skipped.setdefault(name, Counter())[reason] += count
         self._examples.setdefault((name, reason), filename)
 
-    def _select(self, name: NormalizedName, pages: Sequence[ProjectPage]) -> tuple[Candidate, ...]:
-        roots = self._problem.roots_of(name)
-        hashes = [root.hashes for root in roots if root.hashes]
-        pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
-        best: dict[Version, CompatibleFile] = {}
-        filenames: set[str] = set()
-        for page in pages:
-            offers = self._reader.read(page, name)
-            for reason, count in offers.refused.items():
-                self._skip(name, reason, offers.examples[reason], count)
-            for offer in offers.files:
-                # If several pages list a file of one name, the first is used.
-                if offer.file.filename in filenames:
-                    continue
-                filenames.add(offer.file.filename)
-                file = offer.file
-                previous = best.get(offer.version)
-                if reason := self._policy_reason(name, offer):
-                    self._skip(name, reason, file.filename)
-                elif (
-                    file.yanked
-                    and (name, offer.version) not in self._problem.policy.retained
-                    and not any(s.contains(offer.version, prereleases=True) for s in pinned)
-                ):
-                    self._skip(name, "yanked", file.filename)
-                elif any(file.sha256 not in accepted for accepted in hashes):
-                    self._skip(name, "hash differs from the required ones", file.filename)
-                elif previous is None or offer.rank < previous.rank:
-                    best[offer.version] = offer
-        return tuple(
-            Candidate(name=name, version=version, file=best[version].file)
-            for version in sorted(self._without_prereleases(name, best), reverse=True)
-        )
-
-    def _policy_reason(self, name: NormalizedName, offer: CompatibleFile) -> str:
-        """Return why the policy excludes a file; empty if it does not."""
-        policy, uploaded = self._problem.policy, offer.file.uploaded
-        if offer.is_wheel and not policy.allows_wheels(name):
-            return "wheels are excluded by `--no-binary`"
-        if not offer.is_wheel and not policy.allows_sdists(name):
-            return "sdists are excluded by `--only-binary`"
-        if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
-            return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
-        return ""
-
-    def _without_prereleases(self, name: NormalizedName, versions: Iterable[Version]) -> list[Version]:
-        """Drop pre-releases unless there are no other versions, or a requirement of the project names one (PEP 440)."""
-        versions = list(versions)
-        opted_in = self._problem.policy.prereleases or any(
-            root.requirement.specifier.prereleases for root in self._problem.roots_of(name)
-        )
-        retained = self._problem.policy.retained
-        final = [v for v in versions if not v.is_prerelease or (name, v) in retained]
-        if opted_in or not final:
-            return versions
-        admitted = set(final)
-        for version in versions:
-            if version not in admitted:
-                self._skip(name, "pre-release", str(version))
-        return final
-
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
         retained = None if candidate.direct else self._requirements_cache.read(candidate.file, extra)
         if retained is not None:
@@ -417,8 +355,3 @@ class IndexCandidates:
             self._skip(candidate.name, "requires another Python", candidate.file.filename)
             return None
         return metadata
-
-
-def _is_pin(specifier: Specifier) -> bool:
-    """Whether a specifier pins one version, which is then allowed to be yanked (PEP 592)."""
-    return specifier.operator == "===" or (specifier.operator == "==" and not specifier.version.endswith(".*"))
