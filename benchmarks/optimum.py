@@ -24,7 +24,8 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
 from advisor.index.page import DistributionFile
 from advisor.resolve.encode import NO_LIMITS, Candidates, Choice, PairedChoice
-from advisor.resolve.optimise import Objective, optimise
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort
 from knowledge.domain.hardware import Cpu, HardwareProfile

@@ -101,7 +101,7 @@ def compare_interpreters(
     from advisor.domain.target import NEWEST_PYTHON
     from advisor.resolve.baseline import NoStackError
     from advisor.resolve.objectives import HOURS_A_YEAR
-    from advisor.resolve.optimise import SearchLimitError
+    from advisor.resolve.optimum import SearchLimitError
     from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 
     newest = max(_minor(python) for python in context.compared_pythons)

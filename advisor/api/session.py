@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation
-    from advisor.resolve.optimise import Optimum
+    from advisor.resolve.optimum import Optimum
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate

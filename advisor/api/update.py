@@ -21,7 +21,7 @@ from advisor.gate.update import find_smallest_update
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.project.locks import Lock
-from advisor.resolve.optimise import Optimum
+from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.atomic_file import write_atomically

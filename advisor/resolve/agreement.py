@@ -20,7 +20,8 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.encode import Budget, Candidates, Choice, Limits
 from advisor.resolve.objectives import CRITERIA
-from advisor.resolve.optimise import Objective, Optimum, optimise
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import Objective, Optimum
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.recommend import ResolutionRequest
 

@@ -13,7 +13,7 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve.conflict import describe_conflict, find_conflict
 from advisor.resolve.explain import PROJECT, dependency_graph
-from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
 from advisor.resolve.problem import ResolutionProblem
 from advisor.resolve.recommend import Advice, ResolutionRequest

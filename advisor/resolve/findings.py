@@ -11,7 +11,7 @@ from advisor.domain.words import unmeasured_text
 from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.optimise import Optimum
+from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook

@@ -20,7 +20,7 @@ from advisor.resolve.encode import (
     OptionCosts,
     PairedChoice,
 )
-from advisor.resolve.optimise import Objective
+from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
 

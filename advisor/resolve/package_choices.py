@@ -10,7 +10,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.optimise import Optimum
+from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import CandidateSource, ResolutionProblem, Substitution
 from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 from advisor.resolve.recommend import ResolutionRequest

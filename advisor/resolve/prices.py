@@ -15,7 +15,7 @@ from advisor.domain.words import size_text
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.conflict import relax_requirement
 from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
-from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError

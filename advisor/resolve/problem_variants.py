@@ -16,7 +16,7 @@ from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.objectives import CRITERIA, hours_behind
-from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import ResolutionRequest
 from knowledge.domain.errors import UnavailableError

@@ -35,7 +35,8 @@ from advisor.resolve.explain import explain_stack
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.findings import collect_findings
 from advisor.resolve.objectives import KILOBYTE, Criteria, ObjectiveName
-from advisor.resolve.optimise import InfeasibleError, Optimum, SearchLimitError, optimise
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.pinned_conflict import find_pinned_conflict
 from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution, admits
 from advisor.resolve.root_checks import check_roots, without_versions

@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
-from advisor.resolve.optimise import Bound, InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum import Bound, InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.recommend import ResolutionRequest
 
 _ORIGIN = "shared with the other targets of the lock"

@@ -14,7 +14,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from advisor.domain.byte_size import parse_size
 from advisor.index.page import DistributionFile
 from advisor.resolve.objectives import HOURS_PER_RELEASE, KILOBYTE, Criteria
-from advisor.resolve.optimise import InfeasibleError, optimise
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate
 from tests.advisor.factories import build_problem, builds_of, empty_estimator
 from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks

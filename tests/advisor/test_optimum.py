@@ -16,7 +16,8 @@ from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
 from advisor.resolve.conflict import find_conflict
 from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
-from advisor.resolve.optimise import InfeasibleError, Objective, Optimum, optimise
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError, Objective, Optimum
 from advisor.resolve.pinned_conflict import find_pinned_conflict
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.solver import Effort

@@ -18,7 +18,7 @@ from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import HOURS_PER_RELEASE
-from advisor.resolve.optimise import InfeasibleError
+from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants

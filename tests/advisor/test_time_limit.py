@@ -19,7 +19,7 @@ from advisor.domain.progress import activity, progress, set_progress_display
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
 from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
 from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import SearchLimitError
+from advisor.resolve.optimum import SearchLimitError
 from advisor.resolve.prices import constraint_prices
 from advisor.resolve.recommend import ResolutionRequest, recommend
 from advisor.resolve.solver import Effort, SolverModel, negated

@@ -15,7 +15,8 @@ from packaging.version import Version
 
 from advisor.lock.pins import with_pins
 from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import InfeasibleError, optimise
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.verify import verify
 from tests.advisor.factories import builds_of, empty_estimator
 from tests.advisor.test_optimum import (

@@ -1,0 +1,93 @@
+"""The criteria of an optimum, the optimum with its proof, and the errors of a search for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.utils import NormalizedName
+
+from advisor.domain.time_limit import INTERRUPTED
+from advisor.resolve.encode import Choice, OptionCosts, PairedChoice
+from advisor.resolve.problem import Candidate
+from knowledge.domain.errors import UnsatisfiableError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """One criterion to minimise.
+
+    Attributes:
+        name: Name in the proof.
+        costs: Cost of each choice, a whole number; an absent package costs nothing. A negative cost is a reward, which
+            counts only if something chosen requires the package; such packages must be loaded from the beginning.
+        pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
+            absence is a reward as above.
+        options: Cost of the extras that may be required in addition.
+        different: Pairs of packages that cost 1 each if both are in the stack with different releases.
+    """
+
+    name: str
+    costs: Mapping[Choice, int] = field(default_factory=dict)
+    pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
+    options: OptionCosts = field(default_factory=dict)
+    different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The proof for one objective: the optimum is between ``bound`` and ``value``."""
+
+    objective: str
+    value: int
+    bound: int
+
+    @property
+    def gap(self) -> int:
+        """Difference between the best solution found and the best that may exist."""
+        return self.value - self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimum:
+    """The chosen stack and the proof of its optimality.
+
+    Attributes:
+        stack: Chosen candidates, sorted by name.
+        bounds: The bound of each objective, in order of importance.
+        unique: Whether it is proven that no other stack with the same score comes first.
+        iterations: Number of times the model was solved, each time with more metadata.
+        candidates: Number of candidate versions that the optimum covers.
+        fetched: Number of candidate versions whose metadata was read.
+        stopped: Why the search ended before the proof; empty if it did not.
+        options: Place of the extras that are required in addition, by package.
+    """
+
+    stack: tuple[Candidate, ...]
+    bounds: tuple[Bound, ...]
+    unique: bool
+    iterations: int
+    candidates: int
+    fetched: int
+    stopped: str = ""
+    options: Mapping[NormalizedName, int] = field(default_factory=dict)
+
+    @property
+    def proven(self) -> bool:
+        """Whether it is proven that no stack has a better score."""
+        return all(bound.gap == 0 for bound in self.bounds)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user ended the search."""
+        return self.stopped == INTERRUPTED
+
+
+class InfeasibleError(Exception):
+    """Raised when it is proven that no stack satisfies the requirements and the rules."""
+
+
+class SearchLimitError(UnsatisfiableError):
+    """Raised when a limit is reached without a stack and without a proof that there is none."""
+
+    code = "search-limit"
