@@ -16,7 +16,7 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import NoStackError
-from advisor.resolve.encode import Choice
+from advisor.resolve.choices import Choice
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.predictor import performance_versions
 from advisor.resolve.problem import Candidate

@@ -18,7 +18,7 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.encode import Budget, Candidates, Choice, Limits
+from advisor.resolve.choices import Budget, Candidates, Choice, Limits
 from advisor.resolve.objectives import CRITERIA
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective, Optimum

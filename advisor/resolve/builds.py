@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.encode import Candidates, Choice
+from advisor.resolve.choices import Candidates, Choice
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.builds.model import Build, BuildExtra, BuildFamily, CatalogueEntry, Replacement
 from knowledge.builds.usable import is_usable, usable_indexes

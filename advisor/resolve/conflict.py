@@ -17,7 +17,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.encode import Candidates, Encoding, Fact, Limits
+from advisor.resolve.choices import Candidates, Limits
+from advisor.resolve.encode import Encoding, Fact
 from advisor.resolve.optimise import MAX_ITERATIONS
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.search import Search

@@ -20,6 +20,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
+from advisor.resolve.choices import Candidates, Choice, Limits, PairedChoice
 from advisor.resolve.problem import (
     Candidate,
     CandidateSource,
@@ -29,49 +30,11 @@ from advisor.resolve.problem import (
 )
 from advisor.resolve.solver import Literal, SolverModel, SolverResult, negated
 
-Choice = tuple[NormalizedName, Version]
-PairedChoice = tuple[NormalizedName, Version | None]
-"""A version of a package, or none if the package is absent."""
-Candidates = Mapping[NormalizedName, Sequence[Candidate]]
 Node = tuple[NormalizedName, NormalizedName | None]
 """A package, or one extra of it."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """A limit of the sum of the costs of a stack.
-
-    Attributes:
-        costs: Cost of each choice, not negative.
-        most: The largest admissible sum.
-    """
-
-    costs: Mapping[Choice, int]
-    most: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What is excluded.
-
-    Attributes:
-        forbidden: Choices that the rules forbid, each with the reason.
-        exclusive: Groups of sets of choices, with the reason; a stack must not have one choice of every set of a group.
-        budgets: Limits of sums of costs.
-    """
-
-    forbidden: Mapping[Choice, str]
-    exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
-    budgets: tuple[Budget, ...] = ()
-
-
-NO_LIMITS = Limits(forbidden={})
-
 INITIAL_EXPLICIT = 8
 """Number of candidates of a package that are explicit at first."""
-
-OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
-"""Cost of each way to require a package of the stack: the place of the extras in its options, or none for no extras."""
 
 Need = tuple[Literal, NormalizedName, NormalizedName | None, Dependency]
 """The literal of a choice, its package, its extra, and what it requires."""
@@ -135,10 +98,6 @@ class Encoding:
         self._admitted: dict[tuple[NormalizedName, str], tuple[Version, ...]] = {}
         self._exclusive: dict[Choice, list[Literal]] = {}
         self._excluded_groups: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
-        self._both: dict[tuple[Literal, Literal], Literal] = {}
-        self._unions: dict[frozenset[Literal], Literal] = {}
-        self._different: dict[tuple[NormalizedName, NormalizedName], Literal] = {}
-        self._compared: set[tuple[Literal, Literal, frozenset[Literal]]] = set()
 
     def literal(self, choice: PairedChoice) -> Literal | None:
         """Return the literal of a choice, or none if it has none."""
@@ -162,6 +121,10 @@ class Encoding:
     def older(self, name: NormalizedName) -> Literal:
         """Return the literal for all candidates of a package that are not explicit."""
         return self._older[name]
+
+    def older_candidates(self, name: NormalizedName) -> Sequence[Candidate]:
+        """Return the allowed candidates of a package that are not explicit, newest first."""
+        return self._allowed[name][len(self._literals[name]) :]
 
     def selected_candidates(self, answer: SolverResult) -> dict[NormalizedName, Candidate]:
         """Return the explicit candidates that a solution chooses, by package."""
@@ -215,16 +178,12 @@ class Encoding:
             self._require(name, [need])
         self.add_dependencies(candidate for candidate, _ in pending)
 
-    def option_costs(self, costs: OptionCosts) -> dict[Literal, int]:
-        """Return the costs of extras that may be required in addition, by literal."""
-        collected: dict[Literal, int] = {}
-        for (name, place), cost in costs.items():
-            if cost and name in self._options:
-                literal = self._options[name][-1 if place is None else place]
-                if place is None:
-                    literal = self._product(self._present[name], literal)
-                collected[literal] = cost
-        return collected
+    def option_literals(self, name: NormalizedName) -> Sequence[Literal]:
+        """Return a literal for each of the extras that may be required of a package in addition, and one for none.
+
+        Empty if there are no such extras.
+        """
+        return self._options.get(name, ())
 
     def selected_options(self, answer: SolverResult) -> dict[NormalizedName, int]:
         """Return the place of the extras that a solution requires in addition, by package."""
@@ -368,8 +327,7 @@ class Encoding:
         return self._admitted[key]
 
     def _admits_older(self, dependency: Dependency) -> bool:
-        name = dependency.name
-        return any(admits(dependency.requirement, c.version) for c in self._allowed[name][len(self._literals[name]) :])
+        return any(admits(dependency.requirement, c.version) for c in self.older_candidates(dependency.name))
 
     def _guard(self, fact: Fact) -> Literal | None:
         if not self._guarded:
@@ -377,116 +335,6 @@ class Encoding:
         if fact not in self.guards:
             self.guards[fact] = self.model.boolean()
         return self.guards[fact]
-
-    def costs(
-        self, choices: Mapping[Choice, int], pairs: Mapping[tuple[Choice, PairedChoice], int]
-    ) -> dict[Literal, int]:
-        """Return costs by literal; packages of pairs are expanded fully.
-
-        Pairs of two packages get one Boolean for each set of versions of the one and of the other that cost the same:
-        thousands of pairs have few distinct costs.
-        """
-        for name in sorted({choice[0] for pair in pairs for choice in pair}):
-            if name in self.candidates:
-                self.expand(name, len(self._allowed[name]))
-        collected: dict[Literal, int] = {}
-        for name, allowed in self._allowed.items():
-            prices = [choices.get((name, candidate.version), 0) for candidate in allowed]
-            self._expand_cheaper(name, prices)
-            collected.update(zip(self._literals[name].values(), prices, strict=False))
-            if name in self._older:
-                collected[self._older[name]] = min(prices[len(self._literals[name]) :])
-        for ones, others, cost in self._alike(pairs):
-            both = self._product(self._any_of(ones), self._any_of(others))
-            collected[both] = collected.get(both, 0) + cost
-        return {literal: cost for literal, cost in sorted(collected.items()) if cost}
-
-    def differences(self, pairs: Iterable[tuple[NormalizedName, NormalizedName]]) -> dict[Literal, int]:
-        """Return a literal for each pair of packages, with cost 1, that is true if both have different releases.
-
-        It is not true for certain if a package that is not explicit is chosen: that is a relaxation, too.
-        """
-        literals: dict[Literal, int] = {}
-        for one, other in pairs:
-            if one in self.candidates and other in self.candidates:
-                if (one, other) not in self._different:
-                    self._different[one, other] = self.model.boolean()
-                for left, right in ((one, other), (other, one)):
-                    self._compare_releases(left, right, self._different[one, other])
-                literals[self._different[one, other]] = 1
-        return literals
-
-    def _compare_releases(self, one: NormalizedName, other: NormalizedName, different: Literal) -> None:
-        """Require that a package has the release of another one if both are in the stack, or that they differ."""
-        explicit: dict[str, list[Literal]] = {}
-        for version, literal in self._literals[other].items():
-            explicit.setdefault(version.public, []).append(literal)
-        older = {c.version.public for c in self._allowed[other][len(self._literals[other]) :]}
-        choices = [(literal, {version.public}) for version, literal in self._literals[one].items()]
-        if one in self._older:
-            rest = self._allowed[one][len(self._literals[one]) :]
-            choices.append((self._older[one], {candidate.version.public for candidate in rest}))
-        for literal, releases in choices:
-            same = [equal for release in releases for equal in explicit.get(release, ())]
-            if releases & older:
-                same.append(self._older[other])
-            # The model grows: a constraint of fewer explicit candidates stays valid, and a new one is stricter.
-            key = (literal, different, frozenset(same))
-            if key not in self._compared:
-                self._compared.add(key)
-                absent = negated(self._present[other])
-                self.model.require_any([negated(literal), absent, different, *same])
-
-    def _expand_cheaper(self, name: NormalizedName, prices: Sequence[int]) -> None:
-        """Expand a package until no other candidate is cheaper than the explicit ones: it would likely be chosen."""
-        explicit = len(self._literals[name])
-        dearest = max(prices[:explicit], default=0)
-        cheaper = [place for place in range(explicit, len(prices)) if prices[place] < dearest]
-        if cheaper:
-            self.expand(name, cheaper[-1] + 1)
-
-    def _alike(
-        self, pairs: Mapping[tuple[Choice, PairedChoice], int]
-    ) -> Iterator[tuple[frozenset[Literal], frozenset[Literal], int]]:
-        """Yield sets of literals of two packages such that each pair of them has the same cost."""
-        rows: dict[tuple[NormalizedName, NormalizedName], dict[Literal, dict[Literal, int]]] = {}
-        for (left, right), cost in pairs.items():
-            one, other = self.literal(left), self.literal(right)
-            if cost and one is not None and other is not None:
-                rows.setdefault((left[0], right[0]), {}).setdefault(one, {})[other] = cost
-        for of_packages in rows.values():
-            alike: dict[frozenset[tuple[Literal, int]], list[Literal]] = {}
-            for one, costs in of_packages.items():
-                alike.setdefault(frozenset(costs.items()), []).append(one)
-            for row, ones in alike.items():
-                by_cost: dict[int, list[Literal]] = {}
-                for other, cost in row:
-                    by_cost.setdefault(cost, []).append(other)
-                for cost, others in by_cost.items():
-                    yield frozenset(ones), frozenset(others), cost
-
-    def _any_of(self, literals: frozenset[Literal]) -> Literal:
-        """Return a literal that is true if and only if one of some literals is."""
-        if len(literals) == 1:
-            return next(iter(literals))
-        if literals not in self._unions:
-            union = self.model.boolean()
-            for literal in literals:
-                self.model.require(union, when=literal)
-            self.model.require_any([negated(union), *sorted(literals)])
-            self._unions[literals] = union
-        return self._unions[literals]
-
-    def _product(self, left: Literal, right: Literal) -> Literal:
-        """Return a literal that is true if and only if both others are."""
-        key = (min(left, right), max(left, right))
-        if key not in self._both:
-            both = self.model.boolean()
-            self.model.require_any((negated(left), negated(right), both))
-            self.model.require(left, when=both)
-            self.model.require(right, when=both)
-            self._both[key] = both
-        return self._both[key]
 
     def unread(self, *, only_sdists: bool = False) -> list[Literal]:
         """Return the explicit choices whose metadata has not been read."""

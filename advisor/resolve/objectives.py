@@ -12,14 +12,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.encode import (
-    Budget,
-    Candidates,
-    Choice,
-    Limits,
-    OptionCosts,
-    PairedChoice,
-)
+from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCosts, PairedChoice
 from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
 from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from packaging.utils import NormalizedName
 
 from advisor.domain.progress import progress
-from advisor.resolve.encode import INITIAL_EXPLICIT, Candidates, Encoding, Limits
+from advisor.resolve.choices import Candidates, Limits
+from advisor.resolve.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum import Bound, Objective, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from packaging.utils import NormalizedName
 
 from advisor.domain.time_limit import INTERRUPTED
-from advisor.resolve.encode import Choice, OptionCosts, PairedChoice
+from advisor.resolve.choices import Choice, OptionCosts, PairedChoice
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import UnsatisfiableError
 

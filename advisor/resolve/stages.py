@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.encode import Budget, Encoding
+from advisor.resolve.choices import Budget
+from advisor.resolve.cost_terms import CostTerms
+from advisor.resolve.encode import Encoding
 from advisor.resolve.optimum import Bound, InfeasibleError, Objective, SearchLimitError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
@@ -26,6 +28,7 @@ class Stages:
         ],
     ) -> None:
         self._encoding = encoding
+        self._terms = CostTerms(encoding)
         self._effort = effort
         self._required_names = required_names
         self._last: Mapping[NormalizedName, Candidate] = {c.name: c for c in start}
@@ -54,13 +57,13 @@ class Stages:
             InfeasibleError: If there is no solution.
             SearchLimitError: If the work limit is reached before a solution or a proof is found.
         """
-        costs = [self._encoding.costs(o.costs, o.pairs) for o in objectives]
+        costs = [self._terms.of_choices(o.costs, o.pairs) for o in objectives]
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
-            terms |= self._encoding.differences(objective.different)
-            for literal, cost in self._encoding.option_costs(objective.options).items():
+            terms |= self._terms.of_differences(objective.different)
+            for literal, cost in self._terms.of_options(objective.options).items():
                 terms[literal] = terms.get(literal, 0) + cost
-        spent = [(self._encoding.costs(budget.costs, {}), budget.most) for budget in budgets]
+        spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         self._rewarded = tuple(sorted(_rewarded(objectives)))
         model = self._with_support(self._encoding.model.copy())
         for terms, most in spent:

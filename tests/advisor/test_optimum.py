@@ -14,8 +14,8 @@ from packaging.version import Version
 
 from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
+from advisor.resolve.choices import NO_LIMITS, Candidates, Limits
 from advisor.resolve.conflict import find_conflict
-from advisor.resolve.encode import NO_LIMITS, Candidates, Limits
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError, Objective, Optimum
 from advisor.resolve.pinned_conflict import find_pinned_conflict
