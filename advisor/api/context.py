@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from advisor.resolve.package_choices import AllowedReplacements
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import ResolutionProblem
-    from advisor.resolve.recommend import ResolutionRequest
+    from advisor.resolve.request import ResolutionRequest
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload

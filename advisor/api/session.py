@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     from advisor.resolve.prices import Price
     from advisor.resolve.problem import Candidate
     from advisor.resolve.problem_variants import VariantComparison
-    from advisor.resolve.recommend import Advice, ResolutionRequest
+    from advisor.resolve.recommend import Advice
+    from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.sizes import AdviceSizes
     from knowledge.estimate.interface import StartupTime
 

@@ -23,7 +23,7 @@ from advisor.lock.pins import with_pins
 from advisor.project.locks import Lock
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Effect, Prediction

@@ -20,7 +20,8 @@ from knowledge.domain.identity import canonical_json
 from knowledge.rules.catalogue import catalogue_digest
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import Advice, ResolutionRequest
+    from advisor.resolve.recommend import Advice
+    from advisor.resolve.request import ResolutionRequest
 
 _BUCKET = "recommended"
 _FORMAT = 1

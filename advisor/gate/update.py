@@ -20,7 +20,7 @@ from advisor.resolve.choices import Choice
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.predictor import performance_versions
 from advisor.resolve.problem import Candidate
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.verify import verify
 
 _MAX_ROUNDS = 200

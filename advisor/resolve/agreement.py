@@ -23,7 +23,7 @@ from advisor.resolve.objectives import CRITERIA
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective, Optimum
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 
 _ORIGIN = "the same versions for all targets"
 _BEFORE_AGREEMENT = ("vulnerabilities", "rules", "idle-builds")

@@ -16,7 +16,8 @@ from advisor.resolve.explain import PROJECT, dependency_graph
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
 from advisor.resolve.problem import ResolutionProblem
-from advisor.resolve.recommend import Advice, ResolutionRequest
+from advisor.resolve.recommend import Advice
+from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction
 

@@ -12,6 +12,8 @@ from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Res
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
+from advisor.resolve.builds import DefaultBuilds
+from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from knowledge.domain.errors import UnsatisfiableError, without_secrets
 
@@ -42,6 +44,8 @@ _BATCH = 4
 
 MOST_ROUNDS = 20_000
 """Rounds of resolvelib after which the search ends."""
+FIRST_ROUNDS = 500
+"""Rounds of resolvelib after which the problem is checked for a contradiction."""
 
 
 class NoStackError(UnsatisfiableError):
@@ -262,3 +266,23 @@ def resolve_baseline(
         ) from None
     candidates = {node.candidate.name: node.candidate for node in result.mapping.values()}
     return tuple(candidates[name] for name in sorted(candidates))
+
+
+def resolve_newest_stack(
+    problem: ResolutionProblem, source: IndexCandidates, limit: TimeLimit, *, max_rounds: int = MOST_ROUNDS
+) -> tuple[Candidate, ...]:
+    """Resolve a problem, newest versions first; with further builds only if there is no stack without them.
+
+    Raises:
+        NoStackError: If no stack satisfies the requirements.
+        BaselineLimitError: If none is found within the limits.
+    """
+    if source.has_further_builds:
+        plain = DefaultBuilds(problem, source, source.is_further_build)
+        try:
+            return resolve_baseline(problem, plain, max_rounds=max_rounds, limit=limit)
+        except BaselineLimitError:
+            raise
+        except NoStackError:
+            pass
+    return resolve_baseline(problem, source, max_rounds=max_rounds, limit=limit)

@@ -15,7 +15,7 @@ from knowledge.builds.model import Replacement
 from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import ResolutionRequest
+    from advisor.resolve.request import ResolutionRequest
 
 _CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""

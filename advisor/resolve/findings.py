@@ -18,7 +18,7 @@ from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Verdict
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import ResolutionRequest
+    from advisor.resolve.request import ResolutionRequest
 
 
 def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:

@@ -10,10 +10,11 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.no_stack import error_about_size
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import CandidateSource, ResolutionProblem, Substitution
 from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 from knowledge.builds.catalogue import shipped_builds
 from knowledge.builds.model import BuildExtra, Replacement
 from knowledge.domain.errors import InputError
@@ -165,7 +166,7 @@ def _without_best(
         first = comparison.stopped[0]
         return replace(first.request, optimum=first.optimum)
     if request.criteria.max_size is not None and comparison.is_complete:
-        error = request.error_about_size([variant.make_request() for variant in variants])
+        error = error_about_size(request, [variant.make_request() for variant in variants])
         if error is not None:
             raise error
     return request

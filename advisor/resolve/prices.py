@@ -17,7 +17,7 @@ from advisor.resolve.conflict import relax_requirement
 from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate, ResolutionProblem
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.interface import Prediction
 

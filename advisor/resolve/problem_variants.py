@@ -18,7 +18,7 @@ from advisor.resolve.baseline import NoStackError
 from advisor.resolve.objectives import CRITERIA, hours_behind
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
 
 

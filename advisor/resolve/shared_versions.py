@@ -13,7 +13,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.optimum import Bound, InfeasibleError, Optimum, SearchLimitError
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 
 _ORIGIN = "shared with the other targets of the lock"
 _FRESHNESS = ("freshness-direct", "freshness")

@@ -17,7 +17,8 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
-from advisor.resolve.recommend import Advice, ResolutionRequest, make_request, recommend
+from advisor.resolve.recommend import Advice, make_request, recommend
+from advisor.resolve.request import ResolutionRequest
 from knowledge.builds.model import CatalogueEntry
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import (

@@ -19,7 +19,8 @@ from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import HOURS_PER_RELEASE
-from advisor.resolve.recommend import ResolutionRequest, make_request
+from advisor.resolve.recommend import make_request
+from advisor.resolve.request import ResolutionRequest
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import MACHINE, build_problem, empty_estimator
 from tests.advisor.test_package_choices import DictionarySource, Releases, problems, stacks

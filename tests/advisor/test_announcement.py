@@ -9,8 +9,9 @@ import pytest
 
 from advisor.domain.announcement import announcing, set_announcer
 from advisor.domain.requirement import RootRequirement
+from advisor.resolve import no_stack
 from advisor.resolve.baseline import NoStackError
-from advisor.resolve.recommend import ResolutionRequest
+from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import AdvisorError
 from tests.advisor.factories import build_problem, recommend_stack
 from tests.conftest import Advisor
@@ -49,7 +50,7 @@ def test_a_conflict_is_announced_before_the_search_for_the_cheapest_change(
         at_the_search.append(len(printed))
         return "a change"
 
-    monkeypatch.setattr(ResolutionRequest, "_cheapest_change", search)
+    monkeypatch.setattr(no_stack, "_cheapest_change", search)
 
     with announcing(enabled=enabled), pytest.raises(NoStackError) as raised:
         recommend_stack(index, tmp_path, build_problem(*requirements))

@@ -17,7 +17,8 @@ from advisor.resolve.alternatives import explain_package
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.explain import dependency_graph
 from advisor.resolve.prices import constraint_prices, python_prices
-from advisor.resolve.recommend import ResolutionRequest, recommend
+from advisor.resolve.recommend import recommend
+from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import build_problem, build_request

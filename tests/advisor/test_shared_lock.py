@@ -15,7 +15,8 @@ from packaging.tags import Tag
 
 from advisor.domain.target import make_target
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.recommend import ResolutionRequest, recommend
+from advisor.resolve.recommend import recommend
+from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.shared_versions import share_versions
 from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, versions_of
 from tests.conftest import Advisor

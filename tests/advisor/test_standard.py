@@ -22,6 +22,7 @@ from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import make_request, recommend
+from advisor.resolve.request import ResolutionRequest
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import (
     MACHINE,
@@ -156,8 +157,8 @@ def test_a_conflict_after_the_first_rounds_is_explained(
 ) -> None:
     index.add("b", "1.0", ["c<1"])
     index.add("c", "2.0")
-    monkeypatch.setattr(recommend_module, "_FIRST_ROUNDS", 1)
-    monkeypatch.setattr(recommend_module.ResolutionRequest, "is_contradictory", lambda _: False)
+    monkeypatch.setattr(recommend_module, "FIRST_ROUNDS", 1)
+    monkeypatch.setattr(ResolutionRequest, "is_contradictory", lambda _: False)
 
     with pytest.raises(NoStackError) as refused:
         recommend_stack(index, tmp_path, build_problem("b"))

@@ -21,7 +21,8 @@ from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_b
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimum import SearchLimitError
 from advisor.resolve.prices import constraint_prices
-from advisor.resolve.recommend import ResolutionRequest, recommend
+from advisor.resolve.recommend import recommend
+from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort, SolverModel, negated
 from knowledge.rules.model import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, build_request, versions_of

@@ -1,0 +1,180 @@
+"""Errors about a stack that does not exist: the conflict, the builds or the size, and a change that allows a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from advisor.domain.announcement import announce
+from advisor.domain.progress import progress
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import count, quoted, size_text
+from advisor.resolve.baseline import FIRST_ROUNDS, BuildsNeededError, NoStackError, SizeLimitError, resolve_baseline
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.conflict import Conflict, describe_conflict, find_conflict, relax_requirement
+from advisor.resolve.objectives import KILOBYTE
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.pinned_conflict import find_pinned_conflict
+from advisor.resolve.problem import Candidate, admits
+from advisor.resolve.request import ResolutionRequest
+
+_HINT_WORK = 2.0
+"""Work limit of the search for a change that solves a conflict, in the solver's unit."""
+_HINT_SECONDS = 1.0
+"""Time limit of the search for the cheapest such change."""
+
+
+def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
+    """Return the error that explains why there is no stack, with the cheapest change that allows one.
+
+    Args:
+        request: The request that has no stack.
+        baseline: Whether the requirements alone, without the rules, have a solution.
+    """
+    if not baseline and (conflict := find_pinned_conflict(request.problem, request.source)) is not None:
+        return _error_of(request, conflict, "no set of versions satisfies the requirements")
+    if not baseline and request.source.lacks_builds:
+        return _error_about_builds(request)
+    return _conflict_error(request, baseline=baseline)
+
+
+def error_about_size(request: ResolutionRequest, variants: Iterable[ResolutionRequest]) -> SizeLimitError | None:
+    """Return the error that no stack satisfies the limit of the download; none if there is no stack at all.
+
+    Args:
+        request: The request that has a limit.
+        variants: The requests that have no stack with this limit.
+    """
+    optima: list[Optimum] = []
+    for variant in variants:
+        try:
+            optima.append(replace(variant, criteria=variant.criteria.of_size_alone(), optimum=None).best())
+        except (InfeasibleError, SearchLimitError):
+            continue
+    if not optima:
+        return None
+    smallest = min(optima, key=lambda optimum: optimum.bounds[0].value)
+    size = smallest.bounds[0].value * KILOBYTE
+    most = size_text(request.criteria.max_size or 0)
+    are_proven = all(optimum.proven for optimum in optima)
+    is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
+    error = SizeLimitError(
+        f"no stack with at most {most} to download satisfies the requirements",
+        details=(f"{is_proven} has {count(len(smallest.stack), 'package')} with {size_text(size)} to download",),
+        hint=f"allow more with `--max-size {-(-size // 10**6)}MB`, or remove it",
+    )
+    announce(error)
+    return error
+
+
+def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> NoStackError:
+    """Return the error about requirements of the project that admit no version.
+
+    Args:
+        request: The request that has no stack.
+        roots: The requirements, of :func:`advisor.resolve.root_checks.without_versions`.
+    """
+    names = sorted({root.name for root in roots})
+    details: list[str] = []
+    for name in names:
+        conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
+        details += describe_conflict(conflict, request.source, request.source.reasons)
+    error = NoStackError("no set of versions satisfies the requirements", details=tuple(details))
+    announce(error)
+    error.hint = (_cheapest_change(request, roots) if len(names) == 1 else "") or (
+        f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`"
+    )
+    return error
+
+
+def _error_about_builds(request: ResolutionRequest) -> NoStackError:
+    """Return the error if requirements are only known after a build: about the builds, or a conflict without them.
+
+    A conflict that remains if sdists require what they state without a build is no matter of builds.
+    """
+    problem, source = request.source.assuming_sdists()
+    assumed = replace(request, problem=problem, source=source, criteria=request.criteria.with_source(source))
+    try:
+        stack = resolve_baseline(problem, source, max_rounds=FIRST_ROUNDS, limit=request.effort.limit)
+    except NoStackError:
+        if assumed.is_contradictory():
+            return _conflict_error(assumed, baseline=False)
+        stack = tuple(c for root in problem.roots for c in _only_candidates(root, source))
+    packages = sorted({c for c in stack if source.needs_build(c)})
+    if not packages:
+        return _conflict_error(request, baseline=False)
+    details = (f"only an sdist of `{c.name}` {c.version} fits: {c.file.filename}" for c in packages)
+    return BuildsNeededError([f"{c.name} {c.version}" for c in packages], details=tuple(details))
+
+
+def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
+    """Return the error with the smallest conflict; see :func:`no_stack_error`."""
+    conflict = find_conflict(
+        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
+    )
+    message = "no set of versions satisfies the requirements"
+    if baseline or (conflict and conflict.rules):
+        message = "no set of versions satisfies both the requirements and the rules for the target"
+    if conflict is None:
+        return NoStackError(message, hint="constrain the packages that have many versions")
+    return _error_of(request, conflict, message)
+
+
+def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> NoStackError:
+    """Return the error that describes a conflict, with the cheapest change that solves it."""
+    error = NoStackError(message, details=describe_conflict(conflict, request.source, request.source.reasons))
+    announce(error)
+    change = _cheapest_change(request, [root for root in request.problem.roots if root in conflict.roots])
+    if change is None:
+        change = "relaxing a single one of these requirements is not enough"
+        if conflict.rules:
+            change = "choose another target, or builds that the rules allow (`--framework-indexes`, `--package-index`)"
+    if conflict.stopped:
+        fewer = f"fewer requirements may conflict, too: the search for them was {conflict.stopped}"
+        change = f"{change}; {fewer}" if change else fewer
+    error.hint = change
+    return error
+
+
+def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
+    """Describe which of the conflicting requirements is best relaxed.
+
+    None if no single one is enough; empty if the time was over before one was known.
+    """
+    best: tuple[tuple[int, ...], str] | None = None
+    limit = request.effort.limit.at_most(_HINT_SECONDS)
+    for number, root in enumerate(roots, 1):
+        if limit.is_over:
+            break
+        progress("looking for the cheapest change: %d of %d requirements", number, len(roots))
+        problem = relax_requirement(request.problem, root)
+        if problem is None:
+            continue
+        relaxed = request.with_problem(problem)
+        try:
+            # A plain stack to start from: the problem itself has none.
+            baseline = resolve_baseline(problem, relaxed.source, max_rounds=FIRST_ROUNDS, limit=limit)
+            effort = replace(request.effort, work=_HINT_WORK, limit=limit)
+            optimum = replace(relaxed, baseline=baseline, effort=effort).best()
+        except (NoStackError, InfeasibleError, SearchLimitError):
+            continue
+        if optimum.stopped:
+            continue
+        costs = tuple(bound.value for bound in optimum.bounds)
+        candidate = next((c for c in optimum.stack if c.name == root.name), None)
+        effect = f"`{candidate.name}` becomes {candidate.version}" if candidate else f"`{root.name}` is not needed"
+        text = (
+            f"the cheapest single change is to relax `{root.requirement}` ({root.origin}): then {effect}, and "
+            f"the stack is {relaxed.libyears(optimum.stack):.1f} libyears behind the newest"
+        )
+        if best is None or costs < best[0]:
+            best = (costs, text)
+    if best is not None:
+        return best[1]
+    return "" if limit.is_over else None
+
+
+def _only_candidates(root: RootRequirement, source: IndexCandidates) -> list[Candidate]:
+    """Return the candidate that a requirement of the project admits if it admits one; else nothing."""
+    admitted = [c for c in source.candidates(root.name) if admits(root.requirement, c.version)]
+    return admitted if len(admitted) == 1 and not root.constraint else []

@@ -1,0 +1,130 @@
+"""A problem with everything that is needed to solve it: rules, builds, predictions, criteria and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.resolve.baseline import FIRST_ROUNDS, NoStackError, resolve_newest_stack
+from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.conflict import find_contradiction
+from advisor.resolve.objectives import Criteria, ObjectiveName
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import Optimum
+from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution
+from advisor.resolve.solver import Effort
+from knowledge.estimate.interface import Estimator, Prediction
+from knowledge.rules.engine import RuleBook
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResolutionRequest:
+    """A problem with everything that is needed to solve it, or a variant of it.
+
+    Attributes:
+        problem: The problem.
+        source: The candidates.
+        rules: The rules that apply to the target.
+        builds: The builds on the target.
+        estimator: Predictions from the observations.
+        objective: The objective.
+        criteria: The objective, as costs.
+        baseline: The stack that a plain resolver chooses; empty if it found none.
+        effort: Limits of the search.
+        optimum: Its best stack, if it is known.
+        compared: Packages that were read to compare it with other requests.
+    """
+
+    problem: ResolutionProblem
+    source: IndexCandidates
+    rules: RuleBook
+    builds: TargetBuilds
+    estimator: Estimator
+    objective: ObjectiveName
+    criteria: Criteria
+    baseline: tuple[Candidate, ...]
+    effort: Effort
+    optimum: Optimum | None = None
+    compared: frozenset[NormalizedName] = frozenset()
+
+    @property
+    def loaded_packages(self) -> frozenset[NormalizedName]:
+        """Packages whose index pages were read to find its best stack."""
+        return self.compared.union(self.source.loaded_packages)
+
+    @property
+    def direct(self) -> frozenset[NormalizedName]:
+        """Packages that the project's own requirements name."""
+        return frozenset(root.name for root in self.problem.roots if not root.constraint)
+
+    def best(self) -> Optimum:
+        """Return the best stack.
+
+        Raises:
+            InfeasibleError: If there is none.
+            SearchLimitError: If a limit is reached before a stack or a proof is found.
+        """
+        if self.optimum is not None:
+            return self.optimum
+        return optimise(
+            self.problem,
+            self.source,
+            objectives=self.criteria.objectives,
+            limits=self.criteria.limits,
+            start=self.baseline,
+            effort=self.effort,
+        )
+
+    def with_problem(self, problem: ResolutionProblem) -> Self:
+        """Return the request for a problem that differs only in the project's own requirements.
+
+        Costs stay the same, so that the two results can be compared.
+        """
+        source = self.source.for_problem(problem)
+        criteria = self.criteria.with_source(source)
+        return replace(self, problem=problem, source=source, criteria=criteria, optimum=None)
+
+    def compared_with(self, baseline: Iterable[Candidate]) -> Self:
+        """Return the request with another stack that speed is compared with."""
+        return replace(self, criteria=self.criteria.with_baseline(baseline), optimum=None)
+
+    def with_extra_options(self, options: Mapping[NormalizedName, tuple[Substitution, ...]]) -> Self:
+        """Return the request in which extras may be required of a package in addition; see :class:`Criteria`."""
+        problem = replace(self.problem, extra_options=options)
+        criteria = self.criteria.with_extra_options({name: len(several) for name, several in options.items()})
+        return replace(self, problem=problem, criteria=criteria, optimum=None)
+
+    def with_max_size(self, max_size: int | None) -> Self:
+        """Return the request with another limit of the download, in bytes; none for no limit."""
+        return replace(self, criteria=self.criteria.with_max_size(max_size), optimum=None)
+
+    def with_own_baseline(self) -> Self:
+        """Return the request with the baseline of its own problem, as an advice for this problem has it.
+
+        The baseline stays as it is if the plain resolver finds none.
+        """
+        try:
+            baseline = resolve_newest_stack(self.problem, self.source, self.effort.limit, max_rounds=FIRST_ROUNDS)
+        except NoStackError:
+            return self
+        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline), optimum=None)
+
+    def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
+        """Predict the speed-up of a stack over another."""
+        return self.estimator.predict({str(c.name): c.version for c in stack}, before)
+
+    def libyears(self, stack: Sequence[Candidate]) -> float:
+        """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
+        return self.criteria.libyears(stack, self.source)
+
+    def is_contradictory(self) -> bool:
+        """Whether it is proven that there is no stack."""
+        contradiction = find_contradiction(
+            self.problem, self.source, limits=self.criteria.limits, start=self.baseline, effort=self.effort
+        )
+        return contradiction is not None
