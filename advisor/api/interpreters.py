@@ -100,7 +100,7 @@ def compare_interpreters(
     """
     from advisor.domain.target import NEWEST_PYTHON
     from advisor.resolve.baseline import NoStackError
-    from advisor.resolve.objectives import HOURS_A_YEAR
+    from advisor.resolve.freshness import HOURS_A_YEAR
     from advisor.resolve.optimum import SearchLimitError
     from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.resolve.objectives import HOURS_A_YEAR
+from advisor.resolve.freshness import HOURS_A_YEAR
 from advisor.resolve.problem_variants import SolvedVariant, VariantComparison
 from knowledge.estimate.interpreters import InterpreterRatio, interpreter_ratios
 

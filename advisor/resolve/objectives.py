@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Literal, get_args
 
 from packaging.utils import NormalizedName
@@ -13,9 +12,11 @@ from packaging.version import Version
 
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCosts, PairedChoice
+from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
-from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGain
+from advisor.resolve.speed import speed_objective
+from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
@@ -29,15 +30,9 @@ CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
 }
 """The criteria that each objective minimises, in order."""
 
-SPEED_STEP = 0.01
-"""Log speed is compared in steps of 1 %: another version than the baseline's is chosen only for at least one step."""
 _FAILURE_COST = 10
-_HOUR = 3600.0
 KILOBYTE = 1000
 """Bytes of the unit in which downloads are compared."""
-HOURS_A_YEAR = 365.25 * 24
-HOURS_PER_RELEASE = 30 * 24
-"""Age that one release counts as, a month, if the index gives no upload times."""
 
 
 class Criteria:
@@ -343,88 +338,9 @@ class Criteria:
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
-        """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs."""
-        offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
-        costs: dict[Choice, int] = {}
-        pairs: dict[tuple[Choice, PairedChoice], int] = {}
-        # There is no baseline if the requirements have no solution, or if resolvelib reached its limit.
-        reference = self._baseline or {name: versions[0] for name, versions in offered.items()}
-        for gains in self._estimator.terms(offered, reference).frameworks:
-            name = NormalizedName(gains.framework)
-            alone = {version: speed_steps(gain, gains.comparisons) for version, gain in gains.alone.items()}
-            # A version is credited with its best companion; each pair costs its distance to the best one.
-            behind = _steps_behind_best_companion(gains, alone, reference[name])
-            for (versions, companion, others), (best, steps) in behind.items():
-                # If no version of a companion is faster, its absence costs the same as the baseline's version: a cost
-                # of absence would be a reward for packages that nothing requires.
-                if steps < best:
-                    pairs |= {
-                        ((name, version), (NormalizedName(companion), other)): best
-                        - (max(0, steps) if other is None else steps)
-                        for version in versions
-                        for other in others
-                        if other is not None or best > 0
-                    }
-            companion_bonus: dict[tuple[Version, str], int] = {
-                (version, companion): best
-                for (versions, companion, _), (best, _) in behind.items()
-                for version in versions
-            }
-            for (version, _), best in companion_bonus.items():
-                alone[version] += best
-            self._best_steps[name] = max(alone.values())
-            costs |= {(name, version): self._best_steps[name] - steps for version, steps in alone.items()}
-        return Objective(name="speed", costs=costs, pairs=pairs)
-
-
-def speed_steps(gain: PredictedGain, comparisons: int) -> int:
-    """Return a gain over the baseline in whole steps, rounded towards zero.
-
-    A gain that is not significant counts as zero: no version is chosen because of it.
-
-    Args:
-        gain: The gain.
-        comparisons: Number of versions that were compared, for the correction of multiple comparisons.
-    """
-    steps = int(gain.cautious / SPEED_STEP)
-    return steps if steps < 0 or gain.is_significant(comparisons) else 0
-
-
-_Versions = tuple[Version, ...]
-_Companions = tuple[Version | None, ...]
-
-
-def _steps_behind_best_companion(
-    gains: FrameworkGains, alone: Mapping[Version, int], baseline: Version
-) -> dict[tuple[_Versions, str, _Companions], tuple[int, int]]:
-    """Return, for versions with versions of a companion: the steps that its best one adds, and that these add.
-
-    A companion whose change is not significant by itself adds nothing to the gain of the framework. A framework whose
-    change is not significant by itself adds nothing to the gain of the companion with the baseline's framework. The
-    version of an absent companion is none.
-
-    Args:
-        gains: Gains of the framework.
-        alone: Steps of the framework's versions with the companions of the baseline.
-        baseline: The framework's version in the baseline.
-    """
-    added: dict[tuple[_Versions, str], dict[_Companions, int]] = {}
-    steps_at_baseline: dict[tuple[str, _Companions], int] = {}
-    # The baseline's version first: the others are compared with it.
-    for versions, companion, others, gain in sorted(gains.groups(), key=lambda group: baseline not in group[0]):
-        steps = int(gain.joint.cautious / SPEED_STEP)
-        if not gain.own.is_significant(gains.comparisons):
-            steps = min(steps, alone[versions[0]])
-        if baseline in versions:
-            steps_at_baseline[companion, others] = steps
-        elif not gain.framework.is_significant(gains.comparisons):
-            steps = min(steps, steps_at_baseline.get((companion, others), 0))
-        added.setdefault((versions, companion), {})[others] = steps - alone[versions[0]]
-    return {
-        (versions, companion, others): (max(0, *steps_by_others.values()), steps)
-        for (versions, companion), steps_by_others in added.items()
-        for others, steps in steps_by_others.items()
-    }
+        objective, best_steps = speed_objective(candidates, self._estimator, self._baseline)
+        self._best_steps |= best_steps
+        return objective
 
 
 def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:
@@ -433,38 +349,6 @@ def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], in
     return Objective(name=name, costs={(package, version): number for package, version, number in counts if number})
 
 
-def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
-    """Return how many hours each version of a package is behind the newest, by upload time.
-
-    An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
-    consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
-    first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
-
-    Args:
-        offered: Candidates, newest first.
-    """
-    uploads: dict[str, float | None] = {}
-    for candidate in offered:
-        release, uploaded = candidate.version.public, candidate.file.uploaded
-        times = [time for time in (uploads.get(release), _timestamp(uploaded)) if time is not None]
-        uploads[release] = min(times, default=None)
-    has_uploads = None not in uploads.values()
-    newest = next(iter(uploads.values()), None) or 0.0
-    behind: dict[str, int] = {}
-    hours = 0
-    for place, (release, upload) in enumerate(uploads.items()):
-        if not has_uploads:
-            hours = place * HOURS_PER_RELEASE
-        elif place:
-            hours = max(hours + 1, round((newest - (upload or 0.0)) / _HOUR))
-        behind[release] = hours
-    return {candidate.version: behind[candidate.version.public] for candidate in offered}
-
-
 def _is_same(one: Candidate, other: Candidate) -> bool:
     """Whether two candidates are builds of one release."""
     return one.version.public == other.version.public
-
-
-def _timestamp(uploaded: str | None) -> float | None:
-    return datetime.fromisoformat(uploaded).timestamp() if uploaded else None

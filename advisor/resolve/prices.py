@@ -14,7 +14,7 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import size_text
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.conflict import relax_requirement
-from advisor.resolve.objectives import HOURS_A_YEAR, hours_behind
+from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.request import ResolutionRequest

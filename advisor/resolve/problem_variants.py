@@ -15,7 +15,8 @@ from packaging.utils import NormalizedName
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
-from advisor.resolve.objectives import CRITERIA, hours_behind
+from advisor.resolve.freshness import hours_behind
+from advisor.resolve.objectives import CRITERIA
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest

@@ -18,7 +18,7 @@ from advisor.resolve.agreement import agree, differing
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.objectives import HOURS_PER_RELEASE
+from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.recommend import make_request
 from advisor.resolve.request import ResolutionRequest
 from knowledge.rules.engine import RuleBook

@@ -12,7 +12,8 @@ from packaging.version import Version
 
 from advisor.index.page import DistributionFile
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.objectives import HOURS_PER_RELEASE, Criteria
+from advisor.resolve.freshness import HOURS_PER_RELEASE
+from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate, Dependency, admits

@@ -13,7 +13,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.domain.byte_size import parse_size
 from advisor.index.page import DistributionFile
-from advisor.resolve.objectives import HOURS_PER_RELEASE, KILOBYTE, Criteria
+from advisor.resolve.freshness import HOURS_PER_RELEASE
+from advisor.resolve.objectives import KILOBYTE, Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate

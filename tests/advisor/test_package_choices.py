@@ -17,7 +17,7 @@ from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.objectives import HOURS_PER_RELEASE
+from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
