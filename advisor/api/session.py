@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from advisor.api.context import (
     select_targets,
 )
 from advisor.api.current_lock import read_current_lock
+from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
 from advisor.domain.announcement import announcing
@@ -31,14 +32,11 @@ if TYPE_CHECKING:
 
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
-    from advisor.index.page import DistributionFile
     from advisor.project.locks import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation
-    from advisor.resolve.optimum import Optimum
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.prices import Price
-    from advisor.resolve.problem import Candidate
     from advisor.resolve.problem_variants import VariantComparison
     from advisor.resolve.recommend import Advice
     from advisor.resolve.request import ResolutionRequest
@@ -283,7 +281,7 @@ class AdviceSession:
             return lock_texts(paths, optimum, self.request, self.client)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
-        """Write the best stack to lock files; see :func:`write_locks`."""
+        """Write the best stack to lock files; see :func:`advisor.api.lock_files.write_locks`."""
         write_locks(self.lock_texts(paths))
 
 
@@ -359,44 +357,3 @@ def _with_supported_python(context: TargetContext, client: IndexClient) -> Targe
         context.target.python_minor,
     )
     return context
-
-
-def lock_texts(
-    paths: Sequence[Path], optimum: Optimum, request: ResolutionRequest, client: IndexClient
-) -> dict[Path, str]:
-    """Return the text of a lock of a stack for each path.
-
-    Raises:
-        InputError: If a path has no known format, or its directory does not exist.
-    """
-    from advisor.lock.formats import check_lock_path, lock_text
-
-    if not paths:
-        return {}
-    for path in paths:
-        check_lock_path(path)
-    stack: Sequence[Candidate] = optimum.stack
-    files = pinned_files(stack, client)
-    return {
-        path: lock_text(path, stack, files, problem=request.problem, source=request.source, client=client)
-        for path in paths
-    }
-
-
-def pinned_files(stack: Sequence[Candidate], client: IndexClient) -> dict[NormalizedName, DistributionFile]:
-    """Return the file of each package with size and hash; a repository or a directory has none."""
-    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
-    client.prefetch_sizes(c.file for c in with_files)
-    return {c.name: client.pinned(c.file) for c in with_files}
-
-
-def write_locks(texts: Mapping[Path, str]) -> None:
-    """Write locks, of which all were rendered before the first is written.
-
-    Raises:
-        InputError: If a file cannot be written.
-    """
-    from knowledge.domain.atomic_file import write_atomically
-
-    for path, text in texts.items():
-        write_atomically(path, text)

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from packaging.pylock import is_valid_pylock_path
 
 from advisor.api.context import TargetContext
-from advisor.api.session import AdviceResult, AdviceSession, pinned_files, write_locks
+from advisor.api.lock_files import pinned_files, write_locks
+from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted

@@ -10,8 +10,9 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.api.gate_session import GateOptions, open_gate
+from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.api.session import AdviceSession, lock_texts, write_locks
+from advisor.api.session import AdviceSession
 from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
 from advisor.gate.compare import PackageChange, changes_between, effect_order

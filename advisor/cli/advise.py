@@ -98,7 +98,7 @@ def _advise_one(
     session: AdviceSession, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
     from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-    from advisor.api.session import write_locks
+    from advisor.api.lock_files import write_locks
     from advisor.api.targets import check_only_target
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.atomic_file import write_atomically

@@ -1,0 +1,57 @@
+"""Lock files of a stack: their texts, and the files of packages that they pin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from packaging.utils import NormalizedName
+
+    from advisor.index.client import IndexClient
+    from advisor.index.page import DistributionFile
+    from advisor.resolve.optimum import Optimum
+    from advisor.resolve.problem import Candidate
+    from advisor.resolve.request import ResolutionRequest
+
+
+def lock_texts(
+    paths: Sequence[Path], optimum: Optimum, request: ResolutionRequest, client: IndexClient
+) -> dict[Path, str]:
+    """Return the text of a lock of a stack for each path.
+
+    Raises:
+        InputError: If a path has no known format, or its directory does not exist.
+    """
+    from advisor.lock.formats import check_lock_path, lock_text
+
+    if not paths:
+        return {}
+    for path in paths:
+        check_lock_path(path)
+    stack: Sequence[Candidate] = optimum.stack
+    files = pinned_files(stack, client)
+    return {
+        path: lock_text(path, stack, files, problem=request.problem, source=request.source, client=client)
+        for path in paths
+    }
+
+
+def pinned_files(stack: Sequence[Candidate], client: IndexClient) -> dict[NormalizedName, DistributionFile]:
+    """Return the file of each package with size and hash; a repository or a directory has none."""
+    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
+    client.prefetch_sizes(c.file for c in with_files)
+    return {c.name: client.pinned(c.file) for c in with_files}
+
+
+def write_locks(texts: Mapping[Path, str]) -> None:
+    """Write locks, of which all were rendered before the first is written.
+
+    Raises:
+        InputError: If a file cannot be written.
+    """
+    from knowledge.domain.atomic_file import write_atomically
+
+    for path, text in texts.items():
+        write_atomically(path, text)
