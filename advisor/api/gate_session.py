@@ -20,23 +20,21 @@ from advisor.api.context import (
     project_builder,
     select_targets,
 )
+from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.resources import open_indexes
-from advisor.gate.base import export_commit, has_commit, read_file_at
-from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
+from advisor.gate.base_policy import BasePolicy
 from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.check import GateCase, GateResult, ProjectState, check
 from advisor.gate.direct import references_of, with_readable_packages
 from advisor.gate.findings import Finding, Place
-from advisor.gate.git_objects import commit_of
 from advisor.gate.policy import GatePolicy, read_policy
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
 from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
-from advisor.project.built_metadata import without_requirements
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
-from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
+from advisor.project.interface import ProjectRequirements
 from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
 from advisor.project.read_errors import UnreadableFileError
@@ -77,26 +75,6 @@ class GateSession:
     contexts: tuple[TargetContext, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Base:
-    """What a project is compared with.
-
-    Attributes:
-        name: Its name, for people.
-        reference: Its name for git, or the path of the lock.
-        files: The files of a commit, in the directory to which it was exported; none for a lock.
-        project: What they require; none if it could not be read.
-        lock: The lock; none for a commit.
-    """
-
-    name: str
-    reference: str
-    files: ProjectFiles | None = None
-    project: ProjectRequirements | None = None
-    requirements_known: bool = True
-    lock: Path | None = None
-
-
 @contextmanager
 def open_gate(
     files: ProjectFiles,
@@ -116,19 +94,19 @@ def open_gate(
         project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
         policy = read_project_policy(project, files.directory)
         switches = read_switches(files.directory, project.settings.get("settings", {}))
-        base = None if options.base is None else _base(files, options.base, switches, stack)
+        base = None if options.base is None else read_base(files, options.base, switches, stack)
         trusted = (base.files, base.project) if base and base.files and base.project else None
         earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
         if earlier is not None:
             # A change cannot add indexes to those that the gate trusts.
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
-        source = _policy_source(files, base, switches, stack) if options.policy_from_base else None
+        source = policy_source(files, base, switches, stack) if options.policy_from_base else None
         base_policy = None
         if (commit := source or base) is not None and commit.files is not None:
             refuse_changed_configuration(commit.name, commit.reference, files.directory)
         if source is not None and source.files is not None:
-            base_policy = _read_base_policy(source, source.files.directory, files.directory)
+            base_policy = policy_of_base(source, source.files.directory, files.directory)
             policy = earlier = base_policy.policy
             changes = tuple(base_policy.changes(project.settings, files.directory))
             if _indexes(project, files.directory) != _indexes(source.project, source.files.directory):
@@ -176,29 +154,6 @@ class _Head:
     switches: tuple[Switch, ...]
     policy: GatePolicy
     resolution: ResolutionOptions
-
-
-def _policy_source(
-    files: ProjectFiles, base: Base | None, switches: tuple[Switch, ...], stack: ExitStack
-) -> Base | None:
-    """Return the commit whose policy is in force; none in a repository without commits."""
-    if base is not None and base.files is not None:
-        return base
-    if not has_commit(files.directory):
-        logger.warning("the repository has no commit yet: the policy is the project's own")
-        return None
-    return _commit(files, "HEAD", switches, stack)
-
-
-def _read_base_policy(source: Base, directory: Path, own: Path) -> BasePolicy:
-    """Read the policy of a commit, and lay out the hardware profiles that it names."""
-    base_policy = read_base_policy(source.name, directory)
-    for name in profiles(base_policy.settings):
-        content = None if (directory / name).exists() else read_file_at(source.reference, own, Path(name))
-        if content is not None and (directory / name).resolve().is_relative_to(directory.resolve()):
-            (directory / name).parent.mkdir(parents=True, exist_ok=True)
-            (directory / name).write_bytes(content)
-    return base_policy
 
 
 def _check_pythons(contexts: Iterable[TargetContext]) -> None:
@@ -273,33 +228,6 @@ def read_project_policy(project: ProjectRequirements, directory: Path) -> GatePo
     path = directory / "pyproject.toml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
-
-
-def _base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    # A file of the change must not be taken for the commit of the same name.
-    if commit_of(base, files.directory) is None and Path(base).is_file():
-        return Base(name=f"`{base}`", reference=base, lock=Path(base))
-    return _commit(files, base, switches, stack)
-
-
-def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
-    current = [Path(files.current)] if files.current and Path(files.current).is_file() else []
-    paths = (*(s.path for s in switches), *files.requirements, *files.constraints, *files.overrides, *current)
-    extra_files = {Path(os.path.relpath(path, files.directory)) for path in paths}
-    directory = stack.enter_context(export_commit(base, files.directory, extra_files=extra_files, warn=logger.warning))
-    base_files = files.moved_to(directory)
-    try:
-        # What is not read of the base is not read of the project either, and was reported there.
-        return Base(name=f"`{base}`", reference=base, files=base_files, project=load_project(base_files, report=False))
-    except UnbuiltProjectError:
-        # Its settings and indexes are known, and apply; its code is not run.
-        logger.warning("the base `%s` is not built: its requirements are unknown", base)
-        project = load_project(base_files, report=False, build=without_requirements)
-        return Base(name=f"`{base}`", reference=base, files=base_files, project=project, requirements_known=False)
-    except InputError as error:
-        message = error.message.replace(f"{directory}{os.sep}", "")
-        logger.warning("the base `%s` has no project that can be read: %s", base, message)
-        return Base(name=f"`{base}`", reference=base, files=base_files)
 
 
 def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> ProjectRequirements:
@@ -392,7 +320,7 @@ def _base_state(
     if base.files is None or base.project is None:
         return None
     try:
-        lock = _base_lock(base.files.directory, base.project, context, head.lock)
+        lock = lock_of_base(base.files.directory, base.project, context, head.lock)
     except UnreadableFileError as error:
         # A change that repairs the lock must be able to pass.
         logger.warning("the lock of the base %s cannot be read: %s", base.name, error.message)
@@ -411,17 +339,6 @@ def _base_state(
         switches=read_switches(base.files.directory, settings),
         requirements_known=base.requirements_known,
     )
-
-
-def _base_lock(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
-    """Return the base's lock of the same name as the project's, else any lock of the base."""
-    base_lock = None
-    if lock.path is not None:
-        below = Path(os.path.relpath(lock.path, context.files.directory))
-        same = directory / below
-        base_lock = read_lock(same, context.target) if ".." not in below.parts and same.is_file() else None
-    base_lock = base_lock or read_current(None, directory, context.target)
-    return None if base_lock is None else within(base_lock, project.roots)
 
 
 def _recommend(
