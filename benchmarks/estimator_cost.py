@@ -29,8 +29,9 @@ WITHOUT, WARM, COMPUTED = "without", "warm", "computed"
 
 def advise(project: Path, workload: str, *, predictions: str, offline: bool = True) -> tuple[float, float]:
     """Return the processor time in seconds and the peak memory in MB of one advice."""
-    from advisor.api.context import load_project, open_predictor, prepare_target
+    from advisor.api.context import open_predictor, prepare_target
     from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+    from advisor.api.project import load_project
     from advisor.api.resources import open_indexes
     from advisor.api.session import AdviceSession
 

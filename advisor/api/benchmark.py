@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
+from advisor.api.context import TargetContext, open_predictor, prepare_target
 from advisor.api.measurement import EnvironmentOptions, MeasurementStore, SamplingOptions, block_name, run_block
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.project import load_project, project_builder
 from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
 from knowledge.domain.errors import InputError

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import logging
 import platform as this_machine
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from advisor.api.option_values import read_allowed_replacements, read_days, read_max_size
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
+from advisor.api.project import TargetTable
 from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
-    from advisor.project.built_metadata import ProjectBuilder
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
     from advisor.resolve.builds import TargetBuilds
@@ -33,9 +33,6 @@ logger = logging.getLogger(__name__)
 
 BEST_PYTHON = "best"
 """Value of the setting `python` that selects the interpreter with the best-scored stack."""
-
-TargetTable = tuple[str, Mapping[str, Any]]
-"""Name and keys of a target; an empty name for the target that the other settings describe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,86 +202,6 @@ class TargetContext:
         return with_best_packages(request, self.allowed) if choose_packages else request
 
 
-def load_project(
-    files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
-) -> ProjectRequirements:
-    """Read a project and check its settings.
-
-    Args:
-        files: The project's files.
-        report: Whether to log what is not read, and why.
-        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
-
-    Raises:
-        InputError: If a file cannot be read, or the settings are wrong.
-        UnbuiltProjectError: If the project must be built, and may not.
-        BuildError: If a build fails.
-    """
-    from advisor.config import check_table
-    from advisor.project.benchmark import check_benchmark
-    from advisor.project.read import read_project
-
-    project = read_project(
-        files.directory,
-        requirements=files.requirements,
-        constraints=files.constraints,
-        overrides=files.overrides,
-        extras=files.extras,
-        groups=files.groups,
-        build=build,
-    )
-    if report:
-        for reason in project.skipped:
-            logger.warning(reason)
-        if not any(not root.constraint for root in project.roots):
-            has_parts = not all(Path(name).suffix in (".txt", ".in") for name in project.files)
-            further = "; `--extra` and `--group` select further ones of it" if has_parts else ""
-            logger.warning("the project requires no packages%s", further)
-    check_table(project.settings, "pyproject.toml")
-    if "benchmark" in project.settings:
-        check_benchmark(project.settings["benchmark"], "pyproject.toml")
-    return project
-
-
-def project_builder(resolution: ResolutionOptions, cache: Path | None) -> ProjectBuilder | None:
-    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it.
-
-    Args:
-        resolution: The options.
-        cache: Cache directory, in which built metadata is remembered; by default the user's.
-    """
-    if not (resolution.build_project or resolution.build_sdists):
-        return None
-    from advisor.index.cache import DiskCache
-    from advisor.project.built_metadata import cached_builder
-    from advisor.user_directories import cache_directory
-
-    return cached_builder(DiskCache(cache_directory(cache)))
-
-
-def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:
-    """Return the targets that the options name; without names the project's targets, unless options describe one.
-
-    Raises:
-        InputError: If the project has no target of a name.
-    """
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
-
-    tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
-    for name in options.names:
-        if name not in tables:
-            raise InputError(
-                f"the project has no target `{name}`",
-                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
-            )
-    if options.names:
-        return [(name, tables[name]) for name in dict.fromkeys(options.names)]
-    if not tables or options.hardware or options.python or options.platform:
-        return [("", {})]
-    return list(tables.items())
-
-
 def prepare_target(
     files: ProjectFiles,
     project: ProjectRequirements,
@@ -307,6 +224,7 @@ def prepare_target(
     Raises:
         InputError: If the target or a setting is wrong.
     """
+    from advisor.api.interpreters import pythons_to_compare, pythons_to_try, supports_own_python
     from advisor.api.workload import find_profile, warn_of_another_machine
     from advisor.config import choose
     from advisor.index.cache import DiskCache
@@ -319,10 +237,10 @@ def prepare_target(
     if options.hardware is None and hardware and (files.directory / hardware).is_file():
         hardware = str(files.directory / hardware)
     python = choose("python", options.python, settings)
-    compared_pythons = _compared_pythons(project) if python == BEST_PYTHON else ()
+    compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
-        python = this_machine.python_version() if _is_supported(project) else compared_pythons[0]
-    other_pythons = () if python else _other_pythons(project)
+        python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
+    other_pythons = () if python else pythons_to_try(project)
     target = _target(
         project,
         hardware=hardware,
@@ -352,46 +270,13 @@ def prepare_target(
         profile=profile,
         proposal=proposal,
         lock=_present_lock(files.directory, table, project),
-        max_size=_read_max_size(choose("max-size", resolution.max_size, settings)),
-        allowed=_allowed_replacements(resolution, project.settings),
+        max_size=read_max_size(choose("max-size", resolution.max_size, settings)),
+        allowed=read_allowed_replacements(resolution, project.settings),
         workers=resolution.workers,
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
     )
-
-
-def _other_pythons(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports if it does not support that of this program; else none."""
-    from advisor.api.interpreters import supported_pythons
-
-    return () if _is_supported(project) else supported_pythons(project.requires_python)
-
-
-def _is_supported(project: ProjectRequirements) -> bool:
-    """Whether a project supports the interpreter of this program."""
-    from packaging.specifiers import SpecifierSet
-
-    required = project.requires_python
-    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
-
-
-def _compared_pythons(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports, newest first.
-
-    Raises:
-        InputError: If it supports none.
-    """
-    from advisor.api.interpreters import supported_pythons
-    from knowledge.domain.errors import InputError
-
-    pythons = supported_pythons(project.requires_python)
-    if not pythons:
-        raise InputError(
-            f"no released Python satisfies `{project.requires_python}`, which the project requires",
-            hint="correct `requires-python`, or choose an interpreter with `--python`",
-        )
-    return pythons
 
 
 def _present_lock(directory: Path, table: TargetTable, project: ProjectRequirements) -> Path | None:
@@ -407,58 +292,6 @@ def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) ->
     """Return the lock that is named after a target, if the project has several targets; else none."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
-
-
-def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
-    """Return which packages may replace others.
-
-    Raises:
-        InputError: If the options or the settings allow something that does not exist.
-    """
-    from packaging.utils import canonicalize_name
-
-    from advisor.config import check_allowed
-    from advisor.resolve.package_choices import AllowedReplacements, check_replacement
-
-    allow = (*resolution.allow, *settings.get("allow", ()))
-    check_allowed(allow)
-    replacements = settings.get("replace-packages", {})
-    for name, other in replacements.items():
-        check_replacement(name, other)
-    return AllowedReplacements(
-        by_hardware="replace-packages" in allow,
-        by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},
-    )
-
-
-def _read_max_size(text: str | None) -> int | None:
-    """Read the largest admissible download, in bytes; none if there is no limit.
-
-    Raises:
-        InputError: If it is not a size.
-    """
-    from advisor.domain.byte_size import parse_size
-    from knowledge.domain.errors import InputError
-
-    if text is None:
-        return None
-    size = parse_size(text)
-    if size is None:
-        raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
-    return size
-
-
-def read_days(text: str) -> int:
-    """Read a number of days.
-
-    Raises:
-        InputError: If it is not a whole number of days.
-    """
-    from knowledge.domain.errors import InputError
-
-    if not (text.isascii() and text.isdigit()):
-        raise InputError(f"`{text}` is not a number of days", hint="write it as `--min-age 14`")
-    return int(text)
 
 
 def make_problem(project: ProjectRequirements, target: Target, resolution: ResolutionOptions) -> ResolutionProblem:

@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.api.context import TargetContext, load_project
+from advisor.api.context import TargetContext
 from advisor.api.options import ProjectFiles
+from advisor.api.project import load_project
 from advisor.gate.base import export_commit, has_commit, read_file_at
 from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
 from advisor.gate.git_objects import commit_of

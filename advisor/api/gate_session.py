@@ -11,17 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.api.context import (
-    TargetContext,
-    load_project,
-    make_problem,
-    open_predictor,
-    prepare_target,
-    project_builder,
-    select_targets,
-)
+from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
 from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.gate.base_policy import BasePolicy
 from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform as this_machine
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,6 +13,7 @@ from advisor.domain.time_limit import TimeLimit
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
+    from advisor.project.interface import ProjectRequirements
     from advisor.resolve.problem import Candidate
     from advisor.resolve.problem_variants import VariantComparison
     from knowledge.estimate.interface import Estimator
@@ -47,6 +49,36 @@ def supported_pythons(required: str | None) -> tuple[str, ...]:
         if admitted is not None:
             versions.append(admitted.removesuffix(".0"))
     return tuple(versions)
+
+
+def supports_own_python(project: ProjectRequirements) -> bool:
+    """Whether a project supports the interpreter of this program."""
+    from packaging.specifiers import SpecifierSet
+
+    required = project.requires_python
+    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
+
+
+def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports if it does not support that of this program; else none."""
+    return () if supports_own_python(project) else supported_pythons(project.requires_python)
+
+
+def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports, newest first.
+
+    Raises:
+        InputError: If it supports none.
+    """
+    from knowledge.domain.errors import InputError
+
+    pythons = supported_pythons(project.requires_python)
+    if not pythons:
+        raise InputError(
+            f"no released Python satisfies `{project.requires_python}`, which the project requires",
+            hint="correct `requires-python`, or choose an interpreter with `--python`",
+        )
+    return pythons
 
 
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:

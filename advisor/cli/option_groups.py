@@ -247,7 +247,7 @@ class ProjectOptions:
         Raises:
             InputError: If `--min-age` or `--exclude-newer` cannot be read.
         """
-        from advisor.api.context import read_days
+        from advisor.api.option_values import read_days
 
         return ResolutionOptions(
             objective=self.objective,

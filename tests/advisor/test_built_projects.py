@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 
-from advisor.api.context import load_project
 from advisor.api.options import ProjectFiles
+from advisor.api.project import load_project
 from advisor.cli.consent import with_consent
 from advisor.cli.option_groups import ProjectOptions
 from advisor.index.build_environment import BuildError

@@ -1,0 +1,99 @@
+"""A project as it is read: its requirements, settings and targets, and what may build its metadata."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions
+
+if TYPE_CHECKING:
+    from advisor.project.built_metadata import ProjectBuilder
+    from advisor.project.interface import ProjectRequirements
+
+logger = logging.getLogger(__name__)
+
+TargetTable = tuple[str, Mapping[str, Any]]
+"""Name and keys of a target; an empty name for the target that the other settings describe."""
+
+
+def load_project(
+    files: ProjectFiles, *, report: bool = True, build: ProjectBuilder | None = None
+) -> ProjectRequirements:
+    """Read a project and check its settings.
+
+    Args:
+        files: The project's files.
+        report: Whether to log what is not read, and why.
+        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
+
+    Raises:
+        InputError: If a file cannot be read, or the settings are wrong.
+        UnbuiltProjectError: If the project must be built, and may not.
+        BuildError: If a build fails.
+    """
+    from advisor.config import check_table
+    from advisor.project.benchmark import check_benchmark
+    from advisor.project.read import read_project
+
+    project = read_project(
+        files.directory,
+        requirements=files.requirements,
+        constraints=files.constraints,
+        overrides=files.overrides,
+        extras=files.extras,
+        groups=files.groups,
+        build=build,
+    )
+    if report:
+        for reason in project.skipped:
+            logger.warning(reason)
+        if not any(not root.constraint for root in project.roots):
+            has_parts = not all(Path(name).suffix in (".txt", ".in") for name in project.files)
+            further = "; `--extra` and `--group` select further ones of it" if has_parts else ""
+            logger.warning("the project requires no packages%s", further)
+    check_table(project.settings, "pyproject.toml")
+    if "benchmark" in project.settings:
+        check_benchmark(project.settings["benchmark"], "pyproject.toml")
+    return project
+
+
+def project_builder(resolution: ResolutionOptions, cache: Path | None) -> ProjectBuilder | None:
+    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it.
+
+    Args:
+        resolution: The options.
+        cache: Cache directory, in which built metadata is remembered; by default the user's.
+    """
+    if not (resolution.build_project or resolution.build_sdists):
+        return None
+    from advisor.index.cache import DiskCache
+    from advisor.project.built_metadata import cached_builder
+    from advisor.user_directories import cache_directory
+
+    return cached_builder(DiskCache(cache_directory(cache)))
+
+
+def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:
+    """Return the targets that the options name; without names the project's targets, unless options describe one.
+
+    Raises:
+        InputError: If the project has no target of a name.
+    """
+    from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
+
+    tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
+    for name in options.names:
+        if name not in tables:
+            raise InputError(
+                f"the project has no target `{name}`",
+                hint=suggest(name, tables) or "define it with `[tool.advisor.targets.NAME]` in `pyproject.toml`",
+            )
+    if options.names:
+        return [(name, tables[name]) for name in dict.fromkeys(options.names)]
+    if not tables or options.hardware or options.python or options.platform:
+        return [("", {})]
+    return list(tables.items())
