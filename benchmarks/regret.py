@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 from packaging.version import Version
 
-from advisor.resolve.speed import SPEED_STEP, speed_steps
+from advisor.resolve.speed_steps import SPEED_STEP, speed_steps
 from benchmarks.estimator import BASELINES, by_framework, plain
 from knowledge.domain.observation import Observation
 from knowledge.estimate.discrepancy import WHOLE_MODEL, StackDiscrepancy

@@ -15,7 +15,7 @@ from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCo
 from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
-from advisor.resolve.speed import speed_objective
+from advisor.resolve.speed_steps import speed_objective
 from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
