@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from advisor.domain.announcement import announce
@@ -38,29 +38,21 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
     return _conflict_error(request, baseline=baseline)
 
 
-def error_about_size(request: ResolutionRequest, variants: Iterable[ResolutionRequest]) -> SizeLimitError | None:
-    """Return the error that no stack satisfies the limit of the download; none if there is no stack at all.
+def error_about_size(request: ResolutionRequest, smallest: Sequence[Optimum]) -> SizeLimitError:
+    """Return the error that no stack satisfies the limit of the download.
 
     Args:
         request: The request that has a limit.
-        variants: The requests that have no stack with this limit.
+        smallest: The smallest stack of each way to state the problem.
     """
-    optima: list[Optimum] = []
-    for variant in variants:
-        try:
-            optima.append(replace(variant, criteria=variant.criteria.of_size_alone(), optimum=None).best())
-        except (InfeasibleError, SearchLimitError):
-            continue
-    if not optima:
-        return None
-    smallest = min(optima, key=lambda optimum: optimum.bounds[0].value)
-    size = smallest.bounds[0].value * KILOBYTE
+    best = min(smallest, key=lambda optimum: optimum.bounds[0].value)
+    size = best.bounds[0].value * KILOBYTE
     most = size_text(request.criteria.max_size or 0)
-    are_proven = all(optimum.proven for optimum in optima)
+    are_proven = all(optimum.proven for optimum in smallest)
     is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
     error = SizeLimitError(
         f"no stack with at most {most} to download satisfies the requirements",
-        details=(f"{is_proven} has {count(len(smallest.stack), 'package')} with {size_text(size)} to download",),
+        details=(f"{is_proven} has {count(len(best.stack), 'package')} with {size_text(size)} to download",),
         hint=f"allow more with `--max-size {-(-size // 10**6)}MB`, or remove it",
     )
     announce(error)

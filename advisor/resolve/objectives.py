@@ -102,6 +102,14 @@ class Criteria:
         other._max_size = max_size
         return other
 
+    def is_too_large(self, stack: Iterable[Candidate]) -> bool:
+        """Whether the download of a stack is above the limit, as far as it is known."""
+        return self.is_above_max_size(sum(map(self._kilobytes, stack)))
+
+    def is_above_max_size(self, kilobytes: int) -> bool:
+        """Whether a value of the criterion size is above the limit of the download."""
+        return self._max_size is not None and kilobytes > self._max_size // KILOBYTE
+
     def of_size_alone(self) -> Criteria:
         """Return criteria that only minimise the download, without a limit of it."""
         other = self._copy()
@@ -251,7 +259,10 @@ class Criteria:
 
     def _sizes(self, candidates: Candidates) -> Objective:
         """Return the kilobytes to download, as far as they are known; each iteration may have read more of them."""
-        return _counting("size", candidates, lambda c: -(-(self._source.size(c) or 0) // KILOBYTE))
+        return _counting("size", candidates, self._kilobytes)
+
+    def _kilobytes(self, candidate: Candidate) -> int:
+        return -(-(self._source.size(candidate) or 0) // KILOBYTE)
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what is excluded."""

@@ -93,7 +93,10 @@ def optimise(
             bounds, selection = stages.solve(objectives(encoding.candidates), limits(encoding.candidates).budgets)
             stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
             if stack is not None and stages.rewards_are_justified(stack):
-                return optimum(stack, bounds, "")
+                selection = stages.prefer_newest()
+                stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
+                if stack is not None:
+                    return optimum(stack, bounds, "")
         raise SearchLimitError(f"the search did not end within {MAX_ITERATIONS} iterations")
     except (SearchLimitError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt):

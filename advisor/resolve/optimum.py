@@ -86,6 +86,22 @@ class Optimum:
 class InfeasibleError(Exception):
     """Raised when it is proven that no stack satisfies the requirements and the rules."""
 
+    message = "no set of versions satisfies both the requirements and the rules"
+
+
+class TooLargeError(InfeasibleError):
+    """Raised when it is proven that no stack satisfies the limit of the download.
+
+    Attributes:
+        smallest: The smallest stack; not proven if the search for it was stopped.
+    """
+
+    message = "every stack is larger than the limit of the download"
+
+    def __init__(self, smallest: Optimum) -> None:
+        super().__init__()
+        self.smallest = smallest
+
 
 class SearchLimitError(UnsatisfiableError):
     """Raised when a limit is reached without a stack and without a proof that there is none."""

@@ -144,7 +144,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
             variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
         )
         if not comparison.solved:
-            return _without_best(request, variants, comparison)
+            return _without_best(request, comparison)
         solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
@@ -154,9 +154,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         considered |= fresh
 
 
-def _without_best(
-    request: ResolutionRequest, variants: Sequence[ProblemVariant], comparison: VariantComparison
-) -> ResolutionRequest:
+def _without_best(request: ResolutionRequest, comparison: VariantComparison) -> ResolutionRequest:
     """Return the request if no variant of it has a proven best stack.
 
     Raises:
@@ -165,10 +163,8 @@ def _without_best(
     if comparison.stopped:
         first = comparison.stopped[0]
         return replace(first.request, optimum=first.optimum)
-    if request.criteria.max_size is not None and comparison.is_complete:
-        error = error_about_size(request, [variant.make_request() for variant in variants])
-        if error is not None:
-            raise error
+    if comparison.too_large and comparison.is_complete:
+        raise error_about_size(request, comparison.too_large)
     return request
 
 

@@ -158,9 +158,7 @@ def _solve(make_request: Callable[[], ResolutionRequest], limit: TimeLimit) -> t
     except KeyboardInterrupt:
         limit.interrupt()
         return f"not priced: {limit.reason}"
-    except InfeasibleError:
-        return "no set of versions satisfies both the requirements and the rules"
-    except (NoStackError, SearchLimitError, UnavailableError) as error:
+    except (InfeasibleError, NoStackError, SearchLimitError, UnavailableError) as error:
         return error.message
     if request.effort.limit.interrupted:
         limit.interrupt()

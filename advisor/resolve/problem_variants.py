@@ -17,7 +17,7 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.freshness import hours_behind
 from advisor.resolve.objectives import CRITERIA
-from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, TooLargeError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
@@ -65,12 +65,14 @@ class VariantComparison:
         solved: Those with a stack, the best first; of equal ones, the one that was named first.
         obstacles: Why each of the others has none, by its label.
         stopped: Those whose search ended before the proof, in the order in which they were named.
+        too_large: The smallest stack of each of those that exceed the limit of the download.
         is_complete: Whether it is known of each variant whether it has a stack.
     """
 
     solved: tuple[SolvedVariant, ...]
     obstacles: Mapping[str, str]
     stopped: tuple[SolvedVariant, ...] = ()
+    too_large: tuple[Optimum, ...] = ()
     is_complete: bool = True
 
 
@@ -95,6 +97,7 @@ def compare_variants(
     solved: list[tuple[ProblemVariant, ResolutionRequest, Optimum]] = []
     obstacles: dict[str, str] = {}
     stopped: list[SolvedVariant] = []
+    too_large: list[Optimum] = []
     is_complete = True
     for variant in variants:
         if limit.is_over:
@@ -105,8 +108,11 @@ def compare_variants(
         try:
             request = variant.make_request().compared_with(baseline)
             optimum = request.best()
-        except InfeasibleError:
-            obstacles[variant.label] = "no set of versions satisfies both the requirements and the rules"
+        except TooLargeError as error:
+            obstacles[variant.label] = error.message
+            too_large.append(error.smallest)
+        except InfeasibleError as error:
+            obstacles[variant.label] = error.message
         except SearchLimitError as error:
             obstacles[variant.label] = f"not considered: {error.message}"
             is_complete = False
@@ -127,7 +133,11 @@ def compare_variants(
     ]
     results.sort(key=lambda result: tuple(result.score.values()))
     return VariantComparison(
-        solved=tuple(results), obstacles=obstacles, stopped=tuple(stopped), is_complete=is_complete
+        solved=tuple(results),
+        obstacles=obstacles,
+        stopped=tuple(stopped),
+        too_large=tuple(too_large),
+        is_complete=is_complete,
     )
 
 

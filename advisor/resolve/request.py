@@ -15,7 +15,7 @@ from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import find_contradiction
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import Optimum
+from advisor.resolve.optimum import InfeasibleError, Optimum, TooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution
 from advisor.resolve.solver import Effort
 from knowledge.estimate.interface import Estimator, Prediction
@@ -67,17 +67,46 @@ class ResolutionRequest:
 
         Raises:
             InfeasibleError: If there is none.
+            TooLargeError: If all are larger than the limit of the download.
             SearchLimitError: If a limit is reached before a stack or a proof is found.
         """
         if self.optimum is not None:
             return self.optimum
+        if self.criteria.max_size is not None and (not self.baseline or self.criteria.is_too_large(self.baseline)):
+            # Solving for the size alone is much faster than for the best stack below a limit that nothing satisfies.
+            return self._search(self.criteria, self._smallest().stack, self.effort)
+        try:
+            return self._search(self.criteria, self.baseline, self.effort)
+        except InfeasibleError:
+            if self.criteria.max_size is not None:
+                self._smallest()
+            raise
+
+    def _smallest(self) -> Optimum:
+        """Return the stack with the smallest download, or the baseline if a part of the time is not enough.
+
+        Raises:
+            InfeasibleError: If there is no stack.
+            TooLargeError: If all are larger than the limit of the download.
+            SearchLimitError: If a limit is reached before a stack or a proof is found.
+        """
+        limit = self.effort.limit
+        part = replace(self.effort, limit=limit.at_most(limit.seconds_left / 2))
+        smallest = self._search(self.criteria.of_size_alone(), self.baseline, part)
+        if smallest.interrupted:
+            limit.interrupt()
+        if self.criteria.is_above_max_size(smallest.bounds[0].bound):
+            raise TooLargeError(smallest)
+        return smallest
+
+    def _search(self, criteria: Criteria, start: Sequence[Candidate], effort: Effort) -> Optimum:
         return optimise(
             self.problem,
             self.source,
-            objectives=self.criteria.objectives,
-            limits=self.criteria.limits,
-            start=self.baseline,
-            effort=self.effort,
+            objectives=criteria.objectives,
+            limits=criteria.limits,
+            start=start,
+            effort=effort,
         )
 
     def with_problem(self, problem: ResolutionProblem) -> Self:

@@ -70,6 +70,7 @@ class Search:
         self._source = source
         self._encoding = encoding
         self._batch_sizes: dict[NormalizedName, int] = {}
+        self._places: dict[NormalizedName, int] = {}
         roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
         self.add_packages(roots | {c.name for c in start})
@@ -106,15 +107,22 @@ class Search:
         return None if unknown or absent else tuple(selection[name] for name in sorted(required_names))
 
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
-        """Fetch the metadata of candidates and of older versions, in one parallel batch."""
+        """Fetch the metadata of candidates and of those after them, in one parallel batch.
+
+        After a candidate come the older ones, or the newer ones if the choice moved to a newer one: the smallest file
+        is often the oldest.
+        """
         pending: list[Candidate] = []
         for candidate in unknown:
             # Doubles with each call for a package, so that a long chain of versions takes few iterations.
             batch_size = self._batch_sizes.get(candidate.name, 1) * _GROWTH
             self._batch_sizes[candidate.name] = batch_size
-            older_candidates = self._encoding.allowed(candidate.name)
-            older_candidates = older_candidates[older_candidates.index(candidate) :]
-            pending += [c for c in older_candidates if not self._source.is_known(c)][:batch_size]
+            allowed = self._encoding.allowed(candidate.name)
+            place = allowed.index(candidate)
+            is_newer = place < self._places.get(candidate.name, 0)
+            self._places[candidate.name] = place
+            following = allowed[place::-1] if is_newer else allowed[place:]
+            pending += [c for c in following if not self._source.is_known(c)][:batch_size]
         self._source.fetch(pending)
         self._encoding.add_dependencies(pending)
 

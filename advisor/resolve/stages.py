@@ -37,6 +37,7 @@ class Stages:
         self._proven: tuple[int, ...] = ()
         self._excluded: list[tuple[list[Literal], NormalizedName]] = []
         self._present: set[NormalizedName] = set()
+        self._optimal: tuple[SolverModel, Mapping[Literal, int]] | None = None
         self.options: Mapping[NormalizedName, int] = {}
         """Place of the extras that the last solution requires in addition, of the packages that it needs."""
         self.unique = False
@@ -94,8 +95,8 @@ class Stages:
         self._record(answer)
         self.unique = False
         # With rewards, a package that is not needed may have earned one; `rewards_are_justified` checks that first.
-        if not any(bound.gap for bound in bounds) and not self._rewarded:
-            self._prefer_newest(model)
+        is_comparable = not any(bound.gap for bound in bounds) and not self._rewarded
+        self._optimal = (model, next((terms for terms in reversed(costs) if terms), {})) if is_comparable else None
         return tuple(bounds), self._last
 
     def bounds_of(self, stack: Sequence[Candidate], objectives: Sequence[Objective]) -> tuple[Bound, ...]:
@@ -199,18 +200,23 @@ class Stages:
         if not self._rewarded:
             self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}
 
-    def _prefer_newest(self, model: SolverModel) -> None:
-        """Store the solution that comes first, by name and newest version, among those with the same score.
+    def prefer_newest(self) -> Mapping[NormalizedName, Candidate]:
+        """Return the solution that comes first, by name and newest version, among those with the last score.
 
         Solves for one that comes earlier until there is none, so that the last one is proven to be the first.
         """
+        if self._optimal is None:
+            return self._last
+        model, terms = self._optimal
         while True:
             better = model.copy()
             self._require_newer(better)
-            answer = better.solve(self._effort)
+            # All solutions of this model have the same score, but with costs the solver proves faster that there is
+            # none.
+            answer = better.solve(self._effort, costs=terms)
             if answer.values is None:
                 self.unique = answer.impossible
-                return
+                return self._last
             self._record(answer)
 
     def _require_newer(self, model: SolverModel) -> None:
