@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -150,6 +152,35 @@ def test_the_interpreter_with_the_best_stack_is_taken(advisor: Advisor, index: P
     assert "3.12" in tomllib.loads((folder / "pylock.toml").read_text())["requires-python"]
     check = advisor("check", *here, cwd=folder)
     assert check.returncode == 0, check.stdout + check.stderr
+
+
+def test_the_html_report_compares_the_interpreters_like_the_text_report(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("frame", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64")
+    index.add("frame", "2.0", tag="cp312-cp312-manylinux_2_28_x86_64", uploaded="2027-06-01T00:00:00Z")
+    index.add("frame", "1.0", tag="cp313-cp313-manylinux_2_28_x86_64")
+    folder = write_project(tmp_path / "p", "frame")
+    here = ("--index-url", index.url, "--hardware", "cpu-zen4", "--dry-run")
+
+    text = advisor("advise", *here, "--python", "best", cwd=folder).stdout
+    page = advisor("advise", *here, "--python", "best", "--format", "html", cwd=folder).stdout
+    of_one = advisor("advise", *here, "--python", "3.12", "--format", "html", cwd=folder).stdout
+
+    table = html.unescape(page.partition("<h2>Interpreters</h2>")[2].partition("<h2>")[0])
+    plain = re.sub(r"<code>|</code>", "`", table)
+    lines = text.partition("python     ")[2].partition("stack      ")[0].splitlines()
+    best, *others = (line.strip() for line in lines)
+    assert best == "Python 3.12 has the best-scored stack"
+    assert '<td>Python 3.12</td><td data-label="packages">1</td><td>best score</td>' in table
+    assert any(line.startswith("pure Python, compared with ") for line in others)
+    for line in others:
+        label, _, difference = line.partition(": ")
+        if label.startswith("Python "):
+            assert re.search(rf"<td>{label}</td><td[^>]*>[1-]</td><td>{re.escape(difference)}</td>", plain)
+        else:
+            assert f'<p class="soft">Measured: {line}</p>' in plain
+    assert "<h2>Interpreters</h2>" not in of_one
 
 
 def test_no_interpreter_with_a_stack_is_an_error_with_each_reason(
