@@ -28,9 +28,9 @@ from advisor.project.locks import Lock
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.explain import requirements_within
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
+from advisor.resolve.stack_requirements import requirements_within
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules

@@ -15,8 +15,8 @@ from advisor.report.interpreters import interpreter_rows, measured_lines
 from advisor.report.reasons import price_text
 from advisor.report.score import score_lines
 from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
-from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
+from advisor.resolve.stack_requirements import PROJECT, requirements_within
 from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 

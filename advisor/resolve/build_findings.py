@@ -11,6 +11,7 @@ from advisor.domain.words import count, quoted
 from advisor.index.configuration import without_credentials
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.problem import Candidate
+from advisor.resolve.stack_requirements import replaced_packages
 from knowledge.builds.model import Replacement
 from knowledge.domain.errors import UnavailableError
 
@@ -33,10 +34,12 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         yield from _of_build(request, candidate, libraries)
         yield from _proposals(request, candidate)
     names = {candidate.name for candidate in stack}
+    replaced = {package.name for package in replaced_packages(request.problem, request.source, stack)}
     for substitution in request.problem.substitutions.values():
-        if substitution.replacement not in names:
+        adds_extras = substitution.replacement == substitution.package
+        if substitution.package not in (names if adds_extras else replaced):
             continue
-        if substitution.replacement == substitution.package:
+        if adds_extras:
             code, reason = "ADV109", "and uses the target's accelerator"
         else:
             code, reason = "ADV112", "and suits the target"

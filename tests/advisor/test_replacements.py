@@ -308,3 +308,67 @@ def test_a_remembered_answer_is_not_that_of_other_choices(
     assert "tensorflow-cpu  - -> 2.20.0" in advisor("advise", *here, "--allow", "replace-packages", cwd=folder).stdout
     refused = advisor("advise", *here, "--max-size", "1kB", cwd=folder)
     assert refused.returncode == 3
+
+
+@pytest.mark.parametrize("settings_text", ["", 'replace-packages = { tensorflow = "tensorflow-cpu" }'])
+def test_the_explanation_of_a_replaced_package_is_that_of_its_replacement(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, settings_text: str
+) -> None:
+    folder = write_project(tmp_path / "p", "user-of-tensorflow", "tensorflow>=2.19", settings=settings_text)
+    here = ("--index-url", frameworks.url, *CPU, *(() if settings_text else ("--allow", "replace-packages")))
+
+    text = advisor("explain", "TensorFlow", *here, cwd=folder).stdout
+    document = json.loads(advisor("explain", "tensorflow-cpu", *here, "--format", "json", cwd=folder).stdout)
+
+    assert text.startswith("`tensorflow` is replaced by `tensorflow-cpu` (https://")
+    assert "tensorflow-cpu 2.20.0: newest for the target; instead of `tensorflow`" in text
+    assert "  user-of-tensorflow 1.0: tensorflow-cpu>=2\n" in text
+    (replaced,) = document["replaces"]
+    assert (replaced["name"], replaced["by_project"]) == ("tensorflow", True)
+    assert replaced["required_by"] == ["user-of-tensorflow"]
+    assert document["why"] == "newest for the target; instead of `tensorflow`"
+
+
+def test_a_package_that_nothing_replaces_is_still_not_in_the_stack(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow")
+
+    result = advisor("explain", "jax", "--index-url", frameworks.url, *CPU, "--allow", "replace-packages", cwd=folder)
+
+    assert result.returncode == 2
+    assert "the recommended stack does not contain `jax`" in result.stderr
+
+
+def test_the_tree_says_what_a_package_is_there_instead_of(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "user-of-tensorflow")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    whole = advisor("tree", *here, cwd=folder).stdout
+    part = advisor("tree", *here, "--package", "tensorflow", cwd=folder).stdout
+    document = json.loads(advisor("tree", *here, "--format", "json", cwd=folder).stdout)
+
+    assert "tensorflow-cpu 2.20.0 (instead of tensorflow)" in whole
+    assert part == "tensorflow-cpu 2.20.0 (instead of tensorflow)\n"
+    assert {p["name"]: p["instead_of"] for p in document["packages"]} == {
+        "tensorflow-cpu": ["tensorflow"],
+        "user-of-tensorflow": [],
+    }
+
+
+def test_a_package_that_only_a_rejected_version_requires_is_not_called_replaced(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    frameworks.add("lib", "1.0")
+    frameworks.add("app", "2.0", ["tensorflow", "lib<1"])
+    frameworks.add("app", "1.0", ["tensorflow-cpu"])
+    folder = write_project(tmp_path / "p", "app")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages", "--format", "json")
+
+    result = advisor("advise", *here, cwd=folder)
+
+    assert locked(folder) == {"app": "1.0", "tensorflow-cpu": "2.20.0"}
+    assert not any("is locked where" in message for _, message in findings(result))
+    assert "instead of" not in result.stdout
