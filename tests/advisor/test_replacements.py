@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import html
+import importlib.util
 import json
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pi_runners.environment import find_uv
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -372,3 +375,58 @@ def test_a_package_that_only_a_rejected_version_requires_is_not_called_replaced(
     assert locked(folder) == {"app": "1.0", "tensorflow-cpu": "2.20.0"}
     assert not any("is locked where" in message for _, message in findings(result))
     assert "instead of" not in result.stdout
+
+
+def test_a_lock_whose_packages_require_a_replaced_one_says_how_to_install_it(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "user-of-tensorflow")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    report = advisor("advise", *here, "-o", "lock.txt", "-o", "pylock.toml", cwd=folder).stdout
+
+    reason = "user-of-tensorflow requires tensorflow, which tensorflow-cpu replaces"
+    header = (folder / "lock.txt").read_text().partition("--index-url")[0].splitlines()
+    assert header[1:] == ["# install it with `pip install --no-deps -r FILE` or `uv pip sync FILE`:", f"#   {reason}"]
+    assert report.splitlines()[-3:] == [
+        "wrote `lock.txt`",
+        f"  install it with `pip install --no-deps -r lock.txt` or `uv pip sync lock.txt`: {reason}",
+        "wrote `pylock.toml`",
+    ]
+    assert advisor("check", *here, "--current", "lock.txt", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize("requirements", [("tensorflow",), ("jax",)])
+def test_a_lock_that_pip_installs_as_usual_says_nothing(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, requirements: tuple[str, ...]
+) -> None:
+    folder = write_project(tmp_path / "p", *requirements)
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    report = advisor("advise", *here, "-o", "lock.txt", cwd=folder).stdout
+
+    assert report.endswith("wrote `lock.txt`\n")
+    assert "--no-deps" not in (folder / "lock.txt").read_text()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")
+@pytest.mark.parametrize("package", ["tensorflow", "user-of-tensorflow"])
+def test_pip_and_uv_install_a_lock_as_it_says(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, package: str
+) -> None:
+    folder = write_project(tmp_path / "p", package)
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+    advisor("advise", *here, "-o", "lock.txt", cwd=folder)
+    needs_no_deps = "--no-deps" in (folder / "lock.txt").read_text()
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-cache-dir", "--target", "x", "-r", "lock.txt"]
+    uv = [find_uv(), "pip", "sync", "--dry-run", "--no-config", "--python", sys.executable, "--target", "x", "lock.txt"]
+
+    plain, without_dependencies, synchronised = (
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        for command in (pip, [*pip, "--no-deps"], uv)
+    )
+
+    assert needs_no_deps == (package == "user-of-tensorflow")
+    assert (plain.returncode != 0) == needs_no_deps
+    assert without_dependencies.returncode == 0, without_dependencies.stderr
+    assert synchronised.returncode == 0, synchronised.stderr
