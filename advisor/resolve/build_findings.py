@@ -54,6 +54,22 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         yield AdviceFinding(code="ADV111", severity="warning", message=message)
 
 
+def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
+    """Return the finding that there were too many combinations of replacements to compare all of them.
+
+    Args:
+        packages: Packages whose replacements were not tried.
+        compared: Number of combinations that were compared.
+        untried: Number of combinations that were not.
+    """
+    message = (
+        f"{untried} of {count(compared + untried, 'combination')} of replacements were not tried: {quoted(packages)} "
+        f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "
+        "require the replacement in the project"
+    )
+    return AdviceFinding(code="ADV115", severity="warning", message=message)
+
+
 def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) -> Iterator[AdviceFinding]:
     """Yield which build a package is, if there are several, or if the target has no accelerator for it."""
     builds, source = request.builds, request.source

@@ -97,6 +97,7 @@ class ResolutionRequest:
         effort: Limits of the search.
         optimum: Its best stack, if it is known.
         compared: Packages that were read to compare it with other requests.
+        findings: Findings about how it was chosen among other requests.
     """
 
     problem: ResolutionProblem
@@ -110,6 +111,7 @@ class ResolutionRequest:
     effort: Effort
     optimum: Optimum | None = None
     compared: frozenset[NormalizedName] = frozenset()
+    findings: tuple[AdviceFinding, ...] = ()
 
     @property
     def loaded_packages(self) -> frozenset[NormalizedName]:

@@ -430,3 +430,47 @@ def test_pip_and_uv_install_a_lock_as_it_says(
     assert (plain.returncode != 0) == needs_no_deps
     assert without_dependencies.returncode == 0, without_dependencies.stderr
     assert synchronised.returncode == 0, synchronised.stderr
+
+
+REPLACEMENTS = {
+    "onnxruntime-gpu": "onnxruntime",
+    "opencv-python": "opencv-python-headless",
+    "paddlepaddle-gpu": "paddlepaddle",
+    "xgboost": "xgboost-cpu",
+}
+
+
+def write_project_with_many_replacements(folder: Path, index: PackageIndex, *packages: str) -> Path:
+    """Write a project that requires packages, of which those of REPLACEMENTS may be replaced."""
+    for name in packages:
+        index.add(name, "3.5.0.20")
+        if name in REPLACEMENTS:
+            index.add(REPLACEMENTS[name], "3.5.0.20")
+    pairs = ", ".join(f'{name} = "{other}"' for name, other in REPLACEMENTS.items() if name in packages)
+    return write_project(folder, *packages, settings=f"replace-packages = {{ {pairs} }}")
+
+
+def test_combinations_that_are_not_tried_are_reported_and_named_packages_come_first(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project_with_many_replacements(tmp_path / "p", frameworks, *REPLACEMENTS, "tensorflow")
+    frameworks.add("tensorflow-cpu", "3.5.0.20")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages", "--format", "json")
+
+    result = advisor("advise", *here, cwd=folder)
+
+    assert set(locked(folder)) == {*REPLACEMENTS.values(), "tensorflow"}
+    (message,) = [message for code, message in findings(result) if code == "ADV115"]
+    assert message.startswith("16 of 32 combinations of replacements were not tried: `tensorflow` is left as required")
+
+
+def test_nothing_is_reported_if_every_combination_was_tried(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project_with_many_replacements(tmp_path / "p", frameworks, *REPLACEMENTS)
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages", "--format", "json")
+
+    result = advisor("advise", *here, cwd=folder)
+
+    assert set(locked(folder)) == set(REPLACEMENTS.values())
+    assert "ADV115" not in dict(findings(result))
