@@ -267,6 +267,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         predictor=predictor,
         recommend=_recommend(recommended, lock, shared.client, predictor),
         base=base,
+        max_size=context.max_size,
     )
 
 

@@ -14,7 +14,9 @@ from advisor.cli.options import FormatOption, check_format
 @expand_options
 def explain(
     project: ProjectOptions,
-    package: Annotated[str, typer.Argument(metavar="PACKAGE", help="A package of the advised stack.")],
+    package: Annotated[
+        str, typer.Argument(metavar="PACKAGE", help="A package of the advised stack, or a replaced one.")
+    ],
     format: FormatOption = "text",
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""

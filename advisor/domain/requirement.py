@@ -23,6 +23,7 @@ class RootRequirement:
         path: Path of the file; empty if the requirement is not from a file.
         direct: Repository, archive or directory that the package comes from; none if it comes from an index.
         is_added: Whether the program adds it, so that it is no constraint of the user.
+        instead_of: Package that the user requires, if this is on another one that takes its place; else none.
         has_guessed_name: Whether the name is not written, so that only the metadata of the package contains it.
     """
 
@@ -35,6 +36,7 @@ class RootRequirement:
     direct: DirectReference | None = None
     has_guessed_name: bool = False
     is_added: bool = False
+    instead_of: NormalizedName | None = None
 
     @property
     def name(self) -> NormalizedName:

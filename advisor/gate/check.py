@@ -14,6 +14,7 @@ from advisor.gate.artifacts import LockArtifacts
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison, check_gap, check_regression, check_settings, compare
 from advisor.gate.compatibility import check_compatibility
+from advisor.gate.download_limit import check_download
 from advisor.gate.findings import Finding, Place, merge_targets
 from advisor.gate.growth import check_growth
 from advisor.gate.hash_loss import check_hash_loss
@@ -28,9 +29,9 @@ from advisor.project.locks import Lock
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.explain import requirements_within
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
+from advisor.resolve.stack_requirements import requirements_within
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
@@ -73,6 +74,7 @@ class GateCase:
         predictor: Predictions from the observations, for the target.
         recommend: Returns the recommended stack; none to skip that comparison.
         base: Display name and state of the base that the project is compared with, if there is one.
+        max_size: Largest admissible download of the lock, in bytes; none for no limit.
     """
 
     name: str
@@ -81,6 +83,7 @@ class GateCase:
     predictor: Predictor
     recommend: Callable[[], RecommendedStack] | None = None
     base: tuple[str, ProjectState] | None = None
+    max_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,6 +240,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
                 findings += check_regression(scope, comparison)
                 base_lock = (comparison.base, case.base[1].lock, of_base_installable)
                 findings += check_growth(scope, case.client, installable, base=base_lock)
+            of_base_files = (case.base[1].lock, of_base_installable) if case.base is not None else None
+            findings += check_download(scope, case.client, installable, limit=case.max_size, base=of_base_files)
             if case.recommend is not None:
                 best = case.recommend()
                 if not obstacle:

@@ -64,11 +64,20 @@ def lock_text(
     # Each format has its own libraries, which take longer to load than most locks to write.
     target, configuration = problem.target, client.configuration
     if path.suffix == ".txt":
+        from advisor.lock.no_deps import no_deps_reasons
         from advisor.lock.requirements import write_requirements
         from advisor.lock.requirers import requirers_of
 
         requirers = requirers_of(problem, source, stack, folder=path.parent)
-        return write_requirements(stack, files, target, configuration, requirers, folder=path.parent)
+        return write_requirements(
+            stack,
+            files,
+            target,
+            configuration,
+            requirers,
+            folder=path.parent,
+            no_deps_reasons=no_deps_reasons(problem, source, stack),
+        )
     if path.name == "Pipfile.lock":
         from advisor.lock.pipfile import write_pipfile_lock
 

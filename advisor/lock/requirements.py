@@ -22,6 +22,7 @@ def write_requirements(
     requirers: Mapping[NormalizedName, Sequence[str]],
     *,
     folder: Path = Path(),
+    no_deps_reasons: Sequence[str] = (),
 ) -> str:
     """Return the text of a requirements file for one target.
 
@@ -37,10 +38,14 @@ def write_requirements(
         configuration: The indexes.
         requirers: By package, the files and packages that require it, each on one line.
         folder: Folder of the file, which paths are relative to.
+        no_deps_reasons: Why pip installs the file only with `--no-deps`, one line each; empty if it does not need that.
     """
     builds = {name: f for name, f in files.items() if configuration.has_builds_of(name, f.index)}
     used = {file.index for name, file in files.items() if name not in builds}
     lines = [f"# by advisor, for Python {target.python_minor} on {target.platform} ({target.hardware.name})"]
+    if no_deps_reasons:
+        lines.append("# install it with `pip install --no-deps -r FILE` or `uv pip sync FILE`:")
+        lines += [f"#   {reason}" for reason in no_deps_reasons]
     if configuration.default in used:
         lines.append(f"--index-url {configuration.default}")
     further = dict.fromkeys((*configuration.extra, *configuration.supplemental, *configuration.bindings.values()))

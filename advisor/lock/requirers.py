@@ -10,8 +10,8 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
 from advisor.project.pyproject import read_identity
-from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.stack_requirements import PROJECT, requirements_within
 
 
 def requirers_of(

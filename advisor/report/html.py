@@ -11,11 +11,12 @@ from typing import Any
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, workload_text
 from advisor.report.interface import changes, target_line
+from advisor.report.interpreters import interpreter_rows, measured_lines
 from advisor.report.reasons import price_text
 from advisor.report.score import score_lines
 from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
-from advisor.resolve.explain import PROJECT, requirements_within
 from advisor.resolve.prices import Price
+from advisor.resolve.stack_requirements import PROJECT, requirements_within
 from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 
@@ -149,6 +150,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
     required = requirements_within(report.request.problem, report.request.source, stack)
     prediction = advice.prediction
     quality = "optimal for the score" if advice.optimum.proven else "not proven to be optimal"
+    interpreters = report.interpreters
     return render(
         "advice.html",
         title=f"{count(len(stack), 'package')}, {quality}",
@@ -164,6 +166,8 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         startup=[*startup_lines(report.startup)],
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
+        interpreters=interpreter_rows(interpreters) if interpreters else [],
+        interpreter_evidence=[*measured_lines(interpreters)] if interpreters else [],
         overall=plot([_predicted("predicted speed over the baseline", prediction)]),
         evidence=plot(evidence_of(prediction.changes)),
         prices=prices,

@@ -1,8 +1,8 @@
-"""The comparison of interpreters in the report of `advisor advise --python best`."""
+"""The comparison of interpreters in the reports of `advisor advise --python best`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -22,13 +22,27 @@ def interpreters_text(comparison: VariantComparison) -> Iterator[str]:
     if len(others) > _MAX_LINES:
         yield f"and {len(others) - _MAX_LINES} more (`--format json` lists them)"
     yield from (f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
-    yield from _measured([_version(variant.variant.label) for variant in comparison.solved])
+    yield from measured_lines(comparison)
 
 
-def _measured(pythons: Sequence[str]) -> Iterator[str]:
+def interpreter_rows(comparison: VariantComparison) -> list[tuple[str, str, str]]:
+    """Return the rows of a table: each interpreter, the packages of its stack, and what decides against it."""
+    best = comparison.solved[0]
+    rows = [
+        (
+            solved.variant.label,
+            str(len(solved.optimum.stack)),
+            "best score" if solved is best else _difference(best, solved),
+        )
+        for solved in comparison.solved
+    ]
+    return rows + [(label, "-", obstacle) for label, obstacle in comparison.obstacles.items()]
+
+
+def measured_lines(comparison: VariantComparison) -> Iterator[str]:
     """Yield the measured differences between interpreters, one line for each part; nothing if there are none."""
     by_part: dict[str, list[InterpreterRatio]] = {}
-    for ratio in interpreter_ratios(pythons):
+    for ratio in interpreter_ratios([_version(solved.variant.label) for solved in comparison.solved]):
         by_part.setdefault(ratio.part, []).append(ratio)
     for part, ratios in by_part.items():
         values = ", ".join(f"{r.python} {r.ratio:.2f}x [{r.low:.2f}, {r.high:.2f}]" for r in ratios)

@@ -89,6 +89,10 @@ def explanation_json(explanation: Explanation) -> str:
 
 
 def _explanation_lines(e: Explanation) -> Iterator[str]:
+    for replaced in e.replaces:
+        yield f"`{replaced.name}` is replaced by `{replaced.replacement}` ({replaced.source})"
+    if e.replaces:
+        yield ""
     yield f"{e.name} {e.version}: {e.why}"
     yield ""
     yield "required by"

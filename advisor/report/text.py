@@ -10,6 +10,7 @@ from advisor.domain.words import count, operations_text, quoted, range_text, unm
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.interpreters import interpreters_text
+from advisor.report.outputs import output_lines
 from advisor.report.score import score_lines
 from advisor.report.sizes import size_lines, startup_lines
 from advisor.report.uv_sources import uv_sources
@@ -43,7 +44,7 @@ def summary_lines(report: AdviceResult, *, name: str) -> Iterator[str]:
         yield f"changes    {listed}{' and others' if len(changes(report)) > len(differing[:_MAX_LINES]) else ''}"
     for finding in advice.findings:
         yield f"{finding.severity} {finding.code}: {finding.message}"
-    yield from (f"wrote `{path}`" for path in report.outputs)
+    yield from output_lines(report)
 
 
 def _size(report: AdviceResult) -> str:
@@ -83,7 +84,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
         yield f"{finding.severity} {finding.code}: {finding.message}{source}"
     if advice.findings:
         yield ""
-    yield from (f"wrote `{path}`" for path in report.outputs)
+    yield from output_lines(report)
     if report.uses_uv and (tables := uv_sources(report)):
         yield "for uv, add these tables to `pyproject.toml`:"
         yield from (f"  {line}".rstrip() for line in tables.splitlines())

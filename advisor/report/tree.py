@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.explain import PROJECT
+from advisor.resolve.stack_requirements import PROJECT
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
 
@@ -27,12 +27,15 @@ def tree_report(graph: Graph, *, format: str, invert: bool, package: NormalizedN
         graph: The dependency graph, from the project down.
         format: The format.
         invert: Whether to list, below each package, the packages that require it.
-        package: Where to start; by default the project, or inverted, every package that requires nothing.
+        package: Where to start; if another package takes its place, that one. By default the project, or inverted,
+            every package that requires nothing.
         depth: Levels to show; by default all.
 
     Raises:
         InputError: If the stack does not contain the package.
     """
+    if package is not None and package not in graph:
+        package = next((name for name in sorted(graph) if package in _replaced(graph, name)), package)
     if package is not None and package not in graph:
         raise InputError(
             f"the recommended stack does not contain `{package}`", hint="`advisor tree` lists its packages"
@@ -61,7 +64,16 @@ def _reachable(graph: Graph, starts: list[NormalizedName], depth: int | None) ->
 
 
 def _label(graph: Graph, name: NormalizedName) -> str:
-    return f"{name} {graph.nodes[name]['version']}" if name != PROJECT else "the project"
+    if name == PROJECT:
+        return "the project"
+    replaced = ", ".join(_replaced(graph, name))
+    return f"{name} {graph.nodes[name]['version']}{f' (instead of {replaced})' if replaced else ''}"
+
+
+def _replaced(graph: Graph, name: NormalizedName) -> Sequence[NormalizedName]:
+    """Return the required packages that a package takes the place of."""
+    replaced: Sequence[NormalizedName] = graph.nodes[name].get("instead_of", ())
+    return replaced
 
 
 def _lines(graph: Graph, start: NormalizedName) -> Iterator[str]:
@@ -117,6 +129,7 @@ def _document(graph: Graph) -> dict[str, object]:
             {
                 "name": name,
                 "version": graph.nodes[name]["version"],
+                "instead_of": list(_replaced(graph, name)),
                 "required_by": [
                     {"name": parent or None, "requirements": list(graph.edges[parent, name]["requirements"])}
                     for parent in sorted(graph.predecessors(name))

@@ -12,12 +12,13 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve.conflict import describe_conflict, find_conflict
-from advisor.resolve.explain import PROJECT, dependency_graph
+from advisor.resolve.explain import dependency_graph
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.prices import differences
 from advisor.resolve.problem import ResolutionProblem
 from advisor.resolve.recommend import Advice
 from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.stack_requirements import PROJECT, ReplacedPackage, replaced_packages
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction
 
@@ -66,6 +67,7 @@ class Explanation:
         prediction: Predicted speed-up of the stack over the baseline.
         against_newest: The best stack with the newest version; none if the recommended version is the newest.
         runner_up: The best stack with neither the recommended nor the newest version; none if there is none.
+        replaces: Required packages that it takes the place of.
     """
 
     name: NormalizedName
@@ -79,10 +81,11 @@ class Explanation:
     prediction: Prediction
     against_newest: Alternative | None
     runner_up: Alternative | None
+    replaces: tuple[ReplacedPackage, ...] = ()
 
 
 def explain_package(request: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
-    """Explain one package of the recommended stack.
+    """Explain one package of the recommended stack, or the package that takes its place.
 
     Args:
         request: The resolution request.
@@ -90,9 +93,13 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         name: The package.
 
     Raises:
-        InputError: If the stack does not contain it.
+        InputError: If the stack contains neither.
     """
-    candidate = next((c for c in advice.optimum.stack if c.name == name), None)
+    stack = {candidate.name: candidate for candidate in advice.optimum.stack}
+    replaced = replaced_packages(request.problem, request.source, advice.optimum.stack)
+    if name not in stack:
+        name = next((r.replacement for r in replaced if r.name == name), name)
+    candidate = stack.get(name)
     if candidate is None:
         raise InputError(f"the recommended stack does not contain `{name}`", hint="`advisor tree` lists its packages")
     candidates = request.source.candidates(name)
@@ -112,6 +119,7 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         prediction=advice.prediction,
         against_newest=newest_alternative,
         runner_up=_runner_up(request, advice.optimum, name, {candidate.version, newest}),
+        replaces=tuple(r for r in replaced if r.replacement == name),
     )
 
 

@@ -11,6 +11,7 @@ from advisor.domain.words import count, quoted
 from advisor.index.configuration import without_credentials
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.problem import Candidate
+from advisor.resolve.stack_requirements import replaced_packages
 from knowledge.builds.model import Replacement
 from knowledge.domain.errors import UnavailableError
 
@@ -33,10 +34,12 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         yield from _of_build(request, candidate, libraries)
         yield from _proposals(request, candidate)
     names = {candidate.name for candidate in stack}
+    replaced = {package.name for package in replaced_packages(request.problem, request.source, stack)}
     for substitution in request.problem.substitutions.values():
-        if substitution.replacement not in names:
+        adds_extras = substitution.replacement == substitution.package
+        if substitution.package not in (names if adds_extras else replaced):
             continue
-        if substitution.replacement == substitution.package:
+        if adds_extras:
             code, reason = "ADV109", "and uses the target's accelerator"
         else:
             code, reason = "ADV112", "and suits the target"
@@ -49,6 +52,22 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         indexes = quoted([without_credentials(base) for base, _ in failed])
         message = f"no build on {indexes} was considered: {failed[0][1].message}"
         yield AdviceFinding(code="ADV111", severity="warning", message=message)
+
+
+def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
+    """Return the finding that there were too many combinations of replacements to compare all of them.
+
+    Args:
+        packages: Packages whose replacements were not tried.
+        compared: Number of combinations that were compared.
+        untried: Number of combinations that were not.
+    """
+    message = (
+        f"{untried} of {count(compared + untried, 'combination')} of replacements were not tried: {quoted(packages)} "
+        f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "
+        "require the replacement in the project"
+    )
+    return AdviceFinding(code="ADV115", severity="warning", message=message)
 
 
 def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) -> Iterator[AdviceFinding]:

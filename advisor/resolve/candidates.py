@@ -317,13 +317,15 @@ class IndexCandidates:
         """
         dependencies = []
         for original in declared:
+            declared_name = canonicalize_name(original.name)
             for requirement in self._problem.overridden(original):
                 name = canonicalize_name(requirement.name)
                 if requirement.url is not None and name not in self._problem.direct:
                     reason = f"requires `{name}` from an address, which the project does not require itself"
                     self._skip(candidate.name, reason, candidate.file.filename)
                     return None
-                dependencies.append(Dependency(name=name, requirement=requirement))
+                instead_of = declared_name if name != declared_name else None
+                dependencies.append(Dependency(name=name, requirement=requirement, instead_of=instead_of))
         return tuple(dependencies)
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:

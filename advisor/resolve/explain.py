@@ -1,4 +1,4 @@
-"""Why each package of a stack has its version, and which requirements lead to it."""
+"""Why each package of a stack has its version, and the graph of requirements that lead to it."""
 
 from __future__ import annotations
 
@@ -7,51 +7,18 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
+from advisor.domain.words import quoted
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
+from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 
 if TYPE_CHECKING:
     import networkx
 
-PROJECT = NormalizedName("")
-"""The node of the project itself."""
 _REQUIREMENTS = "newest that the requirements admit"
 _OTHER_CHOICES = "follows from the other choices"
-
-
-def requirements_within(
-    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
-) -> dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]]:
-    """Return the requirements of :data:`PROJECT` and of each package of a stack, by required package.
-
-    A required package that is not in the stack is included, without requirements.
-    """
-    candidates = {candidate.name: candidate for candidate in stack}
-    requirements: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
-    visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
-    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
-
-    def require(parent: NormalizedName, dependency: Dependency) -> None:
-        text = str(dependency.requirement).partition(";")[0].strip()
-        texts_so_far = requirements[parent].get(dependency.name, ())
-        requirements[parent][dependency.name] = tuple(dict.fromkeys((*texts_so_far, text)))
-        queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
-
-    for root in problem.roots:
-        if not root.constraint and problem.applies(root.requirement):
-            require(PROJECT, Dependency(name=root.name, requirement=root.requirement))
-    while queue:
-        name, extra = queue.pop()
-        if (name, extra) not in visited:
-            visited.add((name, extra))
-            requirements.setdefault(name, {})
-            if name not in candidates:
-                continue
-            for dependency in source.dependencies(candidates[name], extra) or ():
-                require(name, dependency)
-    return requirements
 
 
 def dependency_graph(
@@ -60,16 +27,29 @@ def dependency_graph(
     """Return the dependency graph of a stack, starting at :data:`PROJECT`.
 
     An edge leads from a package to one that it requires and has the ``requirements`` as texts; a node has its
-    ``version`` in the stack.
+    ``version`` in the stack, and the packages that it is there ``instead_of``.
     """
     import networkx
 
     graph: networkx.DiGraph[NormalizedName] = networkx.DiGraph()
     graph.add_node(PROJECT)
-    graph.add_nodes_from((candidate.name, {"version": str(candidate.version)}) for candidate in stack)
+    replaced = _replaced_by_replacement(problem, source, stack)
+    graph.add_nodes_from(
+        (c.name, {"version": str(c.version), "instead_of": tuple(replaced.get(c.name, ()))}) for c in stack
+    )
     for parent, required in requirements_within(problem, source, stack).items():
         graph.add_edges_from((parent, name, {"requirements": texts}) for name, texts in required.items())
     return graph
+
+
+def _replaced_by_replacement(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> dict[NormalizedName, list[NormalizedName]]:
+    """Return the required packages that each package of a stack takes the place of."""
+    names: dict[NormalizedName, list[NormalizedName]] = {}
+    for replaced in replaced_packages(problem, source, stack):
+        names.setdefault(replaced.replacement, []).append(replaced.name)
+    return names
 
 
 def _shortest_paths(
@@ -100,6 +80,7 @@ def explain_stack(
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
     rule_messages = _forbidden_below(problem, source, baseline, rules)
+    replaced = _replaced_by_replacement(problem, source, stack)
     reasons: dict[str, str] = {}
     for candidate in stack:
         reason = _reason(candidate, plain.get(candidate.name), source, rule_messages, prediction)
@@ -107,6 +88,8 @@ def explain_stack(
             reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
         if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
             reason = "newest whose requirements are known without a build (`--build-sdists`)"
+        if candidate.name in replaced:
+            reason = f"{reason}; instead of {quoted(replaced[candidate.name])}"
         parents = paths[candidate.name][:-1]
         reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
     return reasons

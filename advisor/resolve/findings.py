@@ -71,7 +71,7 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
-    findings += build_findings(request, optimum.stack)
+    findings += (*request.findings, *build_findings(request, optimum.stack))
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))

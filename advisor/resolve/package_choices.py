@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.resolve.build_findings import untried_replacements_finding
 from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.no_stack import error_about_size
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import CandidateSource, ResolutionProblem, Substitution
@@ -21,7 +24,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
 _MOST_VARIANTS = 24
-"""Number of combinations that are compared; beyond it, the last packages by name are left as they are required."""
+"""Number of combinations that are compared; beyond it, the last packages are left as they are required."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,29 @@ class AllowedReplacements:
         if self.by_name.get(canonicalize_name(entry.package)) == canonicalize_name(entry.replacement):
             return True
         return self.by_hardware and not entry.condition and entry.when != "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparedChoices:
+    """The choices whose combinations are compared.
+
+    Attributes:
+        choices: The ways to require each of the packages.
+        left_out: Packages that are left as they are required, because there are too many combinations.
+        untried: Number of combinations that are not compared.
+    """
+
+    choices: tuple[tuple[_Choice, ...], ...]
+    left_out: tuple[NormalizedName, ...]
+    untried: int
+
+    @property
+    def findings(self) -> tuple[AdviceFinding, ...]:
+        """The finding about the combinations that are not compared, if there are any."""
+        if not self.left_out:
+            return ()
+        compared = math.prod(map(len, self.choices))
+        return (untried_replacements_finding(self.left_out, compared=compared, untried=self.untried),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +155,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
 
     A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
     it use one. Of several extras, that with the newest runtime is preferred; they are chosen within one search. Each
-    combination of replacements is a search of its own.
+    combination of replacements is a search of its own; a finding says if there are too many.
 
     Args:
         request: The request, with its baseline.
@@ -139,18 +165,20 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         return request
     considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
     while True:
-        variants = _variants(request, sorted(considered), allowed)
+        compared = _compared_choices(request, considered, allowed)
+        variants = [_variant(request, combination) for combination in itertools.product(*compared.choices)]
         comparison = compare_variants(
             variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
         )
         if not comparison.solved:
-            return _without_best(request, comparison)
+            return replace(_without_best(request, comparison), findings=compared.findings)
         solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
-            return _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
+            best = _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
+            return replace(best, findings=compared.findings)
         considered |= fresh
 
 
@@ -190,18 +218,22 @@ def _packages_with_choices(
     return {name for name in names if _choices(request, name, allowed)}
 
 
-def _variants(
-    request: ResolutionRequest, names: Sequence[NormalizedName], allowed: AllowedReplacements
-) -> list[ProblemVariant]:
-    """Return the combinations of choices."""
-    choices: list[list[_Choice]] = []
-    size = 1
-    for name in names:
+def _compared_choices(
+    request: ResolutionRequest, names: Iterable[NormalizedName], allowed: AllowedReplacements
+) -> _ComparedChoices:
+    """Return the choices whose combinations are compared: first those that the user named, then by name."""
+    choices: list[tuple[_Choice, ...]] = []
+    left_out: list[NormalizedName] = []
+    compared = every = 1
+    for name in sorted(names, key=lambda name: (name not in allowed.by_name, name)):
         of_package = _choices(request, name, allowed)
-        if size * len(of_package) <= _MOST_VARIANTS:
-            size *= len(of_package)
-            choices.append(of_package)
-    return [_variant(request, combination) for combination in itertools.product(*choices)]
+        every *= len(of_package)
+        if compared * len(of_package) <= _MOST_VARIANTS:
+            compared *= len(of_package)
+            choices.append(tuple(of_package))
+        else:
+            left_out.append(name)
+    return _ComparedChoices(choices=tuple(choices), left_out=tuple(left_out), untried=every - compared)
 
 
 def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> ProblemVariant:

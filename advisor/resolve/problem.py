@@ -162,8 +162,13 @@ class ResolutionProblem:
             if s.versions
         )
         problem = replace(self, substitutions={**self.substitutions, **fresh})
-        roots = (replace(root, requirement=problem._substituted(root.requirement)) for root in self.roots)
+        roots = (problem._substituted_root(root) for root in self.roots)
         return replace(problem, roots=(*roots, *limits))
+
+    def _substituted_root(self, root: RootRequirement) -> RootRequirement:
+        requirement = self._substituted(root.requirement)
+        is_renamed = canonicalize_name(requirement.name) != root.name
+        return replace(root, requirement=requirement, instead_of=root.name if is_renamed else root.instead_of)
 
     def with_overridden_roots(self) -> ResolutionProblem:
         """Return the problem with its overrides applied to the project's own requirements."""
@@ -218,10 +223,17 @@ class DirectPackage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dependency:
-    """A package that a candidate or the project requires, with the required extras."""
+    """A package that a candidate or the project requires, with the required extras.
+
+    Attributes:
+        name: The package.
+        requirement: The requirement on it.
+        instead_of: Package that is required by name, if this one takes its place; else none.
+    """
 
     name: NormalizedName
     requirement: Requirement
+    instead_of: NormalizedName | None = field(default=None, compare=False)
 
     @property
     def extras(self) -> tuple[NormalizedName, ...]:

@@ -13,6 +13,7 @@ from advisor.resolve.baseline import FIRST_ROUNDS, NoStackError, resolve_newest_
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import find_contradiction
+from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError, Optimum, TooLargeError
@@ -38,6 +39,7 @@ class ResolutionRequest:
         effort: Limits of the search.
         optimum: Its best stack, if it is known.
         compared: Packages that were read to compare it with other requests.
+        findings: Findings about how it was chosen among other requests.
     """
 
     problem: ResolutionProblem
@@ -51,6 +53,7 @@ class ResolutionRequest:
     effort: Effort
     optimum: Optimum | None = None
     compared: frozenset[NormalizedName] = frozenset()
+    findings: tuple[AdviceFinding, ...] = ()
 
     @property
     def loaded_packages(self) -> frozenset[NormalizedName]:

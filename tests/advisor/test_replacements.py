@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import importlib.util
 import json
+import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pi_runners.environment import find_uv
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -152,6 +157,35 @@ def test_the_interpreter_with_the_best_stack_is_taken(advisor: Advisor, index: P
     assert check.returncode == 0, check.stdout + check.stderr
 
 
+def test_the_html_report_compares_the_interpreters_like_the_text_report(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("frame", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64")
+    index.add("frame", "2.0", tag="cp312-cp312-manylinux_2_28_x86_64", uploaded="2027-06-01T00:00:00Z")
+    index.add("frame", "1.0", tag="cp313-cp313-manylinux_2_28_x86_64")
+    folder = write_project(tmp_path / "p", "frame")
+    here = ("--index-url", index.url, "--hardware", "cpu-zen4", "--dry-run")
+
+    text = advisor("advise", *here, "--python", "best", cwd=folder).stdout
+    page = advisor("advise", *here, "--python", "best", "--format", "html", cwd=folder).stdout
+    of_one = advisor("advise", *here, "--python", "3.12", "--format", "html", cwd=folder).stdout
+
+    table = html.unescape(page.partition("<h2>Interpreters</h2>")[2].partition("<h2>")[0])
+    plain = re.sub(r"<code>|</code>", "`", table)
+    lines = text.partition("python     ")[2].partition("stack      ")[0].splitlines()
+    best, *others = (line.strip() for line in lines)
+    assert best == "Python 3.12 has the best-scored stack"
+    assert '<td>Python 3.12</td><td data-label="packages">1</td><td>best score</td>' in table
+    assert any(line.startswith("pure Python, compared with ") for line in others)
+    for line in others:
+        label, _, difference = line.partition(": ")
+        if label.startswith("Python "):
+            assert re.search(rf"<td>{label}</td><td[^>]*>[1-]</td><td>{re.escape(difference)}</td>", plain)
+        else:
+            assert f'<p class="soft">Measured: {line}</p>' in plain
+    assert "<h2>Interpreters</h2>" not in of_one
+
+
 def test_no_interpreter_with_a_stack_is_an_error_with_each_reason(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
@@ -277,3 +311,166 @@ def test_a_remembered_answer_is_not_that_of_other_choices(
     assert "tensorflow-cpu  - -> 2.20.0" in advisor("advise", *here, "--allow", "replace-packages", cwd=folder).stdout
     refused = advisor("advise", *here, "--max-size", "1kB", cwd=folder)
     assert refused.returncode == 3
+
+
+@pytest.mark.parametrize("settings_text", ["", 'replace-packages = { tensorflow = "tensorflow-cpu" }'])
+def test_the_explanation_of_a_replaced_package_is_that_of_its_replacement(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, settings_text: str
+) -> None:
+    folder = write_project(tmp_path / "p", "user-of-tensorflow", "tensorflow>=2.19", settings=settings_text)
+    here = ("--index-url", frameworks.url, *CPU, *(() if settings_text else ("--allow", "replace-packages")))
+
+    text = advisor("explain", "TensorFlow", *here, cwd=folder).stdout
+    document = json.loads(advisor("explain", "tensorflow-cpu", *here, "--format", "json", cwd=folder).stdout)
+
+    assert text.startswith("`tensorflow` is replaced by `tensorflow-cpu` (https://")
+    assert "tensorflow-cpu 2.20.0: newest for the target; instead of `tensorflow`" in text
+    assert "  user-of-tensorflow 1.0: tensorflow-cpu>=2\n" in text
+    (replaced,) = document["replaces"]
+    assert (replaced["name"], replaced["by_project"]) == ("tensorflow", True)
+    assert replaced["required_by"] == ["user-of-tensorflow"]
+    assert document["why"] == "newest for the target; instead of `tensorflow`"
+
+
+def test_a_package_that_nothing_replaces_is_still_not_in_the_stack(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "tensorflow")
+
+    result = advisor("explain", "jax", "--index-url", frameworks.url, *CPU, "--allow", "replace-packages", cwd=folder)
+
+    assert result.returncode == 2
+    assert "the recommended stack does not contain `jax`" in result.stderr
+
+
+def test_the_tree_says_what_a_package_is_there_instead_of(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "user-of-tensorflow")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    whole = advisor("tree", *here, cwd=folder).stdout
+    part = advisor("tree", *here, "--package", "tensorflow", cwd=folder).stdout
+    document = json.loads(advisor("tree", *here, "--format", "json", cwd=folder).stdout)
+
+    assert "tensorflow-cpu 2.20.0 (instead of tensorflow)" in whole
+    assert part == "tensorflow-cpu 2.20.0 (instead of tensorflow)\n"
+    assert {p["name"]: p["instead_of"] for p in document["packages"]} == {
+        "tensorflow-cpu": ["tensorflow"],
+        "user-of-tensorflow": [],
+    }
+
+
+def test_a_package_that_only_a_rejected_version_requires_is_not_called_replaced(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    frameworks.add("lib", "1.0")
+    frameworks.add("app", "2.0", ["tensorflow", "lib<1"])
+    frameworks.add("app", "1.0", ["tensorflow-cpu"])
+    folder = write_project(tmp_path / "p", "app")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages", "--format", "json")
+
+    result = advisor("advise", *here, cwd=folder)
+
+    assert locked(folder) == {"app": "1.0", "tensorflow-cpu": "2.20.0"}
+    assert not any("is locked where" in message for _, message in findings(result))
+    assert "instead of" not in result.stdout
+
+
+def test_a_lock_whose_packages_require_a_replaced_one_says_how_to_install_it(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project(tmp_path / "p", "user-of-tensorflow")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    report = advisor("advise", *here, "-o", "lock.txt", "-o", "pylock.toml", cwd=folder).stdout
+
+    reason = "user-of-tensorflow requires tensorflow, which tensorflow-cpu replaces"
+    header = (folder / "lock.txt").read_text().partition("--index-url")[0].splitlines()
+    assert header[1:] == ["# install it with `pip install --no-deps -r FILE` or `uv pip sync FILE`:", f"#   {reason}"]
+    assert report.splitlines()[-3:] == [
+        "wrote `lock.txt`",
+        f"  install it with `pip install --no-deps -r lock.txt` or `uv pip sync lock.txt`: {reason}",
+        "wrote `pylock.toml`",
+    ]
+    assert advisor("check", *here, "--current", "lock.txt", cwd=folder).returncode == 0
+
+
+@pytest.mark.parametrize("requirements", [("tensorflow",), ("jax",)])
+def test_a_lock_that_pip_installs_as_usual_says_nothing(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, requirements: tuple[str, ...]
+) -> None:
+    folder = write_project(tmp_path / "p", *requirements)
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+
+    report = advisor("advise", *here, "-o", "lock.txt", cwd=folder).stdout
+
+    assert report.endswith("wrote `lock.txt`\n")
+    assert "--no-deps" not in (folder / "lock.txt").read_text()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="pip is not installed")
+@pytest.mark.parametrize("package", ["tensorflow", "user-of-tensorflow"])
+def test_pip_and_uv_install_a_lock_as_it_says(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path, package: str
+) -> None:
+    folder = write_project(tmp_path / "p", package)
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages")
+    advisor("advise", *here, "-o", "lock.txt", cwd=folder)
+    needs_no_deps = "--no-deps" in (folder / "lock.txt").read_text()
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-cache-dir", "--target", "x", "-r", "lock.txt"]
+    uv = [find_uv(), "pip", "sync", "--dry-run", "--no-config", "--python", sys.executable, "--target", "x", "lock.txt"]
+
+    plain, without_dependencies, synchronised = (
+        subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        for command in (pip, [*pip, "--no-deps"], uv)
+    )
+
+    assert needs_no_deps == (package == "user-of-tensorflow")
+    assert (plain.returncode != 0) == needs_no_deps
+    assert without_dependencies.returncode == 0, without_dependencies.stderr
+    assert synchronised.returncode == 0, synchronised.stderr
+
+
+REPLACEMENTS = {
+    "onnxruntime-gpu": "onnxruntime",
+    "opencv-python": "opencv-python-headless",
+    "paddlepaddle-gpu": "paddlepaddle",
+    "xgboost": "xgboost-cpu",
+}
+
+
+def write_project_with_many_replacements(folder: Path, index: PackageIndex, *packages: str) -> Path:
+    """Write a project that requires packages, of which those of REPLACEMENTS may be replaced."""
+    for name in packages:
+        index.add(name, "3.5.0.20")
+        if name in REPLACEMENTS:
+            index.add(REPLACEMENTS[name], "3.5.0.20")
+    pairs = ", ".join(f'{name} = "{other}"' for name, other in REPLACEMENTS.items() if name in packages)
+    return write_project(folder, *packages, settings=f"replace-packages = {{ {pairs} }}")
+
+
+def test_combinations_that_are_not_tried_are_reported_and_named_packages_come_first(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project_with_many_replacements(tmp_path / "p", frameworks, *REPLACEMENTS, "tensorflow")
+    frameworks.add("tensorflow-cpu", "3.5.0.20")
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages", "--format", "json")
+
+    result = advisor("advise", *here, cwd=folder)
+
+    assert set(locked(folder)) == {*REPLACEMENTS.values(), "tensorflow"}
+    (message,) = [message for code, message in findings(result) if code == "ADV115"]
+    assert message.startswith("16 of 32 combinations of replacements were not tried: `tensorflow` is left as required")
+
+
+def test_nothing_is_reported_if_every_combination_was_tried(
+    advisor: Advisor, frameworks: PackageIndex, tmp_path: Path
+) -> None:
+    folder = write_project_with_many_replacements(tmp_path / "p", frameworks, *REPLACEMENTS)
+    here = ("--index-url", frameworks.url, *CPU, "--allow", "replace-packages", "--format", "json")
+
+    result = advisor("advise", *here, cwd=folder)
+
+    assert set(locked(folder)) == set(REPLACEMENTS.values())
+    assert "ADV115" not in dict(findings(result))
