@@ -60,7 +60,7 @@ class FixedCandidates(ABC):
         )
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return that there is no record."""
+        """Return none: there are no records."""
         return None
 
     def size(self, candidate: Candidate) -> int | None:

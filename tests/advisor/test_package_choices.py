@@ -106,7 +106,7 @@ class DictionarySource(FixedCandidates):
         return (Version(str(v)) for v in self._releases.get(name, {}))
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
-        # As `IndexCandidates`: whoever asks for dependencies reads the metadata.
+        # As in `IndexCandidates`, a request for dependencies reads the metadata.
         self.fetch([candidate])
         return super().dependencies(candidate, extra)
 
