@@ -28,9 +28,10 @@ from advisor.campaign.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
-from pi_runners.campaign import Block, run_block, write_program
+from pi_runners.campaign import Block, run_block
 from pi_runners.environment import StackLock, build_environment
 from pi_runners.matrix import IndicatorCase, choose_cases, plan_arms
+from pi_runners.program_archive import write_program
 from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 
 PERCENT = 5

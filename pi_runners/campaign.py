@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
-import io
 import os
-import zipfile
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
@@ -30,10 +25,10 @@ from pi_runners.environment import (
 )
 from pi_runners.indicators import INDICATORS
 from pi_runners.matrix import Arm
+from pi_runners.program_archive import write_program
 from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
-_PROGRAM_FOLDERS = ("harness", "indicators", "backends", "models")
 _CLOCK_JUMP_SECONDS = 1.0
 _SILENT_PROCESSES = 2
 """Consecutive processes without any result after which the remaining indicators of an arm are given up."""
@@ -363,35 +358,3 @@ def _observation(
         telemetry=document.get("telemetry", {}),
         schema=2,
     )
-
-
-def write_program(directory: Path) -> Path:
-    """Write the program that runs inside measured environments as one archive, and return its path.
-
-    The archive contains the harness, the indicators and the backends. Nothing else of this interpreter's packages is
-    visible in the measured environment.
-
-    Args:
-        directory: Directory for the archive.
-    """
-    root = importlib.resources.files("pi_runners")
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-
-        def add(name: str, body: bytes) -> None:
-            # Without dates, equal sources give equal archives.
-            archive.writestr(zipfile.ZipInfo(name), body)
-
-        add("__main__.py", b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n")
-        add("pi_runners/__init__.py", b"")
-        for folder in _PROGRAM_FOLDERS:
-            for file in sorted(root.joinpath(folder).iterdir(), key=lambda f: f.name):
-                if file.name.endswith((".py", ".gz", ".json")) and file.name != "reference.py":
-                    add(f"pi_runners/{folder}/{file.name}", file.read_bytes())
-    digest = hashlib.sha256(content.getvalue()).hexdigest()[:12]
-    path = directory / f"harness-{digest}.pyz"
-    if not path.exists():
-        # Another version of this program may use the same directory: each version has its own archive.
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content.getvalue())
-    return path

@@ -18,7 +18,7 @@ _LAZY = (
     "lxml.html",
     "networkx",
     "numpy",
-    "ortools.sat.python.cp_model",
+    "ortools.sat.python.cp_model_helper",
     "requests",
     "rich.console",
     "yaml",

@@ -13,7 +13,6 @@ from knowledge.domain.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:
     from advisor.campaign.directory import Cell
-    from knowledge.service.client import KnowledgeService
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +66,13 @@ def run_worker(
     from advisor.campaign.directory import CampaignDirectory, read_plan
     from advisor.campaign.worker import WorkerSettings, cell_line, run_task
     from knowledge.hardware.detect import detect
-    from knowledge.service.client import KnowledgeService
 
     directory = CampaignDirectory(folder)
     campaign = directory.plan() if plan is None else read_plan(_read_bytes(plan), where=str(plan))
     if task >= len(campaign.tasks):
         raise InputError(f"campaign `{campaign.name}` has no task {task}", hint=f"it has {len(campaign.tasks)}, from 0")
     directory.create(campaign)
-    delivery = _Delivery(KnowledgeService(options.service, options.token), warn) if options.service else None
+    delivery = _Delivery(options.service, options.token, warn) if options.service else None
 
     def deliver(cell: Cell, content: bytes) -> None:
         if print_line is not None:
@@ -102,8 +100,10 @@ def run_worker(
 class _Delivery:
     """Delivers observations to a service, oldest first; what the service does not receive waits."""
 
-    def __init__(self, service: KnowledgeService, warn: Warn) -> None:
-        self._service = service
+    def __init__(self, service: str, token: str, warn: Warn) -> None:
+        from knowledge.service.client import KnowledgeService
+
+        self._service = KnowledgeService(service, token)
         self._warn = warn
         self._waiting: list[bytes] = []
 

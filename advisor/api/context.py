@@ -302,6 +302,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     """
     from advisor.project.interface import settings_requirements
     from advisor.resolve.problem import ResolutionProblem
+    from knowledge.rules.catalogue import undeclared_requirements
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
@@ -311,6 +312,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         target=target,
         policy=candidate_policy(resolution, project),
         overrides=overrides,
+        undeclared=undeclared_requirements(),
     )
     return problem.with_overridden_roots()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -20,6 +21,7 @@ from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProble
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
+from knowledge.rules.catalogue import undeclared_requirements
 from pi_runners.environment import LockedPackage, StackLock, find_uv
 
 LOADGEN = "mlcommons-loadgen==6.0.17"
@@ -65,7 +67,9 @@ class StackLocker:
         text = " ".join(requested)
         roots = tuple(RootRequirement(requirement=_parse(w), origin=f"--stack {text!r}") for w in requested)
         # Only wheels: nothing is built while stacks are measured.
-        problem = ResolutionProblem(roots=roots, target=self.target(python), policy=_POLICY)
+        problem = ResolutionProblem(
+            roots=roots, target=self.target(python), policy=_POLICY, undeclared=undeclared_requirements()
+        )
         stack = self._resolve(problem, text)
         if cudnn is not None:
             stack = self._resolve(_with_cudnn(problem, stack, cudnn, text), text)
@@ -173,4 +177,4 @@ def _with_cudnn(problem: ResolutionProblem, stack: Sequence[Candidate], cudnn: s
             hint=f"choose a release of cuDNN {locked_cudnn.version.major}",
         )
     override = RootRequirement(requirement=Requirement(f"{locked_cudnn.name}=={cudnn}.*"), origin="the matrix")
-    return ResolutionProblem(roots=problem.roots, target=problem.target, policy=problem.policy, overrides=(override,))
+    return replace(problem, overrides=(override,))

@@ -94,6 +94,8 @@ def summary_of_rule(rule: Rule) -> str:
         return f"CUDA {rule.cuda} needs driver {rule.driver}{floor} or newer"
     if rule.kind == "tested":
         return f"{rule.package} {rule.versions} was tested with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
+    if rule.kind == "undeclared":
+        return f"{rule.package} {rule.versions} requires {rule.requires}, which its metadata does not state"
     if rule.kind == "vendor":
         build = {None: "", "": " without a local version"}.get(rule.local, f" +{rule.local}...")
         return f"{', '.join(rule.packages)}{build} is built for {rule.runtime}"

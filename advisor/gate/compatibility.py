@@ -21,6 +21,7 @@ _CODES: dict[Subject, str] = {
     "vendor": "ADV004",
     "cpu-only": "ADV018",
     "tested": "ADV018",
+    "metadata": "ADV018",
 }
 
 

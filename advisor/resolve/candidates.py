@@ -285,7 +285,7 @@ class IndexCandidates:
         retained = None if candidate.direct else self._requirements_cache.read(candidate.file, extra)
         if retained is not None:
             self.fetched.add(candidate.file.url)
-            return self._with_overrides(candidate, retained)
+            return self._with_overrides(candidate, extra, retained)
         metadata = self._usable_metadata(candidate)
         if metadata is None:
             return None
@@ -304,19 +304,22 @@ class IndexCandidates:
         ]
         if not candidate.is_sdist and candidate.direct is None and not metadata.variant_requires:
             self._requirements_cache.write(candidate.file, extra, pending)
-        return self._with_overrides(candidate, pending)
+        return self._with_overrides(candidate, extra, pending)
 
     def _variant_requirements(self, candidate: Candidate, metadata: CoreMetadata) -> tuple[Requirement, ...]:
         environment = self.variants.environment(candidate) if self.variants else VariantEnvironment()
         return requirements_for(metadata.variant_requires, environment)
 
-    def _with_overrides(self, candidate: Candidate, declared: Iterable[Requirement]) -> tuple[Dependency, ...] | None:
-        """Return requirements with the project's overrides; none if one is on an address that nobody chose.
+    def _with_overrides(
+        self, candidate: Candidate, extra: NormalizedName | None, declared: Iterable[Requirement]
+    ) -> tuple[Dependency, ...] | None:
+        """Return requirements with undeclared ones and the project's overrides; none if an address was not chosen.
 
         A package of an index may not bring code from elsewhere: as in uv, the project has to require the address, too.
         """
         dependencies = []
-        for original in declared:
+        undeclared = self._problem.undeclared_of(candidate) if extra is None else ()
+        for original in (*declared, *undeclared):
             declared_name = canonicalize_name(original.name)
             for requirement in self._problem.overridden(original):
                 name = canonicalize_name(requirement.name)

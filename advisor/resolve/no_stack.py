@@ -38,17 +38,20 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
     return _conflict_error(request, baseline=baseline)
 
 
-def error_about_size(request: ResolutionRequest, smallest: Sequence[Optimum]) -> SizeLimitError:
+def error_about_size(
+    request: ResolutionRequest, smallest: Sequence[Optimum], *, is_complete: bool = True
+) -> SizeLimitError:
     """Return the error that no stack satisfies the limit of the download.
 
     Args:
         request: The request that has a limit.
         smallest: The smallest stack of each way to state the problem.
+        is_complete: Whether there is no other way to state it.
     """
     best = min(smallest, key=lambda optimum: optimum.bounds[0].value)
     size = best.bounds[0].value * KILOBYTE
     most = size_text(request.criteria.max_size or 0)
-    are_proven = all(optimum.proven for optimum in smallest)
+    are_proven = is_complete and all(optimum.proven for optimum in smallest)
     is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
     error = SizeLimitError(
         f"no stack with at most {most} to download satisfies the requirements",

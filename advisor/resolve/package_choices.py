@@ -171,7 +171,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
             variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
         )
         if not comparison.solved:
-            return replace(_without_best(request, comparison), findings=compared.findings)
+            return replace(_without_best(request, comparison, compared), findings=compared.findings)
         solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
@@ -182,7 +182,9 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         considered |= fresh
 
 
-def _without_best(request: ResolutionRequest, comparison: VariantComparison) -> ResolutionRequest:
+def _without_best(
+    request: ResolutionRequest, comparison: VariantComparison, compared: _ComparedChoices
+) -> ResolutionRequest:
     """Return the request if no variant of it has a proven best stack.
 
     Raises:
@@ -192,7 +194,7 @@ def _without_best(request: ResolutionRequest, comparison: VariantComparison) -> 
         first = comparison.stopped[0]
         return replace(first.request, optimum=first.optimum)
     if comparison.too_large and comparison.is_complete:
-        raise error_about_size(request, comparison.too_large)
+        raise error_about_size(request, comparison.too_large, is_complete=not compared.untried)
     return request
 
 

@@ -16,6 +16,7 @@ from advisor.domain.target import Target
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
 from knowledge.domain.errors import AdvisorError
+from knowledge.rules.model import UndeclaredRequirementRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +99,7 @@ class ResolutionProblem:
         substitutions: What is required instead of a package, by the package.
         extra_options: Extras that may be required of a package in addition: a stack has those of one option, or none.
         unread: Packages that a constraint takes from such a place, which cannot be read: why, if one is needed.
+        undeclared: Requirements that the metadata of some versions does not state.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -108,6 +110,7 @@ class ResolutionProblem:
     substitutions: Mapping[NormalizedName, Substitution] = field(default_factory=dict)
     extra_options: Mapping[NormalizedName, tuple[Substitution, ...]] = field(default_factory=dict)
     unread: Mapping[NormalizedName, AdvisorError] = field(default_factory=dict)
+    undeclared: tuple[UndeclaredRequirementRule, ...] = ()
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -121,6 +124,11 @@ class ResolutionProblem:
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
+
+    def undeclared_of(self, candidate: Candidate) -> tuple[Requirement, ...]:
+        """Return what a candidate requires although its metadata does not state it."""
+        requirements = (rule.requirement_of(candidate.name, candidate.version) for rule in self.undeclared)
+        return tuple(requirement for requirement in requirements if requirement is not None)
 
     def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
         """Return the overrides of a requirement, or the requirement itself; extras are kept unless overridden.

@@ -94,6 +94,7 @@ class DefaultBuild:
         runtime: What the files run on.
         packages: Packages of the family whose files these are; empty for all.
         versions: Specifier of their versions; empty for all.
+        version: Version of the runtime; empty if it differs between the versions.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -103,6 +104,7 @@ class DefaultBuild:
     architectures: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
     versions: str = ""
+    version: str = ""
 
     def applies_to(self, package: str, version: Version, *, os: str, architecture: str) -> bool:
         """Whether it is the build of a version of a package on a system and a processor."""
@@ -144,7 +146,7 @@ class BuildFamily:
             return build_of_local_version(version.local)
         for default in self.defaults:
             if default.applies_to(package, version, os=os, architecture=architecture):
-                return Build(runtime=default.runtime)
+                return Build(runtime=default.runtime, version=default.version)
         return Build(runtime="cpu")
 
 

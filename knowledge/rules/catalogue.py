@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from knowledge.domain.identity import content_hash
 from knowledge.entry_lists import read_entries, shipped_entries
-from knowledge.rules.model import Rule
+from knowledge.rules.model import Rule, UndeclaredRequirementRule
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -22,6 +22,11 @@ def shipped_rules() -> tuple[Rule, ...]:
         InputError: If an entry is malformed or two entries have the same identity.
     """
     return shipped_entries("knowledge.rules", lambda text, where: read_rules(text, where=where), noun="rule")
+
+
+def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
+    """Return the shipped rules about requirements that metadata does not state."""
+    return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
 
 
 def catalogue_digest() -> str:

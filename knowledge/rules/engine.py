@@ -18,6 +18,7 @@ from knowledge.rules.model import (
     Rule,
     RuntimeRule,
     Subject,
+    UndeclaredRequirementRule,
     VendorRule,
     Verdict,
 )
@@ -33,10 +34,13 @@ class RuleBook:
         self._unary: dict[str, list[_Unary]] = defaultdict(list)
         self._runtimes: dict[str, list[_Unary]] = defaultdict(list)
         self._specifiers: dict[str, SpecifierSet] = {}
+        self._undeclared: list[UndeclaredRequirementRule] = []
         conflicts = []
         for rule in rules:
             if isinstance(rule, ConflictRule):
                 conflicts.append(rule)
+            elif isinstance(rule, UndeclaredRequirementRule):
+                self._undeclared.append(rule)
             else:
                 for package in rule.packages if isinstance(rule, RuntimeRule | VendorRule) else (rule.package,):
                     self._unary[package].append(rule)
@@ -47,12 +51,28 @@ class RuleBook:
 
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
         """Return the verdicts of the rules on one package version; an empty tuple if no rule applies."""
+        undeclared = self._judge_undeclared(name, version)
         if not self._hardware.accelerators:
-            return ()
+            return undeclared
         # A local version such as `+cu126` says that the file contains this CUDA runtime, or requires it.
         runtimes = self._runtimes.get(cuda_of_local_version(version) or "", ())
         verdicts = [self._judge(rule, name, version) for rule in (*self._unary.get(name, ()), *runtimes)]
-        return tuple(verdict for verdict in verdicts if verdict is not None)
+        return (*undeclared, *(verdict for verdict in verdicts if verdict is not None))
+
+    def _judge_undeclared(self, name: str, version: Version) -> tuple[Verdict, ...]:
+        """Return what a version requires although its metadata does not state it."""
+        requirements = ((rule, rule.requirement_of(name, version)) for rule in self._undeclared)
+        return tuple(
+            Verdict(
+                rule=rule.id,
+                severity=rule.severity,
+                message=f"`{name} {version}` requires `{requirement}`, which its metadata does not state",
+                source=rule.source,
+                about="metadata",
+            )
+            for rule, requirement in requirements
+            if requirement is not None
+        )
 
     def judge_cuda(self, cuda: str) -> tuple[Verdict, ...]:
         """Return the verdicts of the rules on a CUDA runtime.

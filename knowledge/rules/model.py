@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 Severity = Literal["forbidden", "discouraged", "note"]
 """A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; a ``note`` is only reported."""
 
-Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor"]
+Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor", "metadata"]
 """Subject of a verdict."""
 
 
@@ -167,7 +171,42 @@ class VendorRule:
     severity: Severity = "forbidden"
 
 
-Rule = ConflictRule | CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeclaredRequirementRule:
+    """A package that some versions of another one need although their metadata does not require it.
+
+    Attributes:
+        package: The package whose metadata is incomplete.
+        versions: Specifier of its versions.
+        requires: The requirement that their metadata lacks; ``{version}`` stands for the version of the package.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["undeclared"]
+    id: str
+    package: str
+    versions: str
+    requires: str
+    source: str
+    severity: Severity = "note"
+
+    def requirement_of(self, name: str, version: Version) -> Requirement | None:
+        """Return what a version of a package requires according to the rule; none if the rule is about others."""
+        if name != self.package or not SpecifierSet(self.versions).contains(version.public, prereleases=True):
+            return None
+        return Requirement(self.requires.format(version=version.public))
+
+
+Rule = (
+    ConflictRule
+    | CapabilityRule
+    | RuntimeRule
+    | PublisherTestedRule
+    | CpuOnlyRule
+    | VendorRule
+    | UndeclaredRequirementRule
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

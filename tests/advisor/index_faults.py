@@ -95,6 +95,8 @@ def drip(request: BaseHTTPRequestHandler) -> None:
     request.end_headers()
     with contextlib.suppress(OSError):
         while True:
+            # The reader must not receive large pieces: it would need many megabytes until its time ends.
+            time.sleep(0.001)
             request.wfile.write(b" ")
     request.close_connection = True
 

@@ -7,22 +7,23 @@ from collections.abc import Iterable, Iterator
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.index.page import DistributionFile
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.problem import Candidate, Dependency, admits
+from advisor.resolve.problem import Candidate, admits
 from advisor.resolve.solver import Effort
 from knowledge.builds.model import BuildFamily, DefaultBuild
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import CpuOnlyRule, Rule, RuntimeRule
 from tests.advisor.factories import build_problem, empty_estimator
+from tests.advisor.fixed_candidates import FixedCandidates
 
 FRAMEWORK, COMPANION, USER = (NormalizedName(name) for name in ("frame", "vision", "app"))
 FAMILY = BuildFamily(
@@ -55,7 +56,7 @@ apps = st.dictionaries(
 """By version of the application: the releases of the framework that it admits, and whether it needs the companion."""
 
 
-class BuildSource:
+class BuildSource(FixedCandidates):
     """Candidates of the framework, its companion and an application that requires them."""
 
     def __init__(
@@ -64,60 +65,26 @@ class BuildSource:
         vision: frozenset[tuple[int, str]],
         app: dict[int, tuple[frozenset[int], bool]],
     ) -> None:
-        self.versions = {
+        super().__init__()
+        self._versions = {
             FRAMEWORK: [Version(f"{release}{local}") for release, local in frame],
             COMPANION: [Version(f"{release}{local}") for release, local in vision],
             USER: [Version(str(release)) for release in app],
         }
         self._app = app
-        self.fetched: set[str] = set()
 
-    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        return tuple(
-            Candidate(name=name, version=v, file=DistributionFile(filename=f"{v}.whl", url=f"{name} {v}", index=""))
-            for v in sorted(self.versions.get(name, ()), reverse=True)
-        )
+    def versions_of(self, name: NormalizedName) -> Iterable[Version]:
+        return self._versions.get(name, ())
 
-    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
-        assert candidate.file.url in self.fetched
-        return self.required(candidate)
-
-    def required(self, candidate: Candidate) -> tuple[Dependency, ...]:
-        problem_requirements: list[str] = []
+    def requirements_of(self, candidate: Candidate, extra: NormalizedName | None = None) -> Iterable[Requirement]:
         if candidate.name == USER:
             admitted, needs_companion = self._app[candidate.version.major]
-            excluded = ",".join(f"!={v}" for v in (1, 2, 3) if v not in admitted)
-            problem_requirements.append(f"frame{excluded}")
+            yield Requirement("frame" + ",".join(f"!={v}" for v in (1, 2, 3) if v not in admitted))
             if needs_companion:
-                problem_requirements.append("vision")
+                yield Requirement("vision")
         if candidate.name == COMPANION:
             # As `torchvision` requires `torch`: the release without its build.
-            problem_requirements.append(f"frame<={candidate.version.major}")
-        return tuple(
-            Dependency(name=root.name, requirement=root.requirement)
-            for root in build_problem(*problem_requirements).roots
-        )
-
-    def vulnerabilities(self, candidate: Candidate) -> None:
-        return None
-
-    def size(self, candidate: Candidate) -> int | None:
-        return candidate.file.size
-
-    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
-        return False
-
-    def is_known(self, candidate: Candidate) -> bool:
-        return candidate.file.url in self.fetched
-
-    def lacks_build(self, candidate: Candidate) -> bool:
-        return False
-
-    def fetch(self, candidates: Iterable[Candidate]) -> None:
-        self.fetched.update(c.file.url for c in candidates)
-
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Do nothing."""
+            yield Requirement(f"frame<={candidate.version.major}")
 
 
 def stacks(source: BuildSource, roots: Iterable[str]) -> Iterator[dict[NormalizedName, Candidate]]:
@@ -125,16 +92,17 @@ def stacks(source: BuildSource, roots: Iterable[str]) -> Iterator[dict[Normalize
     names = (FRAMEWORK, COMPANION, USER)
     for choice in itertools.product(*((None, *source.candidates(name)) for name in names)):
         stack = {c.name: c for c in choice if c is not None}
-        queue = [Dependency(name=r.name, requirement=r.requirement) for r in build_problem(*roots).roots]
+        queue = list(map(Requirement, roots))
         reached: set[NormalizedName] = set()
         fits = True
         while queue and fits:
-            dependency = queue.pop()
-            candidate = stack.get(dependency.name)
-            fits = candidate is not None and admits(dependency.requirement, candidate.version)
-            if fits and candidate is not None and dependency.name not in reached:
-                reached.add(dependency.name)
-                queue += source.required(candidate)
+            requirement = queue.pop()
+            name = canonicalize_name(requirement.name)
+            candidate = stack.get(name)
+            fits = candidate is not None and admits(requirement, candidate.version)
+            if fits and candidate is not None and name not in reached:
+                reached.add(name)
+                queue += source.requirements_of(candidate)
         if fits and reached == set(stack):
             yield stack
 
@@ -166,7 +134,7 @@ def cost(
         return {"cpu": bool(vendors), "cuda": "nvidia" not in vendors, "rocm": "amd" not in vendors}[runtime(version)]
 
     def rank(candidate: Candidate) -> int:
-        alike = [v for v in source.versions[candidate.name] if v.public == candidate.version.public]
+        alike = [v for v in source.versions_of(candidate.name) if v.public == candidate.version.public]
         if machine.gpu and machine.gpu.capability == (7, 0):
             alike = [v for v in alike if v.local != "cu130"]
         preferred = "cuda" if "nvidia" in vendors else "rocm" if "amd" in vendors else "cpu"
@@ -178,9 +146,9 @@ def cost(
     locals_of = [c.version.local for c in family]
     rules = int(bool(machine.accelerators) and FRAMEWORK in stack and stack[FRAMEWORK].version.local == "cpu")
     rules += int(len(family) == 2 and locals_of[0] != locals_of[1])
-    idle = sum(is_idle(c.version) and not all(is_idle(v) for v in source.versions[c.name]) for c in family)
+    idle = sum(is_idle(c.version) and not all(is_idle(v) for v in source.versions_of(c.name)) for c in family)
     hours = {
-        name: sorted({v.public for v in source.versions[name]}, reverse=True).index(c.version.public)
+        name: sorted({v.public for v in source.versions_of(name)}, reverse=True).index(c.version.public)
         * HOURS_PER_RELEASE
         for name, c in stack.items()
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -200,23 +199,6 @@ def test_keep_valid_imports_the_valid_part_of_a_truncated_compressed_file(
     assert int(imported.stdout.split(": ")[1].split()[0]) > 10
 
 
-def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path, first_knowledge: Path) -> None:
-    write(tmp_path / "o.jsonl")
-    other = f"sqlite:///{shutil.copy(first_knowledge, tmp_path / 'other.sqlite')}"
-    advisor_here("knowledge", "import", "o.jsonl", "--knowledge", other)
-
-    merged = advisor_here("knowledge", "import", "other.sqlite")
-    again = advisor_here("knowledge", "import", other)
-
-    assert "other.sqlite: 18 added" in merged.stdout
-    assert ": 0 added" in again.stdout
-    one, two = (
-        json.loads(advisor_here("knowledge", "status", "--format", "json", *more).stdout)
-        for more in ((), ("--knowledge", other))
-    )
-    assert one["digest"] == two["digest"]
-
-
 def test_pruned_blocks_stay_removed_even_if_they_ship(advisor_here: Advisor, tmp_path: Path) -> None:
     write(tmp_path / "o.jsonl")
     advisor_here("knowledge", "import", "o.jsonl")
@@ -229,21 +211,6 @@ def test_pruned_blocks_stay_removed_even_if_they_ship(advisor_here: Advisor, tmp
     assert "removed `made-up`: 18 observations" in result.stdout
     assert remaining.returncode == 2
     assert "every one is as it was stored" in advisor_here("knowledge", "verify").stdout
-
-
-def test_damage_is_reported_with_an_exit_code(advisor_here: Advisor, tmp_path: Path) -> None:
-    import sqlite3
-
-    write(tmp_path / "o.jsonl")
-    path = tmp_path / "k.sqlite"
-    advisor_here("knowledge", "import", "o.jsonl", "--knowledge", str(path))
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE observation SET median_seconds = -1 WHERE round = 0 AND slot = 0")
-
-    result = advisor_here("knowledge", "verify", "--knowledge", str(path))
-
-    assert result.returncode == 1
-    assert "column `median_seconds` is `-1.0`" in result.stdout
 
 
 def test_a_parquet_table_has_a_row_for_each_observation(advisor_here: Advisor, tmp_path: Path) -> None:

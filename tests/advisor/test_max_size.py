@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
 from advisor.domain.byte_size import parse_size
-from advisor.index.page import DistributionFile
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.objectives import KILOBYTE, Criteria
 from advisor.resolve.optimise import optimise
@@ -36,19 +36,9 @@ class SizedSource(ReleaseSource):
         super().__init__(releases)
         self._sizes = sizes
 
-    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        return tuple(
-            Candidate(
-                name=c.name,
-                version=c.version,
-                file=DistributionFile(filename=c.file.filename, url=c.file.url, index="", size=self._stated(c)),
-            )
-            for c in super().candidates(name)
-        )
-
-    def _stated(self, candidate: Candidate) -> int | None:
+    def stated_size(self, name: NormalizedName, version: Version) -> int | None:
         # The page of `a` states no sizes.
-        return None if candidate.name == "a" else self._sizes.get((candidate.name, candidate.version.major))
+        return None if name == "a" else self._sizes.get((name, version.major))
 
     def size(self, candidate: Candidate) -> int | None:
         if candidate.name == "a" and not self.is_known(candidate):

@@ -13,7 +13,6 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.index.page import DistributionFile
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
@@ -27,6 +26,7 @@ from knowledge.builds.model import BuildExtra, CatalogueEntry, Replacement
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import build_problem, empty_estimator
+from tests.advisor.fixed_candidates import FixedCandidates
 
 MACHINE = HardwareProfile(
     name="gpu",
@@ -87,71 +87,43 @@ def requirement(name: str, admitted: frozenset[int], extras: Iterable[str] = ())
     return Requirement(f"{name}{f'[{listed}]' if listed else ''}{excluded}")
 
 
-class DictionarySource:
+class DictionarySource(FixedCandidates):
     """Candidates of a dictionary of releases, for a problem; each extra of `jax` requires something else."""
 
     def __init__(self, releases: Releases, problem: ResolutionProblem) -> None:
+        super().__init__()
         self._releases = releases
         self._problem = problem
         self.loaded_packages: set[NormalizedName] = set()
-        self.fetched: set[str] = set()
         self.has_further_builds = False
+        self.lacks_builds = False
 
     def for_problem(self, problem: ResolutionProblem) -> DictionarySource:
         return DictionarySource(self._releases, problem)
 
-    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+    def versions_of(self, name: NormalizedName) -> Iterable[Version]:
         self.loaded_packages.add(name)
-        return tuple(
-            Candidate(
-                name=name,
-                version=Version(str(v)),
-                file=DistributionFile(filename=f"{name}-{v}.whl", url=f"{name}-{v}", index=""),
-            )
-            for v in sorted(self._releases.get(name, {}), reverse=True)
-        )
+        return (Version(str(v)) for v in self._releases.get(name, {}))
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
+        # As in `IndexCandidates`, a request for dependencies reads the metadata.
+        self.fetch([candidate])
+        return super().dependencies(candidate, extra)
+
+    def requirements_of(self, candidate: Candidate, extra: NormalizedName | None) -> Iterable[Requirement]:
         required = self._releases[candidate.name][candidate.version.major][0 if extra is None else 1]
-        if extra == "cuda12":
-            required = frozenset()
-        return tuple(
-            Dependency(name=canonicalize_name(changed.name), requirement=changed)
-            for name, admitted in sorted(required, key=str)
-            for changed in self._problem.overridden(requirement(name, admitted))
-        )
-
-    def vulnerabilities(self, candidate: Candidate) -> None:
-        return None
-
-    def size(self, candidate: Candidate) -> int | None:
-        return candidate.file.size
+        for name, admitted in sorted(required, key=str) if extra != "cuda12" else ():
+            yield from self._problem.overridden(requirement(name, admitted))
 
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
         # Version 3 of `jax` has no extra `cuda12`, whatever the catalogue says.
         return (candidate.name, candidate.version.major, extra) == ("jax", 3, "cuda12")
 
-    def is_known(self, candidate: Candidate) -> bool:
-        return candidate.file.url in self.fetched
-
     def is_on_index(self, name: NormalizedName) -> bool:
         return name in self._releases
 
-    def lacks_build(self, candidate: Candidate) -> bool:
-        return False
-
-    @property
-    def lacks_builds(self) -> bool:
-        return False
-
     def reasons(self, name: str) -> str:
         return ""
-
-    def fetch(self, candidates: Iterable[Candidate]) -> None:
-        self.fetched.update(c.file.url for c in candidates)
-
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Do nothing."""
 
 
 def stacks(releases: Releases, roots: Iterable[str], extra: str, tf: str) -> Iterator[dict[str, int]]:

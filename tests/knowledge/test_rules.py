@@ -10,7 +10,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
 from knowledge.rules import model
-from knowledge.rules.catalogue import read_rules, shipped_rules
+from knowledge.rules.catalogue import read_rules, shipped_rules, undeclared_requirements
 from knowledge.rules.engine import RuleBook, runs_on
 from knowledge.rules.model import CapabilityRule, ConflictRule, RuntimeRule
 
@@ -33,7 +33,9 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
     assert len(shipped_rules()) > 50
     for rule in shipped_rules():
         assert rule.source.startswith("https://"), rule.id
-        if isinstance(rule, ConflictRule | CapabilityRule | model.PublisherTestedRule):
+        if isinstance(
+            rule, ConflictRule | CapabilityRule | model.PublisherTestedRule | model.UndeclaredRequirementRule
+        ):
             SpecifierSet(rule.versions)
         if isinstance(rule, ConflictRule):
             SpecifierSet(rule.other_versions)
@@ -56,6 +58,9 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
         ("10.0", "2.8.0", True),
         ("8.9", "2.8.0", True),
         ("12.1", "2.13.0", True),
+        ("7.0", "2.15.0", False),
+        ("12.1", "2.15.0", True),
+        ("12.1", "2.15.0+cu132", True),
     ],
 )
 def test_a_gpu_gets_only_pytorch_builds_that_support_it(capability: str, version: str, runs: bool) -> None:
@@ -156,6 +161,31 @@ def test_numpy_2_conflicts_with_frameworks_built_before_it() -> None:
     pairs = {(c.package, c.versions) for c in RuleBook(shipped_rules(), machine("9.0")).conflicts}
 
     assert {("torch", "<2.3"), ("tensorflow", "<2.18"), ("tensorflow-cpu", "<2.18")} <= pairs
+
+
+@pytest.mark.parametrize(
+    ("version", "requirements"),
+    [
+        ("0.2.28", ["jaxlib<0.4.13"]),
+        ("0.4.1", ["jaxlib<=0.4.1"]),
+        ("0.4.14", ["jaxlib<=0.4.14,>=0.4.11"]),
+        ("0.4.20", ["jaxlib<=0.4.20,>=0.4.14"]),
+        ("0.4.29", ["jaxlib<=0.4.29,>=0.4.27"]),
+        ("0.4.30", []),
+        ("0.10.2", []),
+    ],
+)
+def test_jax_requires_jaxlib_also_where_its_metadata_does_not(version: str, requirements: list[str]) -> None:
+    found = (rule.requirement_of("jax", Version(version)) for rule in undeclared_requirements())
+
+    assert [str(requirement) for requirement in found if requirement] == requirements
+
+
+def test_a_requirement_that_metadata_does_not_state_is_reported_on_every_machine() -> None:
+    for hardware in (machine("9.0"), shipped_profile("cpu-zen4")):
+        (verdict,) = RuleBook(shipped_rules(), hardware).judge("jax", Version("0.4.20"))
+        assert verdict.severity == "note"
+        assert verdict.message == "`jax 0.4.20` requires `jaxlib<=0.4.20,>=0.4.14`, which its metadata does not state"
 
 
 def test_machine_code_runs_within_its_major_version_and_ptx_on_anything_newer() -> None:

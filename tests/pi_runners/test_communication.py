@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 import pi_runners
-from pi_runners.campaign import write_program
 from pi_runners.harness.contract import Backend, SamplingPlan
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.communication_rank import Stretches
+from pi_runners.program_archive import write_program
 from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 from tests.pi_runners import communication_faults
 

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from pi_runners.campaign import write_program
 from pi_runners.harness import timing
 from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
 from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators import INDICATORS
+from pi_runners.program_archive import write_program
 from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 
 
@@ -75,6 +77,28 @@ def test_the_archive_runs_in_isolation_and_writes_one_line_per_indicator(tmp_pat
     assert "backward" in documents[1]["failure"] or "training" in documents[1]["failure"]
     assert len(documents[0]["samples"]) >= 3
     assert documents[0]["environment"]["numpy"]
+
+
+@pytest.mark.parametrize("is_own_version", [True, False])
+def test_the_byte_code_of_the_archive_is_only_for_interpreters_of_this_version(
+    tmp_path: Path, is_own_version: bool
+) -> None:
+    program = write_program(tmp_path)
+    magic = importlib.util.MAGIC_NUMBER if is_own_version else b"\0\0\r\n"
+    with zipfile.ZipFile(program) as archive, zipfile.ZipFile(tmp_path / "other.pyz", "w") as other:
+        for name in archive.namelist():
+            content = archive.read(name)
+            if name.endswith(".pyc"):
+                content = magic + content[len(magic) :]
+            elif name == "pi_runners/harness/worker.py":
+                content = b"raise SystemExit('compiled from source')"
+            other.writestr(name, content)
+
+    command = [sys.executable, "-I", str(tmp_path / "other.pyz"), "measure", str(tmp_path / "absent"), "results"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert ("compiled from source" in result.stderr) is not is_own_version
+    assert (f'File "{program}/pi_runners/harness/worker.py", line' in result.stderr) is is_own_version
 
 
 def test_a_framework_that_cannot_be_imported_is_an_import_error(tmp_path: Path) -> None:

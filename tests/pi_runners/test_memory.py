@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
-from pi_runners.campaign import write_program
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import Operation
 from pi_runners.matrix import IndicatorCase, backends_of, check_fit
+from pi_runners.program_archive import write_program
 from tests.knowledge.samples import MACHINE
 
 _FREE_BYTES = 8 * 2**30

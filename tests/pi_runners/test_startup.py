@@ -14,10 +14,10 @@ import pytest
 import pi_runners
 import pi_runners.backends
 from pi_runners.backends.numpy import NumpyBackend
-from pi_runners.campaign import write_program
 from pi_runners.harness.contract import SamplingPlan
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators import INDICATORS, startup
+from pi_runners.program_archive import write_program
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
 REQUEST = json.dumps({"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16})

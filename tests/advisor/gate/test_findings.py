@@ -11,8 +11,8 @@ from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.project.locks import read_lock
 from advisor.resolve.predictor import Predictor
+from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import ConflictRule
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.factories import MACHINE, build_problem
 from tests.advisor.gate.steps import Run, change, places
@@ -313,24 +313,12 @@ def test_every_target_is_checked_and_a_single_one_can_be_selected(
 
 
 def test_two_packages_that_a_rule_forbids_together_are_reported(tmp_path: Path) -> None:
-    # No shipped rule is of this kind: the test makes one.
-    rule = ConflictRule(
-        kind="conflict",
-        id="made-up",
-        severity="forbidden",
-        package="a",
-        versions="<2",
-        other="b",
-        other_versions=">=1",
-        message="they are made up to fail together",
-        source="https://example.org",
-    )
-    (tmp_path / "freeze.txt").write_text("a==1.0\nb==1.1\n")
-    problem = build_problem("a", "b")
+    (tmp_path / "freeze.txt").write_text("jax==0.7.2\nopt-einsum==2.3.2\n")
+    problem = build_problem("jax", "opt-einsum")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
     scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
     predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE)
 
-    report = list(check_compatibility(scope, RuleBook((rule,), MACHINE), predictor, frameworks=()))
+    report = list(check_compatibility(scope, RuleBook(shipped_rules(), MACHINE), predictor, frameworks=()))
 
-    assert [(f.code, f.package, f.place.line, f.level) for f in report] == [("ADV002", "b", 2, "error")]
+    assert [(f.code, f.package, f.place.line, f.level) for f in report] == [("ADV002", "opt-einsum", 2, "error")]

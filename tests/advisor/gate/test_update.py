@@ -38,7 +38,7 @@ from tests.package_index import PackageIndex
 EMPTY_ESTIMATOR = empty_estimator()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     releases=problems,
     roots=some_roots,
