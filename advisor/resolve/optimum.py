@@ -89,7 +89,7 @@ class InfeasibleError(Exception):
     message = "no set of versions satisfies both the requirements and the rules"
 
 
-class TooLargeError(InfeasibleError):
+class StackTooLargeError(InfeasibleError):
     """Raised when it is proven that no stack satisfies the limit of the download.
 
     Attributes:

@@ -17,7 +17,7 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.freshness import hours_behind
 from advisor.resolve.objectives import CRITERIA
-from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, TooLargeError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import UnavailableError
@@ -108,7 +108,7 @@ def compare_variants(
         try:
             request = variant.make_request().compared_with(baseline)
             optimum = request.best()
-        except TooLargeError as error:
+        except StackTooLargeError as error:
             obstacles[variant.label] = error.message
             too_large.append(error.smallest)
         except InfeasibleError as error:

@@ -15,7 +15,7 @@ from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.findings import collect_findings
 from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error
 from advisor.resolve.objectives import Criteria, ObjectiveName
-from advisor.resolve.optimum import InfeasibleError, Optimum, TooLargeError
+from advisor.resolve.optimum import InfeasibleError, Optimum, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.root_checks import check_roots, without_versions
@@ -146,7 +146,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     problem, source, baseline = request.problem, request.source, request.baseline
     try:
         optimum = request.best()
-    except TooLargeError as error:
+    except StackTooLargeError as error:
         raise error_about_size(request, [error.smallest]) from None
     except InfeasibleError:
         raise no_stack_error(request, baseline=bool(baseline)) from None

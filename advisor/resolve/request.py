@@ -16,7 +16,7 @@ from advisor.resolve.conflict import find_contradiction
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError, Optimum, TooLargeError
+from advisor.resolve.optimum import InfeasibleError, Optimum, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution
 from advisor.resolve.solver import Effort
 from knowledge.estimate.interface import Estimator, Prediction
@@ -70,7 +70,7 @@ class ResolutionRequest:
 
         Raises:
             InfeasibleError: If there is none.
-            TooLargeError: If all are larger than the limit of the download.
+            StackTooLargeError: If all are larger than the limit of the download.
             SearchLimitError: If a limit is reached before a stack or a proof is found.
         """
         if self.optimum is not None:
@@ -90,7 +90,7 @@ class ResolutionRequest:
 
         Raises:
             InfeasibleError: If there is no stack.
-            TooLargeError: If all are larger than the limit of the download.
+            StackTooLargeError: If all are larger than the limit of the download.
             SearchLimitError: If a limit is reached before a stack or a proof is found.
         """
         limit = self.effort.limit
@@ -99,7 +99,7 @@ class ResolutionRequest:
         if smallest.interrupted:
             limit.interrupt()
         if self.criteria.is_above_max_size(smallest.bounds[0].bound):
-            raise TooLargeError(smallest)
+            raise StackTooLargeError(smallest)
         return smallest
 
     def _search(self, criteria: Criteria, start: Sequence[Candidate], effort: Effort) -> Optimum:
