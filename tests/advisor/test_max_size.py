@@ -179,3 +179,59 @@ def test_the_objective_takes_smaller_dependencies(advisor: Advisor, sized: Packa
     assert advisor("advise", "--index-url", sized.url, *HERE, "--objective", "size", cwd=folder).returncode == 0
 
     assert locked(folder) == {"app": "1.0", "model": "1.0"}
+
+
+def test_a_baseline_that_a_rule_forbids_does_not_hide_that_the_rest_is_too_large(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("app", "1.0", ["jax", "opt-einsum"])
+    index.add("opt-einsum", "2.0")
+    index.add("jax", "0.5.0")  # Forbidden together with this opt-einsum.
+    index.add("jax", "0.4.20", code="\n".join(map(str, range(400_000))))
+    index.add("jaxlib", "0.4.20")
+    folder = write_project(tmp_path / "p")
+
+    result = advisor("advise", "--index-url", index.url, *HERE, "--max-size", "100kB", cwd=folder)
+
+    assert result.returncode == 3
+    assert "no stack with at most 100 kB to download satisfies the requirements" in result.stderr
+    assert "the smallest possible stack has 4 packages with" in result.stderr
+
+
+def test_a_limit_that_the_baseline_exceeds_is_kept_with_the_best_stack_below_it(
+    advisor: Advisor, sized: PackageIndex, tmp_path: Path
+) -> None:
+    sized.add("model", "0.5")  # The smallest, but not the best below the limit.
+    folder = write_project(tmp_path / "p")
+
+    result = advisor("advise", "--index-url", sized.url, *HERE, "--max-size", "1MB", cwd=folder)
+
+    assert result.returncode == 0
+    assert "optimal for the score" in result.stdout
+    assert locked(folder) == {"app": "1.0", "model": "1.0"}
+
+
+def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
+    conflicting = 100
+    releases: Releases = {
+        "c": {v: ({"b": frozenset({1 if v <= conflicting else 2})}, {}) for v in range(1, conflicting + 11)},
+        "b": {1: ({}, {}), 2: ({}, {})},
+    }
+    # The oldest is the smallest, and the smallest that is possible is far from it.
+    source = SizedSource(releases, {("c", v): v * KILOBYTE for v in releases["c"]})
+    criteria = Criteria(
+        builds=builds_of(),
+        estimator=empty_estimator(),
+        objective="size",
+        direct=set(),
+        baseline=(),
+        source=source,
+    ).of_size_alone()
+
+    optimum = optimise(
+        build_problem("c", "b==2"), source, objectives=criteria.objectives, limits=criteria.limits, start=()
+    )
+
+    assert {str(c.name): c.version.major for c in optimum.stack} == {"c": conflicting + 1, "b": 2}
+    assert optimum.proven
+    assert optimum.iterations < 15
