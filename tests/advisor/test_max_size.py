@@ -214,7 +214,9 @@ def test_a_limit_that_the_baseline_exceeds_is_kept_with_the_best_stack_below_it(
 def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
     conflicting = 100
     releases: Releases = {
-        "c": {v: ({"b": frozenset({1 if v <= conflicting else 2})}, {}) for v in range(1, conflicting + 11)},
+        "c": {
+            v: ({"b": VersionSet(frozenset({1 if v <= conflicting else 2}))}, {}) for v in range(1, conflicting + 11)
+        },
         "b": {1: ({}, {}), 2: ({}, {})},
     }
     # The oldest is the smallest, and the smallest that is possible is far from it.
