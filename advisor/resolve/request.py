@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,7 +17,7 @@ from advisor.resolve.conflict import find_contradiction
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError, Optimum, StackTooLargeError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution
 from advisor.resolve.solver import Effort
 from knowledge.estimate.interface import Estimator, Prediction
@@ -75,14 +76,18 @@ class ResolutionRequest:
         """
         if self.optimum is not None:
             return self.optimum
-        if self.criteria.max_size is not None and (not self.baseline or self.criteria.is_too_large(self.baseline)):
+        start = self.baseline
+        if self.criteria.max_size is not None and (not start or self.criteria.is_too_large(start)):
             # Solving for the size alone is much faster than for the best stack below a limit that nothing satisfies.
-            return self._search(self.criteria, self._smallest().stack, self.effort)
+            with suppress(SearchLimitError):
+                start = self._smallest().stack
+            return self._search(self.criteria, start, self.effort)
         try:
-            return self._search(self.criteria, self.baseline, self.effort)
+            return self._search(self.criteria, start, self.effort)
         except InfeasibleError:
             if self.criteria.max_size is not None:
-                self._smallest()
+                with suppress(SearchLimitError):
+                    self._smallest()
             raise
 
     def _smallest(self) -> Optimum:
