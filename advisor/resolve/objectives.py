@@ -113,7 +113,7 @@ class Criteria:
     def of_size_alone(self) -> Criteria:
         """Return criteria that only minimise the download, without a limit of it."""
         other = self._copy()
-        other._names, other._max_size = ("size",), None
+        other._names, other._max_size, other._locked = ("size",), None, None
         return other
 
     def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:

@@ -61,6 +61,8 @@ def optimise(
     effort = effort or Effort()
     encoding = Encoding(problem, source, limits, explicit=explicit)
     iteration = 0
+    best: Optimum | None = None
+    """The last stack that is optimal, but perhaps not the first of those with its score."""
 
     def extras_of(options: Mapping[NormalizedName, int]) -> dict[NormalizedName, frozenset[str]]:
         return {name: problem.extra_options[name][place].extras for name, place in options.items()}
@@ -90,9 +92,16 @@ def optimise(
         while iteration < MAX_ITERATIONS:
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
-            bounds, selection = stages.solve(objectives(encoding.candidates), limits(encoding.candidates).budgets)
+            budgets = limits(encoding.candidates).budgets
+            bounds, selection = stages.solve(objectives(encoding.candidates), budgets)
+            if not budgets:
+                selection = stages.prefer_newest()
             stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
             if stack is not None and stages.rewards_are_justified(stack):
+                best = optimum(stack, bounds, "")
+                if not budgets:
+                    return best
+                # With a limit of a sum, to break ties takes as long as to solve: only once, at the end.
                 selection = stages.prefer_newest()
                 stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
                 if stack is not None:
@@ -103,6 +112,8 @@ def optimise(
             if not effort.limit.keeps_result:
                 raise
             effort.limit.interrupt()
+        if best is not None:
+            return best
         if not start or _is_excluded(start, limits(encoding.candidates)):
             raise
         reason = effort.limit.reason or "stopped at the work limit"
