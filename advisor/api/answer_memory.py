@@ -96,7 +96,8 @@ class AnswerMemory:
         session = self._session
         # A part of the indexes or of the sizes may be available in the next run.
         is_complete = session.sizes().final and not session.client.failed_builds
-        if not self._is_possible or session.recommend().optimum.stopped or not is_complete:
+        optimum = session.recommend().optimum
+        if not self._is_possible or optimum.stopped or optimum.not_compared or not is_complete:
             return
         packages = sorted(session.loaded_packages)
         document = {

@@ -165,9 +165,9 @@ def compare_interpreters(
             comparison = replace(
                 solved,
                 obstacles={**comparison.obstacles, **solved.obstacles},
-                is_complete=comparison.is_complete and solved.is_complete,
+                undecided=comparison.undecided + solved.undecided,
             )
-    if not comparison.solved and not comparison.is_complete:
+    if not comparison.solved and comparison.undecided:
         reasons = "; ".join(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
         raise SearchLimitError(
             f"no interpreter has a stack that was found within the limits of the search ({reasons})",

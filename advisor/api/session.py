@@ -115,7 +115,8 @@ class AdviceSession:
                 limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
                 if self.context.compared_pythons:
                     self._take_best_python(limit)
-                self._request = self.context.request(self.client, self.estimator, limit=limit)
+                request = self.context.request(self.client, self.estimator, limit=limit)
+                self._request = replace(request, not_compared=self._not_compared or request.not_compared)
         return self._request
 
     def _take_best_python(self, limit: TimeLimit) -> None:
@@ -125,6 +126,17 @@ class AdviceSession:
         self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
         best = self._interpreters.solved[0].request.problem.target.python
         self.context = replace(self.context.with_python(str(best)), compared_pythons=())
+
+    @property
+    def _not_compared(self) -> str:
+        """Which interpreters were not compared; empty if all were, or the target names one."""
+        from advisor.domain.words import count
+
+        compared = self._interpreters
+        if compared is None or not compared.undecided:
+            return ""
+        interpreters = len(compared.solved) + len(compared.obstacles)
+        return f"{compared.undecided} of {count(interpreters, 'interpreter')} were not compared"
 
     @property
     def loaded_packages(self) -> set[NormalizedName]:

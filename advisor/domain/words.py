@@ -30,6 +30,12 @@ def size_text(size: int) -> str:
     return f"{amount:.{digits}f} {units[0]}"
 
 
+def size_texts(size: int, other: int) -> tuple[str, str]:
+    """Return two different numbers of bytes as different texts: exactly, if they are the same when rounded."""
+    texts = size_text(size), size_text(other)
+    return (f"{size:,} bytes", f"{other:,} bytes") if size != other and texts[0] == texts[1] else texts
+
+
 def quoted(names: Collection[str]) -> str:
     """Return names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)

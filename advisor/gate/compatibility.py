@@ -21,7 +21,6 @@ _CODES: dict[Subject, str] = {
     "vendor": "ADV004",
     "cpu-only": "ADV018",
     "tested": "ADV018",
-    "metadata": "ADV018",
 }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.domain.words import count, quoted, size_text
+from advisor.domain.words import size_text, size_texts
 from advisor.gate.findings import Cause, Finding
-from advisor.gate.growth import Sizes, read_download
+from advisor.gate.growth import Sizes, growths, read_download, unknown_sizes
 from advisor.gate.scope import InstallableFiles, Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
@@ -38,27 +38,21 @@ def check_download(
     if limit is None:
         return
     sizes = read_download(scope.lock, installable, client)
+    before = read_download(*base, client) if base is not None else None
     download = _total(sizes)
-    if download > limit and (base is None or download > _total(read_download(*base, client))):
-        # Rounded, a download just above the limit looks like the limit.
-        text = size_text(download) if size_text(download) != size_text(limit) else f"{download:,} bytes"
+    if download > limit and (before is None or sum(growths(before, sizes).values()) > 0):
+        text, most = size_texts(download, limit)
         largest = sorted(sizes, key=lambda package: (-(sizes[package] or 0), package))[:_NAMED]
         listed = ", ".join(f"`{package}` with {size_text(sizes[package] or 0)}" for package in largest)
         yield scope.finding(
             "ADV032",
-            f"the download has {text}, and `max-size` allows {size_text(limit)}; the largest: {listed}",
+            f"the download is {text}, and `max-size` allows {most}; the largest: {listed}",
             subject="max-size",
             cause=Cause.of(scope.lock.versions),
         )
-    before = base[0].versions if base is not None else {}
-    unknown = [name for name, size in sizes.items() if size is None and before.get(name) != scope.lock.versions[name]]
-    if unknown:
-        yield scope.finding(
-            "ADV022",
-            f"the download that `max-size` limits does not contain {count(len(unknown), 'package')} of unknown size: "
-            f"{quoted(unknown[:_NAMED])}{' and others' if len(unknown) > _NAMED else ''}",
-            subject="max-size",
-        )
+    old = base[0].versions if base is not None else {}
+    unknown = [name for name, size in sizes.items() if size is None and old.get(name) != scope.lock.versions[name]]
+    yield from unknown_sizes(scope, unknown, total="the download that `max-size` limits", subject="max-size")
 
 
 def _total(sizes: Sizes) -> int:

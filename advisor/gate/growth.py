@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain.words import count, quoted, size_text
 from advisor.gate.findings import Cause, Finding
@@ -66,14 +66,14 @@ def check_growth(
     name, lock, base_installable = base
     before = read_download(lock, base_installable, client)
     after = read_download(scope.lock, installable, client)
-    growths = _growths(before, after)
-    growth, base_bytes = sum(growths.values()), sum(size or 0 for size in before.values())
+    of_packages = growths(before, after)
+    growth, base_bytes = sum(of_packages.values()), sum(size or 0 for size in before.values())
     if limit.fraction is not None and before and not base_bytes:
         message = f"the growth of the download is not known in percent: no size of {name} is known"
         yield scope.finding("ADV022", message, subject="growth")
     elif not limit.allows(growth, base=base_bytes):
-        largest = sorted((package for package in growths if growths[package] > 0), key=lambda p: (-growths[p], p))
-        listed = ", ".join(f"`{package}` by {size_text(growths[package])}" for package in largest[:_NAMED])
+        largest = sorted((p for p in of_packages if of_packages[p] > 0), key=lambda p: (-of_packages[p], p))
+        listed = ", ".join(f"`{package}` by {size_text(of_packages[package])}" for package in largest[:_NAMED])
         yield scope.finding(
             "ADV031",
             f"the download grows by {size_text(growth)}, from {size_text(base_bytes)} of {name}; {limit} is allowed; "
@@ -82,21 +82,25 @@ def check_growth(
             cause=Cause.of(scope.lock.versions),
         )
     # A package of unknown size that stays as it is does not make the download grow.
-    unknown = [p for p in after if p not in growths and lock.versions.get(p) != scope.lock.versions[p]]
-    if unknown:
-        yield scope.finding(
-            "ADV022",
-            f"the growth of the download does not contain {count(len(unknown), 'package')} of unknown size: "
-            f"{quoted(unknown[:_NAMED])}{' and others' if len(unknown) > _NAMED else ''}",
-            subject="growth",
+    unknown = [p for p in after if p not in of_packages and lock.versions.get(p) != scope.lock.versions[p]]
+    yield from unknown_sizes(scope, unknown, total="the growth of the download", subject="growth")
+
+
+def unknown_sizes(scope: Scope, packages: Sequence[str], *, total: str, subject: str) -> Iterator[Finding]:
+    """Yield that a sum of sizes does not contain some packages; nothing if there are none."""
+    if packages:
+        message = (
+            f"{total} does not contain {count(len(packages), 'package')} of unknown size: "
+            f"{quoted(packages[:_NAMED])}{' and others' if len(packages) > _NAMED else ''}"
         )
+        yield scope.finding("ADV022", message, subject=subject)
 
 
-def _growths(before: Sizes, after: Sizes) -> dict[str, int]:
+def growths(before: Sizes, after: Sizes) -> dict[str, int]:
     """Return the growth of each package in bytes; a package of unknown size in one of the locks is left out."""
-    growths = {}
+    of_packages = {}
     for package in sorted({**before, **after}):
         old, new = before.get(package, 0), after.get(package, 0)
         if old is not None and new is not None:
-            growths[package] = new - old
-    return growths
+            of_packages[package] = new - old
+    return of_packages

@@ -17,7 +17,8 @@ from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.choices import Choice
-from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.no_stack import error_about_size
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.predictor import performance_versions
 from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest
@@ -71,6 +72,8 @@ def find_smallest_update(
         changed_request = replace(request, criteria=criteria, optimum=None)
         try:
             optimum = changed_request.best()
+        except StackTooLargeError as error:
+            raise error_about_size(request, [error.smallest], further=" and passes the gate") from None
         except InfeasibleError:
             raise NoStackError(
                 "no stack satisfies the requirements and passes the gate",

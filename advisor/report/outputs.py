@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from advisor.api.session import AdviceResult
@@ -15,5 +16,5 @@ def output_lines(report: AdviceResult) -> Iterator[str]:
     for path in report.outputs:
         yield f"wrote `{path}`"
         if reasons and path.endswith(".txt"):
-            commands = f"`pip install --no-deps -r {path}` or `uv pip sync {path}`"
+            commands = f"`pip install --no-deps -r {shlex.quote(path)}` or `uv pip sync {shlex.quote(path)}`"
             yield f"  install it with {commands}: {'; '.join(reasons)}"

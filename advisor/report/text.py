@@ -140,8 +140,8 @@ def _current(report: AdviceResult) -> str:
 
 def _proof(report: AdviceResult) -> str:
     optimum = report.advice.optimum
-    gaps = ", ".join(f"{b.objective} gap {b.gap}" for b in optimum.bounds if b.gap)
-    state = "optimal for the score," if optimum.proven else f"not proven to be optimal for the score ({gaps}),"
+    doubts = ", ".join(optimum.doubts)
+    state = f"not proven to be optimal for the score ({doubts})," if doubts else "optimal for the score,"
     if optimum.stopped:
         state = f"{optimum.stopped}, the best stack so far: {state}"
     return (

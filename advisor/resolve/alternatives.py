@@ -13,7 +13,7 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve.conflict import describe_conflict, find_conflict
 from advisor.resolve.explain import dependency_graph
-from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.prices import differences
 from advisor.resolve.problem import ResolutionProblem
 from advisor.resolve.recommend import Advice
@@ -163,8 +163,12 @@ def _alternative(
     other = request.with_problem(_with_requirement(request.problem, requirement))
     try:
         best = other.best()
-    except (InfeasibleError, SearchLimitError):
+    except (StackTooLargeError, SearchLimitError) as error:
+        return Alternative(version=version or Version("0"), conflict=(error.message,))
+    except InfeasibleError:
         return Alternative(version=version or Version("0"), conflict=_reason(other))
+    if best.stopped:
+        return Alternative(version=version or Version("0"), conflict=(f"not compared: {best.stopped}",))
     values = zip(best.bounds, optimum.bounds, strict=True)
     return Alternative(
         version=next((c.version for c in best.stack if c.name == name), version or Version("0")),

@@ -319,7 +319,7 @@ class IndexCandidates:
         """
         dependencies = []
         undeclared = self._problem.undeclared_of(candidate) if extra is None else ()
-        for original in (*declared, *undeclared):
+        for original, written in (*((requirement, "") for requirement in declared), *undeclared):
             declared_name = canonicalize_name(original.name)
             for requirement in self._problem.overridden(original):
                 name = canonicalize_name(requirement.name)
@@ -328,7 +328,9 @@ class IndexCandidates:
                     self._skip(candidate.name, reason, candidate.file.filename)
                     return None
                 instead_of = declared_name if name != declared_name else None
-                dependencies.append(Dependency(name=name, requirement=requirement, instead_of=instead_of))
+                dependencies.append(
+                    Dependency(name=name, requirement=requirement, instead_of=instead_of, source=written)
+                )
         return tuple(dependencies)
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:

@@ -20,7 +20,7 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.choices import Candidates, Limits
 from advisor.resolve.encode import Encoding, Fact
 from advisor.resolve.optimise import MAX_ITERATIONS
-from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 from advisor.resolve.search import Search
 from advisor.resolve.solver import Effort, Literal, SolverModel, SolverResult, negated
 
@@ -313,9 +313,9 @@ def _relation(
     texts: dict[tuple[str, str], list[Candidate]] = {}
     for candidate in (c for c in admitted.of(parent) if source.is_known(c)):
         for extra in (None, *admitted.extras_of(parent)):
-            matching = [str(d.requirement) for d in source.dependencies(candidate, extra) or () if d.name == required]
+            matching = [d for d in source.dependencies(candidate, extra) or () if d.name == required]
             if matching:
-                text = " and ".join(f"`{requirement.split(';')[0].strip()}`" for requirement in matching)
+                text = " and ".join(map(_requirement_text, matching))
                 node = f"{parent}[{extra}]" if extra else str(parent)
                 texts.setdefault((node, text), []).append(candidate)
     lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]
@@ -325,6 +325,11 @@ def _relation(
             f"`{parent}` requires `{required}` in {sum(map(len, texts.values()))} versions in total",
         ]
     return lines or [f"`{parent}` requires `{required}`"]
+
+
+def _requirement_text(dependency: Dependency) -> str:
+    text = f"`{str(dependency.requirement).split(';')[0].strip()}`"
+    return f"{text} (its metadata does not state it: {dependency.source})" if dependency.source else text
 
 
 def _span(candidates: Sequence[Candidate]) -> str:

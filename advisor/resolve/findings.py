@@ -62,12 +62,8 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
         message = f"{unmeasured_text([package], prediction.refused)}: its speed is not predicted"
         findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
     if not optimum.proven:
-        gaps = ", ".join(f"{b.objective} {b.gap}" for b in optimum.bounds if b.gap)
-        findings.append(
-            AdviceFinding(
-                code="ADV106", severity="warning", message=f"not proven to be optimal for the score: the gap is {gaps}"
-            )
-        )
+        message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
+        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))

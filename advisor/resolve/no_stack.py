@@ -8,11 +8,17 @@ from dataclasses import replace
 from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
-from advisor.domain.words import count, quoted, size_text
-from advisor.resolve.baseline import FIRST_ROUNDS, BuildsNeededError, NoStackError, SizeLimitError, resolve_baseline
+from advisor.domain.words import count, quoted, size_texts
+from advisor.resolve.baseline import (
+    FIRST_ROUNDS,
+    BaselineLimitError,
+    BuildsNeededError,
+    NoStackError,
+    SizeLimitError,
+    resolve_baseline,
+)
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import Conflict, describe_conflict, find_conflict, relax_requirement
-from advisor.resolve.objectives import KILOBYTE
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.pinned_conflict import find_pinned_conflict
 from advisor.resolve.problem import Candidate, admits
@@ -39,24 +45,30 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
 
 
 def error_about_size(
-    request: ResolutionRequest, smallest: Sequence[Optimum], *, is_complete: bool = True
+    request: ResolutionRequest, smallest: Sequence[Optimum], *, not_tried: int = 0, further: str = ""
 ) -> SizeLimitError:
     """Return the error that no stack satisfies the limit of the download.
 
     Args:
         request: The request that has a limit.
         smallest: The smallest stack of each way to state the problem.
-        is_complete: Whether there is no other way to state it.
+        not_tried: Number of other ways to state it, which were not tried.
+        further: What stacks have to satisfy in addition to the requirements.
     """
     best = min(smallest, key=lambda optimum: optimum.bounds[0].value)
-    size = best.bounds[0].value * KILOBYTE
-    most = size_text(request.criteria.max_size or 0)
-    are_proven = is_complete and all(optimum.proven for optimum in smallest)
+    size = best.bounds[0].value
+    most, least = size_texts(request.criteria.max_size or 0, size)
+    # An option that is not much larger than needed, without many digits.
+    enough = f"{-(-size // 10**6)}MB" if size >= 10**7 else f"{-(-size // 10**3)}kB"
+    result = f"none of the stacks that were tried ({count(not_tried, 'combination')} of replacements left out)"
+    if not not_tried:
+        result = "no stack"
+    are_proven = not not_tried and all(optimum.proven for optimum in smallest)
     is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
     error = SizeLimitError(
-        f"no stack with at most {most} to download satisfies the requirements",
-        details=(f"{is_proven} has {count(len(best.stack), 'package')} with {size_text(size)} to download",),
-        hint=f"allow more with `--max-size {-(-size // 10**6)}MB`, or remove it",
+        f"{result} with at most {most} to download satisfies the requirements{further}",
+        details=(f"{is_proven} has {count(len(best.stack), 'package')} with {least} to download",),
+        hint=f"allow more with `--max-size {enough}`, or remove it",
     )
     announce(error)
     return error
@@ -134,8 +146,9 @@ def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> N
 def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
     """Describe which of the conflicting requirements is best relaxed.
 
-    None if no single one is enough; empty if the time was over before one was known.
+    None if no single one is enough; empty if the limits of the search were reached before one was known.
     """
+    is_decided = True
     best: tuple[tuple[int, ...], str] | None = None
     limit = request.effort.limit.at_most(_HINT_SECONDS)
     for number, root in enumerate(roots, 1):
@@ -151,9 +164,13 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
             baseline = resolve_baseline(problem, relaxed.source, max_rounds=FIRST_ROUNDS, limit=limit)
             effort = replace(request.effort, work=_HINT_WORK, limit=limit)
             optimum = replace(relaxed, baseline=baseline, effort=effort).best()
-        except (NoStackError, InfeasibleError, SearchLimitError):
+        except (BaselineLimitError, SearchLimitError):
+            is_decided = False
+            continue
+        except (NoStackError, InfeasibleError):
             continue
         if optimum.stopped:
+            is_decided = False
             continue
         costs = tuple(bound.value for bound in optimum.bounds)
         candidate = next((c for c in optimum.stack if c.name == root.name), None)
@@ -166,7 +183,7 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
             best = (costs, text)
     if best is not None:
         return best[1]
-    return "" if limit.is_over else None
+    return "" if limit.is_over or not is_decided else None
 
 
 def _only_candidates(root: RootRequirement, source: IndexCandidates) -> list[Candidate]:

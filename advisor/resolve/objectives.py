@@ -31,7 +31,6 @@ CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
 """The criteria that each objective minimises, in order."""
 
 _FAILURE_COST = 10
-KILOBYTE = 1000
 """Bytes of the unit in which downloads are compared."""
 
 
@@ -104,11 +103,11 @@ class Criteria:
 
     def is_too_large(self, stack: Iterable[Candidate]) -> bool:
         """Whether the download of a stack is above the limit, as far as it is known."""
-        return self.is_above_max_size(sum(map(self._kilobytes, stack)))
+        return self.is_above_max_size(sum(map(self._bytes, stack)))
 
-    def is_above_max_size(self, kilobytes: int) -> bool:
-        """Whether a value of the criterion size is above the limit of the download."""
-        return self._max_size is not None and kilobytes > self._max_size // KILOBYTE
+    def is_above_max_size(self, download: int) -> bool:
+        """Whether a number of bytes is above the limit of the download."""
+        return self._max_size is not None and download > self._max_size
 
     def of_size_alone(self) -> Criteria:
         """Return criteria that only minimise the download, without a limit of it."""
@@ -258,11 +257,11 @@ class Criteria:
         return _counting("vulnerabilities", candidates, vulnerability_count)
 
     def _sizes(self, candidates: Candidates) -> Objective:
-        """Return the kilobytes to download, as far as they are known; each iteration may have read more of them."""
-        return _counting("size", candidates, self._kilobytes)
+        """Return the bytes to download, as far as they are known; each iteration may have read more of them."""
+        return _counting("size", candidates, self._bytes)
 
-    def _kilobytes(self, candidate: Candidate) -> int:
-        return -(-(self._source.size(candidate) or 0) // KILOBYTE)
+    def _bytes(self, candidate: Candidate) -> int:
+        return self._source.size(candidate) or 0
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what is excluded."""
@@ -271,7 +270,7 @@ class Criteria:
         limits = self._limits[len(candidates)]
         if self._max_size is None:
             return limits
-        budget = Budget(costs=self._sizes(candidates).costs, most=self._max_size // KILOBYTE)
+        budget = Budget(costs=self._sizes(candidates).costs, most=self._max_size)
         return replace(limits, budgets=(budget,))
 
     def _excluded(self, candidates: Candidates) -> Limits:

@@ -21,7 +21,7 @@ from advisor.domain.progress import progress
 from advisor.resolve.choices import Candidates, Limits
 from advisor.resolve.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum import Bound, Objective, Optimum, SearchLimitError
-from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.search import Search, needed_by
 from advisor.resolve.solver import Effort
 from advisor.resolve.stages import Stages
@@ -54,7 +54,7 @@ def optimise(
 
     Raises:
         InfeasibleError: If no stack satisfies the requirements and the rules.
-        SearchLimitError: If a limit is reached before a proof is found, and the rules exclude the stack to start from.
+        SearchLimitError: If a limit is reached before a proof is found, and the stack to start from is no solution.
         KeyboardInterrupt: If the user interrupts the search, and the time limit does not keep results or the rules
             exclude the stack to start from.
     """
@@ -106,7 +106,10 @@ def optimise(
                 stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
                 if stack is not None:
                     return optimum(stack, bounds, "")
-        raise SearchLimitError(f"the search did not end within {MAX_ITERATIONS} iterations")
+        raise SearchLimitError(
+            f"the search did not end within {MAX_ITERATIONS} iterations",
+            hint="constrain the packages that have many versions",
+        )
     except (SearchLimitError, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt):
             if not effort.limit.keeps_result:
@@ -114,10 +117,33 @@ def optimise(
             effort.limit.interrupt()
         if best is not None:
             return best
-        if not start or _is_excluded(start, limits(encoding.candidates)):
+        if not _is_solution(start, problem, source, encoding.candidates, limits):
             raise
-        reason = effort.limit.reason or "stopped at the work limit"
+        reason = effort.limit.reason or (
+            f"stopped after {MAX_ITERATIONS} iterations" if iteration == MAX_ITERATIONS else "stopped at the work limit"
+        )
         return optimum(start, stages.bounds_of(start, objectives(encoding.candidates)), reason)
+
+
+def _is_solution(
+    stack: Sequence[Candidate],
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    loaded: Candidates,
+    limits: Callable[[Candidates], Limits],
+) -> bool:
+    """Whether a stack is known to satisfy a problem: the search may have ended before its packages were loaded."""
+    selection = {c.name: c for c in stack}
+    if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, limits(loaded)):
+        return False
+    if any(
+        root.name in selection and not admits(root.requirement, selection[root.name].version)
+        for root in problem.roots
+        if problem.applies(root.requirement)
+    ):
+        return False
+    _, unknown, absent = needed_by(problem, source, selection)
+    return not unknown and not absent
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:

@@ -61,6 +61,7 @@ class Optimum:
         fetched: Number of candidate versions whose metadata was read.
         stopped: Why the search ended before the proof; empty if it did not.
         options: Place of the extras that are required in addition, by package.
+        not_compared: Which other ways to state the problem were not compared; empty if all were.
     """
 
     stack: tuple[Candidate, ...]
@@ -71,11 +72,18 @@ class Optimum:
     fetched: int
     stopped: str = ""
     options: Mapping[NormalizedName, int] = field(default_factory=dict)
+    not_compared: str = ""
 
     @property
     def proven(self) -> bool:
         """Whether it is proven that no stack has a better score."""
-        return all(bound.gap == 0 for bound in self.bounds)
+        return not self.doubts
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What is not proven: the gap of each criterion, and what was not compared."""
+        gaps = (f"{bound.objective} gap {bound.gap}" for bound in self.bounds if bound.gap)
+        return (*gaps, *filter(None, (self.not_compared,)))
 
     @property
     def interrupted(self) -> bool:

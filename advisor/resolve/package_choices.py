@@ -170,16 +170,24 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         comparison = compare_variants(
             variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
         )
+        not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
         if not comparison.solved:
-            return replace(_without_best(request, comparison, compared), findings=compared.findings)
+            best = _without_best(request, comparison, compared)
+            return replace(best, findings=compared.findings, not_compared=not_compared)
         solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
             best = _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
-            return replace(best, findings=compared.findings)
+            return replace(best, findings=compared.findings, not_compared=not_compared)
         considered |= fresh
+
+
+def _not_compared(variants: int, undecided: int, untried: int) -> str:
+    """Return how many combinations of replacements were not compared; empty if all were, or there is one only."""
+    every, missing = variants + untried, undecided + untried
+    return f"{missing} of {every} combinations of replacements were not compared" if missing and every > 1 else ""
 
 
 def _without_best(
@@ -193,8 +201,8 @@ def _without_best(
     if comparison.stopped:
         first = comparison.stopped[0]
         return replace(first.request, optimum=first.optimum)
-    if comparison.too_large and comparison.is_complete:
-        raise error_about_size(request, comparison.too_large, is_complete=not compared.untried)
+    if comparison.too_large and not comparison.undecided:
+        raise error_about_size(request, comparison.too_large, not_tried=compared.untried)
     return request
 
 

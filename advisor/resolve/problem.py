@@ -125,10 +125,10 @@ class ResolutionProblem:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
 
-    def undeclared_of(self, candidate: Candidate) -> tuple[Requirement, ...]:
-        """Return what a candidate requires although its metadata does not state it."""
-        requirements = (rule.requirement_of(candidate.name, candidate.version) for rule in self.undeclared)
-        return tuple(requirement for requirement in requirements if requirement is not None)
+    def undeclared_of(self, candidate: Candidate) -> tuple[tuple[Requirement, str], ...]:
+        """Return what a candidate requires although its metadata does not state it, each with its source."""
+        pairs = ((rule.requirement_of(candidate.name, candidate.version), rule.source) for rule in self.undeclared)
+        return tuple((requirement, source) for requirement, source in pairs if requirement is not None)
 
     def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
         """Return the overrides of a requirement, or the requirement itself; extras are kept unless overridden.
@@ -237,11 +237,13 @@ class Dependency:
         name: The package.
         requirement: The requirement on it.
         instead_of: Package that is required by name, if this one takes its place; else none.
+        source: Where it is written that the package is required, if the metadata does not state it; else empty.
     """
 
     name: NormalizedName
     requirement: Requirement
     instead_of: NormalizedName | None = field(default=None, compare=False)
+    source: str = field(default="", compare=False)
 
     @property
     def extras(self) -> tuple[NormalizedName, ...]:

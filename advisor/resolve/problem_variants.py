@@ -66,14 +66,14 @@ class VariantComparison:
         obstacles: Why each of the others has none, by its label.
         stopped: Those whose search ended before the proof, in the order in which they were named.
         too_large: The smallest stack of each of those that exceed the limit of the download.
-        is_complete: Whether it is known of each variant whether it has a stack.
+        undecided: Number of those of which it is not known whether they have a better stack.
     """
 
     solved: tuple[SolvedVariant, ...]
     obstacles: Mapping[str, str]
     stopped: tuple[SolvedVariant, ...] = ()
     too_large: tuple[Optimum, ...] = ()
-    is_complete: bool = True
+    undecided: int = 0
 
 
 def compare_variants(
@@ -98,11 +98,11 @@ def compare_variants(
     obstacles: dict[str, str] = {}
     stopped: list[SolvedVariant] = []
     too_large: list[Optimum] = []
-    is_complete = True
+    undecided = 0
     for variant in variants:
         if limit.is_over:
             obstacles[variant.label] = f"not considered: {limit.reason}"
-            is_complete = False
+            undecided += 1
             continue
         progress("searching for the best stack with %s", variant.label)
         try:
@@ -115,13 +115,18 @@ def compare_variants(
             obstacles[variant.label] = error.message
         except SearchLimitError as error:
             obstacles[variant.label] = f"not considered: {error.message}"
-            is_complete = False
-        except (NoStackError, UnavailableError) as error:
+            undecided += 1
+        except UnavailableError as error:
+            obstacles[variant.label] = error.message
+            undecided += 1
+        except NoStackError as error:
             obstacles[variant.label] = error.message
         else:
+            if optimum.interrupted:
+                limit.interrupt()
             if optimum.stopped:
                 obstacles[variant.label] = f"not considered: {optimum.stopped}"
-                is_complete = False
+                undecided += 1
                 stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
             else:
                 solved.append((variant, request, optimum))
@@ -137,7 +142,7 @@ def compare_variants(
         obstacles=obstacles,
         stopped=tuple(stopped),
         too_large=tuple(too_large),
-        is_complete=is_complete,
+        undecided=undecided,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
@@ -150,6 +150,9 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
         raise error_about_size(request, [error.smallest]) from None
     except InfeasibleError:
         raise no_stack_error(request, baseline=bool(baseline)) from None
+    if request.not_compared:
+        stopped = optimum.stopped or request.effort.limit.reason
+        optimum = replace(optimum, not_compared=request.not_compared, stopped=stopped)
     verify(problem, source, optimum.stack)
     versions = {str(c.name): c.version for c in baseline}
     prediction = request.predict(optimum.stack, versions)

@@ -41,6 +41,7 @@ class ResolutionRequest:
         optimum: Its best stack, if it is known.
         compared: Packages that were read to compare it with other requests.
         findings: Findings about how it was chosen among other requests.
+        not_compared: Which other requests were not compared with it; empty if all were.
     """
 
     problem: ResolutionProblem
@@ -55,6 +56,7 @@ class ResolutionRequest:
     optimum: Optimum | None = None
     compared: frozenset[NormalizedName] = frozenset()
     findings: tuple[AdviceFinding, ...] = ()
+    not_compared: str = ""
 
     @property
     def loaded_packages(self) -> frozenset[NormalizedName]:
@@ -76,19 +78,18 @@ class ResolutionRequest:
         """
         if self.optimum is not None:
             return self.optimum
-        start = self.baseline
-        if self.criteria.max_size is not None and (not start or self.criteria.is_too_large(start)):
+        if self.criteria.max_size is None:
+            return self._search(self.criteria, self.baseline, self.effort)
+        smallest, start = None, self.baseline
+        if not start or self.criteria.is_too_large(start):
             # Solving for the size alone is much faster than for the best stack below a limit that nothing satisfies.
             with suppress(SearchLimitError):
-                start = self._smallest().stack
-            return self._search(self.criteria, start, self.effort)
+                smallest = self._smallest()
+                start = smallest.stack
         try:
             return self._search(self.criteria, start, self.effort)
         except InfeasibleError:
-            if self.criteria.max_size is not None:
-                with suppress(SearchLimitError):
-                    self._smallest()
-            raise
+            raise StackTooLargeError(smallest or self._smallest()) from None
 
     def _smallest(self) -> Optimum:
         """Return the stack with the smallest download, or the baseline if a part of the time is not enough.
@@ -97,14 +98,17 @@ class ResolutionRequest:
             InfeasibleError: If there is no stack.
             StackTooLargeError: If all are larger than the limit of the download.
             SearchLimitError: If a limit is reached before a stack or a proof is found.
+            KeyboardInterrupt: If the user interrupts the search before a stack below the limit is found.
         """
         limit = self.effort.limit
         part = replace(self.effort, limit=limit.at_most(limit.seconds_left / 2))
         smallest = self._search(self.criteria.of_size_alone(), self.baseline, part)
-        if smallest.interrupted:
-            limit.interrupt()
         if self.criteria.is_above_max_size(smallest.bounds[0].bound):
             raise StackTooLargeError(smallest)
+        if smallest.interrupted:
+            limit.interrupt()
+            if self.criteria.is_too_large(smallest.stack):
+                raise KeyboardInterrupt
         return smallest
 
     def _search(self, criteria: Criteria, start: Sequence[Candidate], effort: Effort) -> Optimum:

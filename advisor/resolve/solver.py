@@ -160,6 +160,7 @@ class SolverModel:
         status = self._solver.CpSolverStatus
         # Presolving takes up to a hundred times as long as solving an easy model, and makes hard ones a hundred times
         # faster (measured: docs, resolver). Conflicts need assumptions, which it may replace.
+        response: Any = None
         if assumptions:
             response = self._run(proto, effort, work=effort.work, presolve=False)
         else:
@@ -168,7 +169,10 @@ class SolverModel:
                 if response.status not in (status.OPTIMAL, status.INFEASIBLE):
                     self._difficulty.needs_presolving = True
             if self._difficulty.needs_presolving:
-                response = self._run(proto, effort, work=effort.work, presolve=True)
+                quick, response = response, self._run(proto, effort, work=effort.work, presolve=True)
+                if response.status == status.UNKNOWN and quick is not None:
+                    # The time ended; the first attempt may have found a solution without a proof.
+                    response = quick
         if response.status == status.INFEASIBLE:
             core = tuple(response.sufficient_assumptions_for_infeasibility)
             return SolverResult(values=None, impossible=True, core=core)

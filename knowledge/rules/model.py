@@ -189,7 +189,7 @@ class UndeclaredRequirementRule:
     versions: str
     requires: str
     source: str
-    severity: Severity = "note"
+    severity: Literal["note"] = "note"
 
     def requirement_of(self, name: str, version: Version) -> Requirement | None:
         """Return what a version of a package requires according to the rule; none if the rule is about others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from packaging.version import Version
 
 from advisor.domain.byte_size import parse_size
 from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.objectives import KILOBYTE, Criteria
+from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate
@@ -51,22 +52,22 @@ class SizedSource(ReleaseSource):
     releases=problems,
     roots=some_roots,
     sizes=some_sizes,
-    most=st.one_of(st.none(), st.integers(0, 12)),
+    most=st.one_of(st.none(), st.integers(0, 12_000)),
     explicit=st.integers(1, 4),
 )
 def test_the_stack_is_that_of_brute_force(
     releases: Releases, roots: dict[str, VersionSet], sizes: Sizes, most: int | None, explicit: int
 ) -> None:
-    def kilobytes(stack: dict[str, int]) -> int:
-        return sum(-(-(sizes.get((name, v)) or 0) // KILOBYTE) for name, v in stack.items())
+    def download(stack: dict[str, int]) -> int:
+        return sum(sizes.get((name, v)) or 0 for name, v in stack.items())
 
     def cost(stack: dict[str, int]) -> tuple[int, ...]:
         behind = {name: sum(v > version for v in releases[name]) for name, version in stack.items()}
         direct = sum(behind[name] for name in roots if name in behind)
         hours = sum(behind.values()) * HOURS_PER_RELEASE
-        return (0, 0, direct * HOURS_PER_RELEASE, kilobytes(stack), 0, hours)
+        return (0, 0, direct * HOURS_PER_RELEASE, download(stack), 0, hours)
 
-    fitting = [s for s in stacks(releases, roots) if most is None or kilobytes(s) <= most]
+    fitting = [s for s in stacks(releases, roots) if most is None or download(s) <= most]
     source = SizedSource(releases, sizes)
     criteria = Criteria(
         builds=builds_of(),
@@ -75,7 +76,7 @@ def test_the_stack_is_that_of_brute_force(
         direct={canonicalize_name(name) for name in roots},
         baseline=(),
         source=source,
-    ).with_max_size(None if most is None else most * KILOBYTE)
+    ).with_max_size(most)
 
     try:
         optimum = optimise(
@@ -157,10 +158,25 @@ def test_a_limit_that_nothing_satisfies_names_the_smallest_possible_download(
     result = advisor("advise", "--index-url", sized.url, *HERE, "--max-size", "2kB", cwd=folder)
 
     assert result.returncode == 3
+    assert not (folder / "pylock.toml").exists()
     assert "no stack with at most 2.0 kB to download satisfies the requirements" in result.stderr
     assert "the smallest possible stack has 2 packages with" in result.stderr
-    assert "`--max-size 1MB`" in result.stderr
-    assert not (folder / "pylock.toml").exists()
+    enough = re.search(r"`--max-size (\d+kB)`", result.stderr)
+    assert enough is not None
+    assert advisor("advise", "--index-url", sized.url, *HERE, "--max-size", enough[1], cwd=folder).returncode == 0
+
+
+def test_the_limit_is_kept_to_the_byte(advisor: Advisor, sized: PackageIndex, tmp_path: Path) -> None:
+    folder = write_project(tmp_path / "p")
+    here = ("--index-url", sized.url, *HERE)
+    smallest = sum(len(content) for name, content in sized.files.items() if not name.startswith("model-2"))
+
+    above = advisor("advise", *here, "--max-size", f"{(smallest - 1) / 1000}kB", cwd=folder)
+
+    assert above.returncode == 3
+    assert f"no stack with at most {smallest - 1:,} bytes to download" in above.stderr
+    assert f"2 packages with {smallest:,} bytes" in above.stderr
+    assert advisor("advise", *here, "--max-size", f"{smallest / 1000}kB", cwd=folder).returncode == 0
 
 
 def test_a_limit_without_unit_is_an_error(advisor: Advisor, sized: PackageIndex, tmp_path: Path) -> None:
@@ -220,7 +236,7 @@ def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
         "b": {1: ({}, {}), 2: ({}, {})},
     }
     # The oldest is the smallest, and the smallest that is possible is far from it.
-    source = SizedSource(releases, {("c", v): v * KILOBYTE for v in releases["c"]})
+    source = SizedSource(releases, {("c", v): 1000 * v for v in releases["c"]})
     criteria = Criteria(
         builds=builds_of(),
         estimator=empty_estimator(),

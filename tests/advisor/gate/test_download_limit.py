@@ -45,7 +45,7 @@ def test_a_larger_lock_fails_and_the_message_names_the_largest_packages(large: P
 
     (finding,) = of_size(report)
     assert (finding["code"], finding["name"], finding["level"]) == ("ADV032", "download-too-large", "error")
-    assert finding["message"].startswith("the download has 3.0 MB, and `max-size` allows 2.0 MB; the largest: `b` with")
+    assert finding["message"].startswith("the download is 3.0 MB, and `max-size` allows 2.0 MB; the largest: `b` with")
     assert (finding["path"], finding["line"]) == ("pylock.toml", 1)
     assert report["exit_code"] == 1
 
@@ -78,7 +78,7 @@ def test_a_lock_of_exactly_the_limit_passes_and_one_byte_less_fails(
     assert of_size(check("--refresh", "--max-size", kilobytes)) == []
     (finding,) = of_size(check("--max-size", f"{(total - 1) / 1000:.3f}kB"))
     # Rounded, the two would be equal.
-    assert f"the download has {total:,} bytes, and" in finding["message"]
+    assert f"the download is {total:,} bytes, and" in finding["message"]
 
 
 def test_what_advise_locks_within_the_limit_passes(large: Path, check: Run, advisor_here: Advisor) -> None:

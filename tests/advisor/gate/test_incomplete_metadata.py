@@ -86,3 +86,15 @@ def test_torchaudio_is_locked_with_a_torch_of_its_cuda_version(
 
     assert result.returncode == 0, result.stderr
     assert packages(tmp_path)["torch"]["version"] == torch
+
+
+def test_a_conflict_names_the_source_of_a_requirement_that_metadata_does_not_state(
+    advisor_here: Advisor, jax: PackageIndex, tmp_path: Path
+) -> None:
+    write_project(tmp_path, jax, "jax==0.4.20", "jaxlib==0.4.30")
+
+    result = advisor_here("advise")
+
+    assert result.returncode == 3
+    (line,) = [line for line in result.stderr.splitlines() if "requires `jaxlib" in line]
+    assert "its metadata does not state it: https://docs.jax.dev/en/latest/changelog.html" in line

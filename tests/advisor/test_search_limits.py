@@ -1,0 +1,201 @@
+"""Searches that end early, with a limit of the download or several ways to state a problem: no false proof."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from packaging.utils import NormalizedName
+
+from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
+from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.session import open_session
+from advisor.domain.time_limit import INTERRUPTED, TimeLimit
+from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.choices import Candidates, Limits
+from advisor.resolve.objectives import Criteria
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import Objective, Optimum, SearchLimitError, StackTooLargeError
+from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
+from advisor.resolve.problem import Candidate
+from advisor.resolve.recommend import recommend
+from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.solver import Effort
+from advisor.resolve.stages import Stages
+from knowledge.builds.model import Replacement
+from tests.advisor.factories import build_problem, build_request, versions_of
+from tests.package_index import PackageIndex
+
+REPLACEMENT = Replacement(
+    kind="replacement", id="b", package="big", replacement="small", modules=("big",), when="any", source="https://a"
+)
+ALLOWED = AllowedReplacements(by_name={NormalizedName("big"): NormalizedName("small")})
+
+
+@pytest.fixture
+def sized_request(index: PackageIndex, tmp_path: Path) -> ResolutionRequest:
+    """A project of one package whose older releases are smaller."""
+    index.add("a", "3.0", code="\n".join(map(str, range(100_000))))
+    index.add("a", "2.0", code="\n".join(map(str, range(10_000))))
+    index.add("a", "1.0", code="#")
+    return build_request(index, tmp_path, build_problem("a"))
+
+
+def size_of(request: ResolutionRequest, version: str) -> int:
+    candidates = request.source.candidates(NormalizedName("a"))
+    return next(c.file.size or 0 for c in candidates if str(c.version) == version)
+
+
+def interrupt_searches(monkeypatch: pytest.MonkeyPatch, *numbers: int, by: type[BaseException]) -> None:
+    """End some searches, by their number, before they begin, as Ctrl-C or a limit does."""
+    original, calls = ResolutionRequest._search, [0]
+
+    def search(self: ResolutionRequest, criteria: Criteria, start: tuple[Candidate, ...], effort: Effort) -> Optimum:
+        calls[0] += 1
+        if calls[0] in numbers:
+            raise by("ended")
+        return original(self, criteria, start, effort)
+
+    monkeypatch.setattr(ResolutionRequest, "_search", search)
+
+
+def test_a_search_that_nothing_was_loaded_for_returns_no_stack(sized_request: ResolutionRequest) -> None:
+    forbidden = sized_request.baseline
+
+    class Interrupted(IndexCandidates):
+        def fetch(self, candidates: object) -> None:
+            raise KeyboardInterrupt
+
+    source = Interrupted.__new__(Interrupted)
+    source.__dict__.update(sized_request.source.__dict__)
+
+    def limits(candidates: Candidates) -> Limits:
+        return Limits(forbidden={(c.name, c.version): "r" for offered in candidates.values() for c in offered})
+
+    with pytest.raises(KeyboardInterrupt):
+        optimise(
+            sized_request.problem,
+            source,
+            objectives=lambda candidates: [Objective(name="rules")],
+            limits=limits,
+            start=forbidden,
+            effort=Effort(limit=TimeLimit(keeps_result=True)),
+        )
+
+
+def test_a_stack_that_the_requirements_exclude_is_no_result_at_the_limit(sized_request: ResolutionRequest) -> None:
+    older = sized_request.with_problem(build_problem("a<3"))
+
+    with pytest.raises(SearchLimitError, match="stopped at the time limit of 0 s"):
+        replace(older, effort=Effort(limit=TimeLimit(0.0))).best()
+
+
+def test_an_optimal_stack_survives_an_interruption_while_ties_are_broken(
+    sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Stages) -> Mapping[NormalizedName, Candidate]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Stages, "prefer_newest", interrupted)
+    request = sized_request.with_max_size(size_of(sized_request, "2.0"))
+    start = tuple(c for c in request.source.candidates(NormalizedName("a")) if str(c.version) == "1.0")
+
+    optimum = replace(request, baseline=start, effort=Effort(limit=TimeLimit(keeps_result=True))).best()
+
+    assert versions_of(optimum.stack) == {"a": "2.0"}
+    assert (optimum.proven, optimum.unique) == (True, False)
+
+
+def test_a_limit_that_nothing_satisfies_is_named_even_if_the_smallest_stack_was_not_found_first(
+    sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = sized_request.with_max_size(size_of(sized_request, "1.0") - 1)
+    interrupt_searches(monkeypatch, 1, by=SearchLimitError)
+
+    with pytest.raises(StackTooLargeError) as raised:
+        request.best()
+
+    assert versions_of(raised.value.smallest.stack) == {"a": "1.0"}
+
+
+def test_ctrl_c_in_the_search_for_the_smallest_stack_ends_the_program_if_there_is_none_below_the_limit(
+    sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = replace(
+        sized_request.with_max_size(size_of(sized_request, "2.0")), effort=Effort(limit=TimeLimit(keeps_result=True))
+    )
+    original, calls = Criteria.objectives, [0]
+
+    def objectives(self: Criteria, candidates: Candidates) -> object:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise KeyboardInterrupt
+        return original(self, candidates)
+
+    monkeypatch.setattr(Criteria, "objectives", objectives)
+
+    with pytest.raises(KeyboardInterrupt):
+        request.best()
+
+
+@pytest.mark.parametrize(("by", "stopped"), [(SearchLimitError, ""), (KeyboardInterrupt, INTERRUPTED)])
+def test_what_was_not_compared_is_no_proof(
+    index: PackageIndex,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: type[BaseException],
+    stopped: str,
+) -> None:
+    index.add("big", "1.0")
+    index.add("small", "1.0")
+    effort = Effort(limit=TimeLimit(keeps_result=True))
+    request = replace(build_request(index, tmp_path, build_problem("big"), builds=(REPLACEMENT,)), effort=effort)
+    complete = recommend(with_best_packages(request, ALLOWED))
+    assert versions_of(complete.optimum.stack) == {"small": "1.0"}
+    assert complete.optimum.proven
+    if by is KeyboardInterrupt:
+        original, calls = Criteria.objectives, [0]
+
+        def objectives(self: Criteria, candidates: Candidates) -> object:
+            calls[0] += 1
+            if calls[0] == 2:
+                raise KeyboardInterrupt
+            return original(self, candidates)
+
+        monkeypatch.setattr(Criteria, "objectives", objectives)
+    else:
+        interrupt_searches(monkeypatch, 1, by=by)
+
+    advice = recommend(with_best_packages(request, ALLOWED))
+
+    assert not advice.optimum.proven
+    assert advice.optimum.not_compared == "1 of 2 combinations of replacements were not compared"
+    assert advice.optimum.stopped == stopped
+    assert [f.message for f in advice.findings if f.code == "ADV106"] == [
+        "not proven to be optimal for the score: 1 of 2 combinations of replacements were not compared"
+    ]
+
+
+def test_an_answer_that_compared_only_a_part_is_not_remembered(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("opencv-python", "4.0")
+    index.add("opencv-python-headless", "4.0")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\ndependencies = ["opencv-python"]\n'
+        '[tool.advisor]\nreplace-packages = { opencv-python = "opencv-python-headless" }\n'
+    )
+    files, target = ProjectFiles(directory=tmp_path), TargetOptions(hardware="cpu-zen4", python="3.12")
+    indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache")
+
+    def remembered_after(search_that_ends: int) -> bool:
+        with monkeypatch.context() as patch, open_session(files, target, indexes, ResolutionOptions()) as session:
+            interrupt_searches(patch, search_that_ends, by=SearchLimitError)
+            memory = AnswerMemory(session, format="text", outputs=[Path("pylock.toml")])
+            memory.store(RememberedAnswer(report="the report", locks={}))
+            return memory.recall() is not None
+
+    assert not remembered_after(1)
+    assert remembered_after(0)
