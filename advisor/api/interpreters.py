@@ -167,20 +167,19 @@ def compare_interpreters(
                 obstacles={**comparison.obstacles, **solved.obstacles},
                 undecided=comparison.undecided + solved.undecided,
             )
-    if not comparison.solved and comparison.undecided:
+    if comparison.solved or comparison.stopped:
+        return comparison
+    if comparison.undecided:
         reasons = "; ".join(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
         raise SearchLimitError(
             f"no interpreter has a stack that was found within the limits of the search ({reasons})",
             hint="allow more time with `--time-limit`, or choose an interpreter with `--python`",
         )
-    if not comparison.solved:
-        details = tuple(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
-        raise NoStackError(
-            "there is no stack for any interpreter that the project supports",
-            details=details,
-            hint="choose one with `--python` to see why",
-        )
-    return comparison
+    raise NoStackError(
+        "there is no stack for any interpreter that the project supports",
+        details=tuple(f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items()),
+        hint="choose one with `--python` to see why",
+    )
 
 
 def _minor(python: str) -> int:

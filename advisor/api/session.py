@@ -113,19 +113,23 @@ class AdviceSession:
         if self._request is None:
             with activity("reading the project's packages"), self._other_python_named():
                 limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
-                if self.context.compared_pythons:
-                    self._take_best_python(limit)
-                request = self.context.request(self.client, self.estimator, limit=limit)
-                self._request = replace(request, not_compared=self._not_compared or request.not_compared)
+                request = self._take_best_python(limit) if self.context.compared_pythons else None
+                if request is None or not limit.is_over:
+                    # With the baseline of this interpreter.
+                    request = self.context.request(self.client, self.estimator, limit=limit)
+                not_compared = "; ".join(filter(None, (self._not_compared, request.not_compared)))
+                self._request = replace(request, not_compared=not_compared)
         return self._request
 
-    def _take_best_python(self, limit: TimeLimit) -> None:
-        """Choose the interpreter with the best-scored stack."""
+    def _take_best_python(self, limit: TimeLimit) -> ResolutionRequest:
+        """Choose the interpreter with the best-scored stack, and return the request with this stack."""
         from advisor.api.interpreters import compare_interpreters
 
         self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
-        best = self._interpreters.solved[0].request.problem.target.python
-        self.context = replace(self.context.with_python(str(best)), compared_pythons=())
+        best = (self._interpreters.solved or self._interpreters.stopped)[0]
+        python = best.request.problem.target.python
+        self.context = replace(self.context.with_python(str(python)), compared_pythons=())
+        return replace(best.request, optimum=best.optimum, effort=replace(best.request.effort, limit=limit))
 
     @property
     def _not_compared(self) -> str:
@@ -136,7 +140,7 @@ class AdviceSession:
         if compared is None or not compared.undecided:
             return ""
         interpreters = len(compared.solved) + len(compared.obstacles)
-        return f"{compared.undecided} of {count(interpreters, 'interpreter')} were not compared"
+        return f"{compared.undecided} of {count(interpreters, 'interpreter')} were not compared completely"
 
     @property
     def loaded_packages(self) -> set[NormalizedName]:

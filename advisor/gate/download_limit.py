@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from advisor.domain.words import size_text, size_texts
 from advisor.gate.findings import Cause, Finding
-from advisor.gate.growth import Sizes, growths, read_download, unknown_sizes
+from advisor.gate.growth import Sizes, read_download, unknown_sizes
 from advisor.gate.scope import InstallableFiles, Scope
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
@@ -38,9 +38,9 @@ def check_download(
     if limit is None:
         return
     sizes = read_download(scope.lock, installable, client)
-    before = read_download(*base, client) if base is not None else None
+    before = read_download(*base, client) if base is not None else {}
     download = _total(sizes)
-    if download > limit and (before is None or sum(growths(before, sizes).values()) > 0):
+    if download > limit and (base is None or download > _total(before)):
         text, most = size_texts(download, limit)
         largest = sorted(sizes, key=lambda package: (-(sizes[package] or 0), package))[:_NAMED]
         listed = ", ".join(f"`{package}` with {size_text(sizes[package] or 0)}" for package in largest)
@@ -51,7 +51,8 @@ def check_download(
             cause=Cause.of(scope.lock.versions),
         )
     old = base[0].versions if base is not None else {}
-    unknown = [name for name, size in sizes.items() if size is None and old.get(name) != scope.lock.versions[name]]
+    changed = [name for name in sizes if old.get(name) != scope.lock.versions[name]]
+    unknown = [name for name in changed if sizes[name] is None]
     yield from unknown_sizes(scope, unknown, total="the download that `max-size` limits", subject="max-size")
 
 

@@ -66,14 +66,14 @@ def check_growth(
     name, lock, base_installable = base
     before = read_download(lock, base_installable, client)
     after = read_download(scope.lock, installable, client)
-    of_packages = growths(before, after)
-    growth, base_bytes = sum(of_packages.values()), sum(size or 0 for size in before.values())
+    growths = _growths(before, after)
+    growth, base_bytes = sum(growths.values()), sum(size or 0 for size in before.values())
     if limit.fraction is not None and before and not base_bytes:
         message = f"the growth of the download is not known in percent: no size of {name} is known"
         yield scope.finding("ADV022", message, subject="growth")
     elif not limit.allows(growth, base=base_bytes):
-        largest = sorted((p for p in of_packages if of_packages[p] > 0), key=lambda p: (-of_packages[p], p))
-        listed = ", ".join(f"`{package}` by {size_text(of_packages[package])}" for package in largest[:_NAMED])
+        largest = sorted((p for p in growths if growths[p] > 0), key=lambda p: (-growths[p], p))
+        listed = ", ".join(f"`{package}` by {size_text(growths[package])}" for package in largest[:_NAMED])
         yield scope.finding(
             "ADV031",
             f"the download grows by {size_text(growth)}, from {size_text(base_bytes)} of {name}; {limit} is allowed; "
@@ -82,7 +82,7 @@ def check_growth(
             cause=Cause.of(scope.lock.versions),
         )
     # A package of unknown size that stays as it is does not make the download grow.
-    unknown = [p for p in after if p not in of_packages and lock.versions.get(p) != scope.lock.versions[p]]
+    unknown = [p for p in after if p not in growths and lock.versions.get(p) != scope.lock.versions[p]]
     yield from unknown_sizes(scope, unknown, total="the growth of the download", subject="growth")
 
 
@@ -96,11 +96,11 @@ def unknown_sizes(scope: Scope, packages: Sequence[str], *, total: str, subject:
         yield scope.finding("ADV022", message, subject=subject)
 
 
-def growths(before: Sizes, after: Sizes) -> dict[str, int]:
+def _growths(before: Sizes, after: Sizes) -> dict[str, int]:
     """Return the growth of each package in bytes; a package of unknown size in one of the locks is left out."""
-    of_packages = {}
+    growths = {}
     for package in sorted({**before, **after}):
         old, new = before.get(package, 0), after.get(package, 0)
         if old is not None and new is not None:
-            of_packages[package] = new - old
-    return of_packages
+            growths[package] = new - old
+    return growths

@@ -73,7 +73,10 @@ def find_smallest_update(
         try:
             optimum = changed_request.best()
         except StackTooLargeError as error:
-            raise error_about_size(request, [error.smallest], further=" and passes the gate") from None
+            further = " and passes the gate"
+            raise error_about_size(
+                request, [error.smallest], not_compared=request.not_compared, further=further
+            ) from None
         except InfeasibleError:
             raise NoStackError(
                 "no stack satisfies the requirements and passes the gate",

@@ -36,7 +36,7 @@ class Alternative:
 
     Attributes:
         version: The version.
-        conflict: Lines that explain why there is no such stack; empty if there is one.
+        conflict: Lines that explain why there is no such stack, or why none is known; empty if there is one.
         worse: Name of each objective whose value differs, and by how much it is worse, in order of importance.
         libyears: Difference in libyears behind the newest versions; positive if this stack is older.
         prediction: Predicted speed-up over the recommended stack.

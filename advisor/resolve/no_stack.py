@@ -45,14 +45,14 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
 
 
 def error_about_size(
-    request: ResolutionRequest, smallest: Sequence[Optimum], *, not_tried: int = 0, further: str = ""
+    request: ResolutionRequest, smallest: Sequence[Optimum], *, not_compared: str = "", further: str = ""
 ) -> SizeLimitError:
     """Return the error that no stack satisfies the limit of the download.
 
     Args:
         request: The request that has a limit.
         smallest: The smallest stack of each way to state the problem.
-        not_tried: Number of other ways to state it, which were not tried.
+        not_compared: Which other ways to state it were not compared; empty if all were.
         further: What stacks have to satisfy in addition to the requirements.
     """
     best = min(smallest, key=lambda optimum: optimum.bounds[0].value)
@@ -60,13 +60,13 @@ def error_about_size(
     most, least = size_texts(request.criteria.max_size or 0, size)
     # An option that is not much larger than needed, without many digits.
     enough = f"{-(-size // 10**6)}MB" if size >= 10**7 else f"{-(-size // 10**3)}kB"
-    result = f"none of the stacks that were tried ({count(not_tried, 'combination')} of replacements left out)"
-    if not not_tried:
-        result = "no stack"
-    are_proven = not not_tried and all(optimum.proven for optimum in smallest)
+    message = f"no stack with at most {most} to download satisfies the requirements{further}"
+    if not_compared:
+        message = f"no stack with at most {most} to download was found: {not_compared}"
+    are_proven = not not_compared and all(optimum.proven for optimum in smallest)
     is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
     error = SizeLimitError(
-        f"{result} with at most {most} to download satisfies the requirements{further}",
+        message,
         details=(f"{is_proven} has {count(len(best.stack), 'package')} with {least} to download",),
         hint=f"allow more with `--max-size {enough}`, or remove it",
     )

@@ -31,7 +31,6 @@ CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
 """The criteria that each objective minimises, in order."""
 
 _FAILURE_COST = 10
-"""Bytes of the unit in which downloads are compared."""
 
 
 class Criteria:

@@ -21,10 +21,11 @@ from advisor.domain.progress import progress
 from advisor.resolve.choices import Candidates, Limits
 from advisor.resolve.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum import Bound, Objective, Optimum, SearchLimitError
-from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.search import Search, needed_by
 from advisor.resolve.solver import Effort
 from advisor.resolve.stages import Stages
+from advisor.resolve.verify import VerificationError, verify
 
 MAX_ITERATIONS = 200
 
@@ -136,14 +137,13 @@ def _is_solution(
     selection = {c.name: c for c in stack}
     if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, limits(loaded)):
         return False
-    if any(
-        root.name in selection and not admits(root.requirement, selection[root.name].version)
-        for root in problem.roots
-        if problem.applies(root.requirement)
-    ):
+    if needed_by(problem, source, selection)[1]:
         return False
-    _, unknown, absent = needed_by(problem, source, selection)
-    return not unknown and not absent
+    try:
+        verify(problem, source, stack)
+    except VerificationError:
+        return False
+    return True
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:

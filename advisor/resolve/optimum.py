@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from packaging.utils import NormalizedName
 
 from advisor.domain.time_limit import INTERRUPTED
+from advisor.domain.words import size_text
 from advisor.resolve.choices import Choice, OptionCosts, PairedChoice
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import UnsatisfiableError
@@ -47,6 +48,11 @@ class Bound:
         """Difference between the best solution found and the best that may exist."""
         return self.value - self.bound
 
+    @property
+    def gap_text(self) -> str:
+        """The gap with its unit, as far as people need it."""
+        return size_text(self.gap) if self.objective == "size" else str(self.gap)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimum:
@@ -82,7 +88,7 @@ class Optimum:
     @property
     def doubts(self) -> tuple[str, ...]:
         """What is not proven: the gap of each criterion, and what was not compared."""
-        gaps = (f"{bound.objective} gap {bound.gap}" for bound in self.bounds if bound.gap)
+        gaps = (f"{bound.objective} gap {bound.gap_text}" for bound in self.bounds if bound.gap)
         return (*gaps, *filter(None, (self.not_compared,)))
 
     @property

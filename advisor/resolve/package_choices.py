@@ -172,7 +172,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         )
         not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
         if not comparison.solved:
-            best = _without_best(request, comparison, compared)
+            best = _without_best(request, comparison, not_compared)
             return replace(best, findings=compared.findings, not_compared=not_compared)
         solved = comparison.solved
         # The search reads what could be part of a better stack: a package that was not read is part of none.
@@ -190,9 +190,7 @@ def _not_compared(variants: int, undecided: int, untried: int) -> str:
     return f"{missing} of {every} combinations of replacements were not compared" if missing and every > 1 else ""
 
 
-def _without_best(
-    request: ResolutionRequest, comparison: VariantComparison, compared: _ComparedChoices
-) -> ResolutionRequest:
+def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> ResolutionRequest:
     """Return the request if no variant of it has a proven best stack.
 
     Raises:
@@ -201,8 +199,8 @@ def _without_best(
     if comparison.stopped:
         first = comparison.stopped[0]
         return replace(first.request, optimum=first.optimum)
-    if comparison.too_large and not comparison.undecided:
-        raise error_about_size(request, comparison.too_large, not_tried=compared.untried)
+    if comparison.too_large:
+        raise error_about_size(request, comparison.too_large, not_compared=not_compared)
     return request
 
 

@@ -66,7 +66,7 @@ class VariantComparison:
         obstacles: Why each of the others has none, by its label.
         stopped: Those whose search ended before the proof, in the order in which they were named.
         too_large: The smallest stack of each of those that exceed the limit of the download.
-        undecided: Number of those of which it is not known whether they have a better stack.
+        undecided: Number of those that may have a better stack: their search ended before the proof.
     """
 
     solved: tuple[SolvedVariant, ...]
@@ -92,13 +92,15 @@ def compare_variants(
         direct: Packages that the project's own requirements name, before any of them is replaced.
 
     Raises:
-        KeyboardInterrupt: If the user interrupts the search.
+        KeyboardInterrupt: If the user interrupts the search before a stack is found.
+        UnavailableError: If an index cannot be read, and there is no stack without it.
     """
     solved: list[tuple[ProblemVariant, ResolutionRequest, Optimum]] = []
     obstacles: dict[str, str] = {}
     stopped: list[SolvedVariant] = []
     too_large: list[Optimum] = []
     undecided = 0
+    failure: UnavailableError | None = None
     for variant in variants:
         if limit.is_over:
             obstacles[variant.label] = f"not considered: {limit.reason}"
@@ -108,6 +110,14 @@ def compare_variants(
         try:
             request = variant.make_request().compared_with(baseline)
             optimum = request.best()
+            if request.effort.limit.interrupted:
+                limit.interrupt()
+        except KeyboardInterrupt:
+            if not limit.keeps_result:
+                raise
+            limit.interrupt()
+            obstacles[variant.label] = f"not considered: {limit.reason}"
+            undecided += 1
         except StackTooLargeError as error:
             obstacles[variant.label] = error.message
             too_large.append(error.smallest)
@@ -119,17 +129,22 @@ def compare_variants(
         except UnavailableError as error:
             obstacles[variant.label] = error.message
             undecided += 1
+            failure = failure or error
         except NoStackError as error:
             obstacles[variant.label] = error.message
         else:
-            if optimum.interrupted:
-                limit.interrupt()
             if optimum.stopped:
                 obstacles[variant.label] = f"not considered: {optimum.stopped}"
                 undecided += 1
                 stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
             else:
                 solved.append((variant, request, optimum))
+                undecided += bool(request.not_compared)
+    if not solved and not stopped:
+        if limit.interrupted:
+            raise KeyboardInterrupt
+        if failure is not None:
+            raise failure
     own = [(variant, request) for variant, request, _ in solved]
     additions = _additions(own, sorted(direct))
     results = [

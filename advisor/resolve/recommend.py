@@ -15,7 +15,7 @@ from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.findings import collect_findings
 from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error
 from advisor.resolve.objectives import Criteria, ObjectiveName
-from advisor.resolve.optimum import InfeasibleError, Optimum, StackTooLargeError
+from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.root_checks import check_roots, without_versions
@@ -147,8 +147,13 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     try:
         optimum = request.best()
     except StackTooLargeError as error:
-        raise error_about_size(request, [error.smallest]) from None
+        raise error_about_size(request, [error.smallest], not_compared=request.not_compared) from None
     except InfeasibleError:
+        if request.not_compared:
+            raise SearchLimitError(
+                f"no stack was found, and no proof that there is none: {request.not_compared}",
+                hint="allow more time with `--time-limit`, or fewer replacements",
+            ) from None
         raise no_stack_error(request, baseline=bool(baseline)) from None
     if request.not_compared:
         stopped = optimum.stopped or request.effort.limit.reason

@@ -13,6 +13,7 @@ from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import open_session
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
+from advisor.resolve.baseline import SizeLimitError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.choices import Candidates, Limits
 from advisor.resolve.objectives import Criteria
@@ -20,6 +21,7 @@ from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
 from advisor.resolve.problem import Candidate
+from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import recommend
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
@@ -176,6 +178,70 @@ def test_what_was_not_compared_is_no_proof(
     assert [f.message for f in advice.findings if f.code == "ADV106"] == [
         "not proven to be optimal for the score: 1 of 2 combinations of replacements were not compared"
     ]
+
+
+def test_a_size_error_claims_no_proof_if_a_replacement_was_not_compared(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("big", "1.0", code="#" * 400_000)
+    index.add("small", "1.0", code="#")
+    request = build_request(index, tmp_path, build_problem("big"), builds=(REPLACEMENT,)).with_max_size(300_000)
+    assert versions_of(with_best_packages(request, ALLOWED).best().stack) == {"small": "1.0"}
+    interrupt_searches(monkeypatch, 1, 2, by=SearchLimitError)
+
+    with pytest.raises(SizeLimitError) as raised:
+        recommend(with_best_packages(request, ALLOWED))
+
+    assert "was found: 1 of 2 combinations of replacements were not compared" in raised.value.message
+    assert raised.value.details[0].startswith("the smallest stack that was found")
+
+
+def test_a_variant_that_was_compared_only_in_part_may_be_better(
+    sized_request: ResolutionRequest,
+) -> None:
+    partly = replace(sized_request, not_compared="1 of 2 combinations of replacements were not compared")
+    variants = [
+        ProblemVariant(label=label, make_request=lambda request=request: request)  # type: ignore[misc]
+        for label, request in (("a", sized_request), ("b", partly))
+    ]
+
+    comparison = compare_variants(variants, baseline=(), limit=TimeLimit(), direct=())
+
+    assert (len(comparison.solved), comparison.undecided) == (2, 1)
+
+
+def test_a_stack_with_more_than_is_needed_is_no_result_at_the_limit(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("app", "1.0", ["a"])
+    index.add("a", "1.0")
+    request = build_request(index, tmp_path, build_problem("app"))
+    index.add("b", "1.0")
+    wider = build_request(index, tmp_path, build_problem("app", "b"))
+
+    late = replace(request, baseline=wider.baseline, effort=Effort(limit=TimeLimit(0.0)))
+
+    with pytest.raises(SearchLimitError):
+        late.best()
+
+
+def test_ctrl_c_keeps_the_interpreters_so_far(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add("a", "1.0")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\nrequires-python = ">=3.12"\ndependencies = ["a"]\n'
+    )
+    files, target = ProjectFiles(directory=tmp_path), TargetOptions(hardware="cpu-zen4", python="best")
+    indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache")
+    with open_session(files, target, indexes, ResolutionOptions()) as session:
+        session.keeps_result = True
+        interrupt_searches(monkeypatch, 2, by=KeyboardInterrupt)
+
+        optimum = session.recommend().optimum
+
+    assert versions_of(optimum.stack) == {"a": "1.0"}
+    assert optimum.stopped == INTERRUPTED
+    assert not optimum.proven
+    assert "interpreters were not compared completely" in optimum.not_compared
 
 
 def test_an_answer_that_compared_only_a_part_is_not_remembered(

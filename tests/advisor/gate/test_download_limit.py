@@ -134,20 +134,36 @@ def test_a_policy_of_the_base_keeps_its_limit(large: Path, check: Run, advisor_h
     assert sorted(f["code"] for f in of_size(report)) == ["ADV028", "ADV032"]
 
 
-def test_packages_of_unknown_size_are_named(large: Path, check: Run, index: PackageIndex) -> None:
+def forget_sizes(project: Path, index: PackageIndex) -> None:
+    """Remove the sizes from the lock, and let the index state none and send no file."""
     index.json = index.ranges = False
-    lock = large / "pylock.toml"
+    lock = project / "pylock.toml"
     lock.write_text(re.sub(r"^size = \d+\n", "", lock.read_text(), flags=re.MULTILINE))
-    (large / "cache").rename(large / "old-cache")
+    (project / "cache").rename(project / "old-cache")
     index.faults |= {f"/files/{name}": lambda handler: handler.send_error(403) for name in index.files}
     index.separate_metadata = True
     for name in [name for name in index.files if name.endswith(".metadata")]:
         del index.faults[f"/files/{name}"]
 
+
+def test_packages_of_unknown_size_are_named(large: Path, check: Run, index: PackageIndex) -> None:
+    forget_sizes(large, index)
+
     findings = of_size(check("--max-size", "2MB"))
 
     assert [(f["code"], f["level"]) for f in findings] == [("ADV022", "note")]
     assert "does not contain 2 packages of unknown size: `a`, `b`" in findings[0]["message"]
+
+
+def test_a_base_of_unknown_size_hides_no_large_download(large: Path, check: Run, index: PackageIndex) -> None:
+    lock = large / "pylock.toml"
+    sized = lock.read_text()
+    forget_sizes(large, index)
+    lock.write_text(lock.read_text().replace("1.2", "1.1"))
+    commit(large)
+    lock.write_text(sized)
+
+    assert "ADV032" in [f["code"] for f in of_size(check("--base", "HEAD", "--max-size", "2MB"))]
 
 
 def test_an_exception_with_a_reason_covers_it(large: Path, check: Run) -> None:
