@@ -38,6 +38,9 @@ BENCHMARK = "benchmark"
 """Name of the indicator of a project's own benchmark. Its observations are about one project, so they neither enter
 general predictions nor leave the knowledge base unless the user names their block."""
 
+PUBLISHED = "published"
+"""Name of the indicator of measurements that others published in tables: seconds per item of a whole model."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndicatorRun:

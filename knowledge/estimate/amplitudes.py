@@ -4,7 +4,9 @@ The covariance of the contrasts is linear in the amplitudes, a variance-componen
 Their logarithms maximise the marginal likelihood (Rasmussen and Williams 2006, equation 5.8, gradient 5.9) under weak
 normal priors, so a part without data keeps its usual amplitude. The noise is estimated from the rounds: half of it is
 shared by arms that were compared with one reference, and a part is common to all indicators of an arm. Two more parts
-model effects that repeat within a block but not in other blocks.
+model effects that repeat within a block but not in other blocks; each source of published measurements has two of its
+own, as its code or its hosts may have changed between two rows. What all rows of a source with the same software and
+settings share does not become smaller with their number.
 """
 
 from __future__ import annotations
@@ -16,7 +18,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from knowledge.estimate.evidence import Contrast, Side
-from knowledge.estimate.kernel import PARTS, ROWS_AT_ONCE, Design, Point, Spans, codes, side_key, spans_of
+from knowledge.domain.observation import PUBLISHED
+from knowledge.estimate.kernel import (
+    PARTS,
+    ROWS_AT_ONCE,
+    Design,
+    Point,
+    Spans,
+    codes,
+    parts_of,
+    side_key,
+    spans_of,
+    task_of,
+)
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -25,6 +39,8 @@ LENGTHS = (1.0, 3.0, 9.0)
 """Candidate correlation lengths, in minor releases: the most likely one is used."""
 MOST_FOR_AMPLITUDES = 300
 """Maximum number of contrasts, evenly selected, that amplitudes are fitted to; the posterior uses all contrasts."""
+MOST_ON_ACCELERATORS = 700
+"""The same for accelerators, whose measurements are of many tasks, models of accelerators and sources."""
 _LEAST_ERROR = 0.005
 _LEAST_LASTING = {"label": 2 * 0.01**2, "arm": 2 * 0.015**2}
 """Minimum variance of a contrast due to effects that each of its two arms keeps throughout a block, for one indicator
@@ -59,6 +75,7 @@ class Amplitudes:
         refused: Those of them whose predictions mislead: no speed is predicted from them.
         shares: Measured shares of the time of whole models that their operations and their blocks take, by list of
             parts (:mod:`knowledge.estimate.measured_shares`).
+        sources: The same as ``label`` and ``arm`` for each source of published measurements, by its name.
     """
 
     parts: tuple[float, ...]
@@ -73,11 +90,19 @@ class Amplitudes:
     discrepancies: Mapping[str, float] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    sources: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def lasting(self, c: Contrast) -> tuple[float, float]:
+        """Return the variances of the effects of one indicator, and of all, that an arm keeps in a block or source."""
+        return self.sources.get(c.block, (self.label, self.arm))
 
 
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
-    """Fit the amplitudes to contrasts."""
-    sample, scales = _evenly(contrasts, MOST_FOR_AMPLITUDES), scales_of(contrasts, _usual_difference(contrasts))
+    """Fit the amplitudes to contrasts of one framework and device."""
+    is_cpu = device_of(contrasts) == "cpu"
+    sample = _evenly(contrasts, MOST_FOR_AMPLITUDES if is_cpu else MOST_ON_ACCELERATORS)
+    # Accelerators have few measurements of each label, and settings with large effects beside versions with small ones.
+    scales = scales_of(contrasts, _usual_difference(contrasts)) if is_cpu else {}
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
     fits = (_fit(sample, length=length, scales=scales, spans=spans) for length in LENGTHS)
     return max(fits, key=lambda fit: fit.likelihood)
@@ -98,12 +123,15 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
     arms, references = places(len(contrasts))
     design = Design(points_of(contrasts), length=length, scales=scales, spans=spans)
     sampling, label, arm = _noise_parts(contrasts)
-    every = list(design.contrasts(arms, references))
+    device_parts = parts_of(device_of(contrasts))
+    every = list(design.contrasts(arms, references, device_parts))
     # A part in which no contrast has variance cannot be estimated.
     present = [i for i, matrix in enumerate(every) if np.any(np.abs(matrix) > 1e-12)]
-    parts = [*(every[i] for i in present), label, arm, sampling]
-    typical = np.log([*[_TYPICAL_VARIANCE] * (len(present) + 2), 1.0])
-    loose = np.array([*[_LOOSE] * (len(present) + 2), 0.5])
+    masks = _masks(contrasts)
+    lasting = [matrix * np.outer(mask, mask) for mask in masks.values() for matrix in (label, arm)]
+    parts = [*(every[i] for i in present), *lasting, sampling]
+    typical = np.log([*[_TYPICAL_VARIANCE] * (len(present) + len(lasting)), 1.0])
+    loose = np.array([*[_LOOSE] * (len(present) + len(lasting)), 0.5])
     means = np.array([c.mean for c in contrasts])
     stacked = np.stack(parts)
 
@@ -123,25 +151,45 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
         return float(value + 0.5 * away @ away), gradient + away / loose
 
     # The noise is at least what the rounds show: its factor is at least 1.
-    lasting = [(math.log(_LEAST_LASTING[what]), 4.0) for what in ("label", "arm")]
-    bounds = [*[(-25.0, 4.0)] * len(present), *lasting, (0.0, 4.0)]
+    least = [(math.log(_LEAST_LASTING[what]), 4.0) for _ in masks for what in ("label", "arm")]
+    bounds = [*[(-25.0, 4.0)] * len(present), *least, (0.0, 4.0)]
     result = minimize(objective, typical, jac=True, method="L-BFGS-B", bounds=bounds)
     fitted = np.exp(result.x)
-    variances = np.zeros(len(PARTS))
+    variances = np.zeros(len(device_parts))
     variances[present] = fitted[: len(present)]
     total = np.tensordot(fitted, stacked, axes=1)
+    pairs = fitted[len(present) : -1].reshape(-1, 2)
+    sources = {name: (float(label), float(arm)) for name, (label, arm) in zip(masks, pairs, strict=True)}
+    own = sources.pop("", (_TYPICAL_VARIANCE, _TYPICAL_VARIANCE))
+    # A part without data keeps its prior: unmeasured effects are uncertain, not zero.
+    by_part = {
+        part: float(variances[i]) if i in present else _TYPICAL_VARIANCE for i, part in enumerate(device_parts)
+    }
     return Amplitudes(
-        # A part without data keeps its prior: unmeasured effects are uncertain, not zero.
-        parts=tuple(float(variances[i]) if i in present else _TYPICAL_VARIANCE for i in range(len(PARTS))),
-        label=float(fitted[-3]),
-        arm=float(fitted[-2]),
+        parts=tuple(by_part.get(part, 0.0) for part in PARTS),
+        label=own[0],
+        arm=own[1],
         noise=float(fitted[-1]),
         length=length,
         scales=scales,
         spans=spans,
         widening=_widening(contrasts, total, means),
         likelihood=float(-result.fun),
+        sources=sources,
     )
+
+
+def device_of(contrasts: Sequence[Contrast]) -> str:
+    """Return the device that contrasts were measured on, which is the same for all: ``cpu`` or another one."""
+    return contrasts[0].label.rpartition("/")[2] if contrasts else "cpu"
+
+
+def _masks(contrasts: Sequence[Contrast]) -> dict[str, Array]:
+    """Return which contrasts (n,) each source of published measurements has; those of other blocks are under ``""``."""
+    import numpy as np
+
+    names = [c.block if c.family == PUBLISHED else "" for c in contrasts]
+    return {name: np.array([other == name for other in names], dtype=float) for name in sorted(set(names))}
 
 
 def with_own_scales(amplitudes: Amplitudes, own: Sequence[Contrast]) -> Amplitudes:
@@ -216,6 +264,8 @@ def _shrunk(variance: float, count: float, usual: float) -> float:
 def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> float:
     """Return the factor with which 90 % intervals cover 90 % of the contrasts, with each version held out in turn.
 
+    Of published measurements, each task is held out in turn.
+
     Holding out a group of contrasts needs no new fit: with the inverse Q of the covariance, their residuals are
     Q_gg^-1 (Q y)_g with covariance Q_gg^-1 (Rasmussen and Williams 2006, equations 5.10 to 5.12, for groups).
     """
@@ -226,7 +276,7 @@ def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> floa
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(contrasts):
         if not c.is_control:
-            groups.setdefault((c.side.version, tuple(sorted(c.side.settings.items()))), []).append(i)
+            groups.setdefault(_held_out_together(c), []).append(i)
     if len(groups) < 3:
         return 1.0
     scores: list[float] = []
@@ -234,6 +284,13 @@ def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> floa
         covariance = np.linalg.inv(inverse[np.ix_(members, members)])
         scores += list(np.abs(covariance @ solved[members]) / np.sqrt(np.diag(covariance)))
     return max(1.0, float(np.quantile(scores, _CONFIDENCE) / statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)))
+
+
+def _held_out_together(c: Contrast) -> object:
+    """Return what is held out at once: a version with its settings; of published measurements, a task of a source."""
+    if c.family == PUBLISHED:
+        return c.block, task_of(c.label)
+    return c.side.version, tuple(sorted(c.side.settings.items()))
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
@@ -271,21 +328,47 @@ def _noise_parts(contrasts: Sequence[Contrast], rows: slice = slice(None)) -> tu
     """
     import numpy as np
 
-    blocks = codes(c.block for c in contrasts)
-    labels = codes(c.label for c in contrasts)
-    arms = codes((c.block, c.arm) for c in contrasts)
-    same_block = blocks[rows, None] == blocks[None, :]
-    arm = 0.5 * same_block + 0.5 * (arms[rows, None] == arms[None, :])
-    same_label = labels[rows, None] == labels[None, :]
+    arm = _half_shared([((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts], rows)
+    places_of_rows = [(c.label, c.machine.identity) for c in contrasts]
+    label = _half_shared(
+        [
+            ((c.block, c.arm, place), (c.block, c.reference_arm, place))
+            for c, place in zip(contrasts, places_of_rows, strict=True)
+        ],
+        rows,
+    )
     common = np.array([c.common for c in contrasts])
     own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
-    sampling = np.outer(common[rows], common) + same_label * np.outer(own[rows], own)
-    return arm * sampling, arm * same_label, arm
+    sampling = arm * np.outer(common[rows], common) + label * np.outer(own[rows], own)
+    return sampling, label, arm
+
+
+def _half_shared(keys: Sequence[tuple[object, object]], rows: slice) -> Array:
+    """Return the covariance (rows, n) of contrasts, each the difference of an arm's effect and a reference's.
+
+    Each effect has the variance 1/2, and different ones are independent.
+
+    Args:
+        keys: What identifies the effects of the arm and of the reference of each contrast (n,).
+        rows: Those of the rows.
+    """
+    number = codes([key for pair in keys for key in pair])
+    arms, references = number[0::2], number[1::2]
+    same: Array = 0.5 * (arms[rows, None] == arms[None, :]) + 0.5 * (references[rows, None] == references[None, :])
+    same -= 0.5 * (arms[rows, None] == references[None, :])
+    same -= 0.5 * (references[rows, None] == arms[None, :])
+    return same
 
 
 def add_noise(covariance: Array, contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> None:
     """Add the covariance of the noise, everything that is not an effect of a stack, to that of contrasts (n, n)."""
+    import numpy as np
+
+    deviations = np.sqrt(np.array([amplitudes.lasting(c) for c in contrasts]))
     for start in range(0, len(contrasts), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         sampling, label, arm = _noise_parts(contrasts, rows)
-        covariance[rows] += amplitudes.noise * sampling + amplitudes.label * label + amplitudes.arm * arm
+        # Effects of different sources are independent: where these products are of two sources, they are multiplied by 0.
+        label *= np.outer(deviations[rows, 0], deviations[:, 0])
+        arm *= np.outer(deviations[rows, 1], deviations[:, 1])
+        covariance[rows] += amplitudes.noise * sampling + label + arm

@@ -7,12 +7,14 @@ block and the indicator add to both equally cancels. It contains only the data t
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK, Observation
+from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
+from knowledge.hardware.accelerators import AcceleratorModel, accelerator_named, model_of
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.store.base import KnowledgeBase
 
@@ -22,7 +24,7 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
 _KIND = "evidence"
-FORMAT = 8
+FORMAT = 9
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
@@ -38,12 +40,15 @@ class Machine:
         name: Microarchitecture or accelerator model, for people.
         kind: Microarchitecture, or compute capability.
         family: Vendor of the processor, or major number of the compute capability.
+        features: Properties of the accelerator by which accelerators are similar (:func:`features_of`); empty for a
+            processor, or if they are unknown.
     """
 
     identity: str
     name: str
     kind: str
     family: str
+    features: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +87,9 @@ class Contrast:
         high: Upper end of that interval.
         rounds: Number of rounds that both ran in.
         is_control: Whether both are the same stack with the same settings.
+        reference_arm: Number of the reference, if other contrasts of the block have another reference; -1 if all have
+            the same.
+        year: Year of a published measurement; 0 for others.
     """
 
     block: str
@@ -100,6 +108,8 @@ class Contrast:
     high: float
     rounds: int
     is_control: bool
+    reference_arm: int = -1
+    year: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +187,15 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
 
 def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the evidence of observations; a project's own benchmark says nothing about other projects."""
+    from knowledge.estimate.published import published_contrasts
+
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
-    shares = common_shares(observations)
-    contrasts = (contrast_of(c, shares.get(c.block, 0.0)) for c in compare_block(observations))
-    runs = {_run(o): None for o in observations if o.stack.version_of(o.framework) is not None}
+    measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)
+    shares = common_shares(measured)
+    contrasts = [contrast_of(c, shares.get(c.block, 0.0)) for c in compare_block(measured)]
+    contrasts += published_contrasts(o for o in observations if o.indicator.name == PUBLISHED)
+    # A published number proves that the version ran somewhere, not that its public files do on such a machine.
+    runs = {_run(o): None for o in measured if o.stack.version_of(o.framework) is not None}
     return BlockEvidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
 
 
@@ -210,8 +225,8 @@ def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
         backend=o.indicator.backend,
         framework=o.framework,
         machine=machine_of(o.hardware, o.indicator.device),
-        side=_side(o),
-        reference=_side(c.reference),
+        side=side_of(o),
+        reference=side_of(c.reference),
         mean=c.mean,
         error=error,
         common=error * math.sqrt(common_share),
@@ -222,7 +237,8 @@ def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
     )
 
 
-def _side(o: Observation) -> Side:
+def side_of(o: Observation) -> Side:
+    """Return the stack and the settings of an observation, as far as they may change the speed."""
     companions = {name: v for name in COMPANIONS if name != o.framework and (v := o.stack.version_of(name)) is not None}
     for library in ("cuda", "cudnn"):
         if version := getattr(o.stack, library):
@@ -242,8 +258,13 @@ def machine_of(hardware: HardwareProfile, device: str) -> Machine:
     gpu = hardware.gpu
     if device == "cuda" and gpu is not None:
         capability = gpu.compute_capability or gpu.model
+        model = model_of(gpu)
         return Machine(
-            identity=hardware.identity, name=gpu.model, kind=f"sm {capability}", family=f"sm {capability.split('.')[0]}"
+            identity=hardware.identity,
+            name=model.model if model is not None else gpu.model,
+            kind=f"sm {capability}",
+            family=f"sm {capability.split('.')[0]}",
+            features=features_of(model) if model is not None else (),
         )
     cpu = hardware.cpu
     return Machine(
@@ -252,6 +273,30 @@ def machine_of(hardware: HardwareProfile, device: str) -> Machine:
         kind=f"cpu {cpu.microarchitecture}",
         family=f"cpu {cpu.vendor}",
     )
+
+
+def features_of(model: AcceleratorModel) -> tuple[float, ...]:
+    """Return the properties by which accelerators are similar, in units of a standard deviation of similarity.
+
+    They are the generation of the tensor cores, the operations per byte of memory bandwidth with and without them, and
+    the bandwidth, the last three as logarithms to the base 2: together they decide whether a reduced precision or a
+    fused kernel is faster (Williams, Waterman and Patterson, "Roofline", Communications of the ACM 52, 2009).
+
+    Args:
+        model: The accelerator.
+
+    Returns:
+        The properties; empty if the catalogue does not state one of them.
+    """
+    bandwidth, plain = model.memory_bytes_per_second, model.flops.get("float32")
+    if not bandwidth or not plain:
+        # A published name may stand for several variants.
+        variants = [features for name in model.variants if (features := features_of(accelerator_named(name)))]
+        return tuple(statistics.fmean(column) for column in zip(*variants, strict=True))
+    short = max(model.flops.get("float16", plain), plain)
+    generation = float(model.tensor_core_generation or 0)
+    logs = (math.log2(short / bandwidth), math.log2(plain / bandwidth), math.log2(bandwidth))
+    return (generation, *(value / 2 for value in logs))
 
 
 def _run(o: Observation) -> RunOutcome:
@@ -269,10 +314,15 @@ def _run(o: Observation) -> RunOutcome:
 
 def _contrast_from(record: dict[str, Any]) -> Contrast:
     values = dict(record)
-    values["machine"] = Machine(**record["machine"])
+    values["machine"] = machine_from(record["machine"])
     values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
     return Contrast(**values)
 
 
 def _run_from(record: dict[str, Any]) -> RunOutcome:
-    return RunOutcome(**{**record, "machine": Machine(**record["machine"])})
+    return RunOutcome(**{**record, "machine": machine_from(record["machine"])})
+
+
+def machine_from(record: Mapping[str, Any]) -> Machine:
+    """Return the machine of a JSON record."""
+    return Machine(**{**record, "features": tuple(record["features"])})

@@ -329,7 +329,9 @@ class StackPosterior:
         return self._solved.weigh(row)
 
 
-def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -> tuple[Array, Array]:
+def predict_held_out(
+    fitted: Sequence[Contrast], held_out: Sequence[Contrast], amplitudes: Amplitudes | None = None
+) -> tuple[Array, Array]:
     """Predict contrasts that the model was not fitted to, with their own noise, to check the model.
 
     A contrast of the same block and indicator shares the error of the reference with the contrasts of the fit. Advice
@@ -338,6 +340,7 @@ def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -
     Args:
         fitted: Contrasts that the model is fitted to.
         held_out: Contrasts to predict.
+        amplitudes: Amplitudes; by default those that are fitted to the contrasts that are not held out.
 
     Returns:
         Means (n,) and standard deviations (n,) of the held-out contrasts.
@@ -345,7 +348,7 @@ def predict_held_out(fitted: Sequence[Contrast], held_out: Sequence[Contrast]) -
     import numpy as np
     from scipy.linalg import cho_solve
 
-    amplitudes = fit_amplitudes(fitted)
+    amplitudes = amplitudes or fit_amplitudes(fitted)
     contrasts = [*fitted, *held_out]
     design = Design(points_of(contrasts), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
     total = design.covariance(*places(len(contrasts)), amplitudes.parts)

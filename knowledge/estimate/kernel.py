@@ -3,7 +3,8 @@
 The log speed of a stack with settings, at an indicator, on a machine, is a sum of independent Gaussian processes: one
 of the framework's version, one of each companion's, one of each pair of both, one of each setting. Each is the sum of
 an effect on all indicators, an effect on those of one family, and an effect on one label; for the framework, also of
-effects on all machines and on one machine. Neighbouring versions have similar speed: k(v, w) = exp(-d(v, w) / length),
+effects on all machines and on one machine. On accelerators, settings have an effect that no version changes, and
+machines are similar by the properties of their accelerators (a squared exponential). Neighbouring versions have similar speed: k(v, w) = exp(-d(v, w) / length),
 d counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and Williams, Gaussian Processes for Machine
 Learning, 2006, section 4.2). A companion that is absent has no effect. A contrast is a difference of two such speeds.
 """
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 Part = tuple[str, str, str]
-PARTS: tuple[Part, ...] = (
+CPU_PARTS: tuple[Part, ...] = (
     ("framework", "all", "all"),
     ("framework", "family", "all"),
     ("framework", "label", "all"),
@@ -43,7 +44,37 @@ PARTS: tuple[Part, ...] = (
     ("setting", "label", "all"),
     ("setting", "label", "kind"),
 )
-"""Effect, indicators that share it, and machines that share it."""
+"""Parts for processors: effect, indicators that share it, and machines that share it."""
+ACCELERATOR_PARTS: tuple[Part, ...] = (
+    ("framework", "all", "all"),
+    ("framework", "family", "all"),
+    ("framework", "label", "all"),
+    ("framework", "family", "similar"),
+    ("release", "all", "all"),
+    ("release", "family", "all"),
+    ("companion", "all", "all"),
+    ("companion", "family", "all"),
+    ("setting", "all", "similar"),
+    ("setting", "family", "similar"),
+    ("steady setting", "all", "all"),
+    ("steady setting", "mode", "all"),
+    ("steady setting", "family", "all"),
+    ("steady setting", "label", "all"),
+    ("steady setting", "all", "similar"),
+    ("steady setting", "mode", "similar"),
+    ("steady setting", "family", "similar"),
+    ("steady setting", "label", "similar"),
+    ("steady setting", "family", "model"),
+)
+"""Parts for accelerators. Most of their measurements are published ones, of whole models on many kinds of accelerators."""
+PARTS: tuple[Part, ...] = tuple(dict.fromkeys([*CPU_PARTS, *ACCELERATOR_PARTS]))
+"""All parts: those of one kind of device have the variance 0 for the other."""
+
+
+def parts_of(device: str) -> tuple[Part, ...]:
+    """Return the parts of the covariance for a device: ``cpu``, or another one."""
+    return CPU_PARTS if device == "cpu" else ACCELERATOR_PARTS
+
 
 ROWS_AT_ONCE = 256
 """Number of rows of a large covariance that are computed at once, to bound the memory."""
@@ -101,15 +132,24 @@ class Design:
             (keys[id(p.side)] for p in points),
             (p.label for p in points),
             # Versions of one indicator measure different things, so they are different families. So are training and
-            # inference of whole models and blocks.
-            ((p.family, p.label.partition("[")[0], "mode=training" in p.label) for p in points),
+            # inference of whole models and blocks, and published tasks.
+            (
+                (p.family, p.label.partition("[")[0], "mode=training" in p.label, task_of(p.label))
+                for p in points
+            ),
+            ("mode=training" in p.label for p in points),
             (p.machine.kind for p in points),
             (p.machine.identity for p in points),
+            (p.machine.name for p in points),
+            (p.machine.features or p.machine.kind for p in points),
         )
         self._columns: tuple[_Codes, ...] = tuple(
             _Codes(column, base._columns[number] if base is not None else None) for number, column in enumerate(columns)
         )
-        self._sides, self._labels, self._families, self._kinds, self._machines = (c.array for c in self._columns)
+        names = ("side", "label", "family", "mode", "kind", "machine", "model", "similar")
+        self._codes: dict[str, Array] = dict(zip(names, (c.array for c in self._columns), strict=True))
+        self._sides = self._codes["side"]
+        self._similarity = _similarity(list(self._columns[-1].numbers))
         self._distinct_sides: dict[object, Side] = {} if base is None else dict(base._distinct_sides)
         self._distinct_sides.update((keys[identity], side) for identity, side in objects.items())
         sides = list(self._distinct_sides.values())
@@ -136,10 +176,9 @@ class Design:
             return self._release.between(a, b)
         if effect == "framework":
             return self._framework.between(a, b)
-        if effect == "setting":
-            correlation = self._framework.between(a, b)
-            correlation *= self._shared_settings[self._settings[a], self._settings[b]]
-            return correlation
+        if effect in ("setting", "steady setting"):
+            correlation = self._shared_settings[self._settings[a], self._settings[b]]
+            return correlation if effect == "steady setting" else correlation * self._framework.between(a, b)
         correlation = 0.0 * (a + b)
         for companion in self._companions:
             correlation += companion.between(a, b)
@@ -155,7 +194,13 @@ class Design:
         import numpy as np
 
         kinds = codes(
-            zip(self._sides[arms], self._sides[references], self._labels[arms], self._machines[arms], strict=True)
+            zip(
+                self._sides[arms],
+                self._sides[references],
+                self._codes["label"][arms],
+                self._codes["machine"][arms],
+                strict=True,
+            )
         )
         _, first = np.unique(kinds, return_index=True)
         return first, kinds
@@ -167,22 +212,26 @@ class Design:
         _, indicators, machines = part
         rows, columns = left[:, None], right[None, :]
         sharing = np.ones((len(left), len(right)))
-        if indicators != "all":
-            shared = self._families if indicators == "family" else self._labels
-            sharing *= shared[rows] == shared[columns]
-        if machines != "all":
-            shared = self._kinds if machines == "kind" else self._machines
-            sharing *= shared[rows] == shared[columns]
+        for shared in (indicators, machines):
+            if shared == "similar":
+                sharing *= self._similarity[self._codes[shared][rows], self._codes[shared][columns]]
+            elif shared != "all":
+                sharing *= self._codes[shared][rows] == self._codes[shared][columns]
         sharing *= self._scales[rows] * self._scales[columns]
         return sharing
 
-    def contrasts(self, arms: Array, references: Array) -> Iterator[Array]:
+    def contrasts(self, arms: Array, references: Array, parts: Sequence[Part]) -> Iterator[Array]:
         """Yield the covariance (n, n) of unit amplitude of contrasts, for each part.
 
         Arm and reference of a contrast are at the same indicator on the same machine.
+
+        Args:
+            arms: Indices of the arms (n,).
+            references: Indices of the references (n,).
+            parts: The parts.
         """
         pairs, kernels = self._pair_kernels(arms, references)
-        for part in PARTS:
+        for part in parts:
             yield kernels[part[0]][pairs[:, None], pairs[None, :]] * self.sharing(part, arms, arms)
 
     def covariance(self, arms: Array, references: Array, variances: Sequence[float]) -> Array:
@@ -193,7 +242,8 @@ class Design:
         # Effects that are shared by the same indicators and machines are added up before they are looked up.
         shared: dict[tuple[str, str], Array] = {}
         for part, variance in zip(PARTS, variances, strict=True):
-            shared[part[1:]] = shared.get(part[1:], 0.0) + variance * kernels[part[0]]
+            if variance > 0:
+                shared[part[1:]] = shared.get(part[1:], 0.0) + variance * kernels[part[0]]
         total = np.zeros((len(arms), len(arms)))
         for start in range(0, len(arms), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
@@ -283,6 +333,28 @@ def _shared(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
     import numpy as np
 
     return np.array([[float(len(set(a) & set(b))) for b in settings] for a in settings])
+
+
+def _similarity(values: Sequence[object]) -> Array:
+    """Return the similarity of machines (n, n), by the features of their accelerators.
+
+    Args:
+        values: Features of each machine, or its kind if they are unknown: such a machine is similar to its kind only.
+    """
+    import numpy as np
+
+    similarity = np.eye(len(values))
+    rows = [i for i, value in enumerate(values) if isinstance(value, tuple)]
+    features = np.array([values[i] for i in rows], dtype=float).reshape(len(rows), -1)
+    distances = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
+    similarity[np.ix_(rows, rows)] = np.exp(-0.5 * distances)
+    return similarity
+
+
+def task_of(label: str) -> str:
+    """Return the task in the label of a published measurement; empty if there is none."""
+    words = label.partition("[")[2].partition("]")[0].split(",")
+    return next((word.removeprefix("task=") for word in words if word.startswith("task=")), "")
 
 
 def spans_of(sides: Iterable[Side]) -> dict[str, dict[int, int]]:

@@ -18,12 +18,12 @@ from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.estimate.amplitudes import Amplitudes, with_own_scales
 from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
-from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, Side, load_evidence
+from knowledge.estimate.evidence import BlockEvidence, Contrast, RunOutcome, Side, load_evidence, machine_from
 from knowledge.estimate.gaussian_process import MOST_CONTRASTS, GaussianProcess
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
-_FORMAT = 2
+_FORMAT = 3
 _SHIPPED = "fits.json"
 USUAL = "usual"
 """Key of the amplitudes of frameworks and devices with too few measurements."""
@@ -66,7 +66,7 @@ class ModelCache:
     def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
         """Return which versions ran, and which failed."""
         rows = self._record(framework, device)["runs"]
-        return tuple(RunOutcome(**{**row, "machine": Machine(**row["machine"])}) for row in rows)
+        return tuple(RunOutcome(**{**row, "machine": machine_from(row["machine"])}) for row in rows)
 
     @cached_property
     def _state(self) -> str:
@@ -99,7 +99,13 @@ def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
     record = records.get(f"{framework}/{device}", records[USUAL])
     spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
     return Amplitudes(
-        **{**record, "parts": tuple(record["parts"]), "refused": tuple(record["refused"]), "spans": spans}
+        **{
+            **record,
+            "parts": tuple(record["parts"]),
+            "refused": tuple(record["refused"]),
+            "spans": spans,
+            "sources": {name: tuple(pair) for name, pair in record["sources"].items()},
+        }
     )
 
 
@@ -150,6 +156,8 @@ def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
             *(round(value, 9) for value in (c.mean, c.error, c.common, c.low, c.high)),
             c.rounds,
             c.is_control,
+            c.reference_arm,
+            c.year,
         ]
         for c in contrasts
     ]
@@ -158,7 +166,7 @@ def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
 
 def _unpacked(record: dict[str, Any]) -> tuple[Contrast, ...]:
     texts = record["texts"]
-    machines = [Machine(**entry) for entry in record["machines"]]
+    machines = [machine_from(entry) for entry in record["machines"]]
     sides = [Side(**entry) for entry in record["sides"]]
     return tuple(
         Contrast(
@@ -178,6 +186,8 @@ def _unpacked(record: dict[str, Any]) -> tuple[Contrast, ...]:
             high=row[13],
             rounds=row[14],
             is_control=row[15],
+            reference_arm=row[16],
+            year=row[17],
         )
         for row in record["rows"]
     )

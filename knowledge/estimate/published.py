@@ -1,0 +1,176 @@
+"""Contrasts of published measurements: pairs of rows of one source that differ in one thing.
+
+Two rows are a pair if they have the same source, accelerators, task, mode, batch, unit and other configuration, and
+differ either in the software (framework, CUDA, cuDNN) or in one setting. The pairs of one configuration form a tree,
+so that n rows give at most n - 1 contrasts, and nothing is counted twice. A published number has no rounds: its noise is
+estimated for each source (:mod:`knowledge.estimate.amplitudes`), because the code or the host may have changed as well.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import Observation
+from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
+from knowledge.estimate.kernel import side_key
+from knowledge.hardware.accelerators import model_of
+
+WIDEST_VERSION = math.log(2)
+WIDEST_SETTING = math.log(8)
+"""Largest log ratios of a pair that differs in the software, and in one setting. A row beyond them has another
+configuration or another machine than it says: on one H100 of `lambdal/deeplearning-benchmark`, every task of one build
+is 2.7 times slower or more, and in tables of `NVIDIA/DeepLearningExamples` the code of a model was replaced between two
+releases. The bounds are a judgement."""
+DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off"}
+"""Values of settings that rows name although they are what happens without the setting."""
+_TF32_IN_CONTAINERS = ("ampere", "ada", "hopper", "blackwell")
+_IDENTITY_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class _Arm:
+    """Rows of one configuration with the same software and the same settings."""
+
+    observation: Observation
+    side: Side
+    software: tuple[str, ...]
+    seconds: float
+    rows: int
+
+
+def published_contrasts(observations: Iterable[Observation]) -> Iterator[Contrast]:
+    """Yield the contrasts of published measurements, in order of source, configuration and arm.
+
+    Args:
+        observations: Observations of the indicator ``published``.
+    """
+    groups: dict[tuple[str, ...], dict[object, list[Observation]]] = defaultdict(lambda: defaultdict(list))
+    for o in observations:
+        if o.status == "ok":
+            key = o.block, o.framework, o.hardware.name, _accelerators(o), o.indicator.label
+            groups[key][(side_key(published_side(o)), _software(o))].append(o)
+    for _, rows in sorted(groups.items(), key=lambda entry: entry[0]):
+        yield from _contrasts_of([_arm(listed) for _, listed in sorted(rows.items(), key=lambda arm: str(arm[0]))])
+
+
+def _accelerators(o: Observation) -> str:
+    return "+".join(f"{a.count} x {a.model}" for a in o.hardware.accelerators)
+
+
+def published_side(o: Observation) -> Side:
+    """Return the software and the settings of a published row; settings at their defaults are left out.
+
+    NVIDIA's containers of PyTorch compute float32 with TF32 from Ampere on
+    (https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-20-06.html), whatever a table calls it.
+    """
+    side = side_of(o)
+    settings = dict(side.settings)
+    gpu = o.hardware.gpu
+    model = model_of(gpu) if gpu is not None else None
+    package = next((p for p in o.stack.packages if p.name == o.framework), None)
+    in_container = o.framework == "torch" and package is not None and package.index == "ngc"
+    if in_container and settings.get("precision") == "fp32" and model and model.architecture in _TF32_IN_CONTAINERS:
+        settings["precision"] = "tf32"
+    settings = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
+    # The libraries of a container change with its framework: their effects cannot be told apart.
+    return Side(version="" if side.version == "None" else side.version, companions={}, settings=settings)
+
+
+def _software(o: Observation) -> tuple[str, ...]:
+    """Return what else of the software must be the same in rows that differ in a setting."""
+    return o.stack.cuda or "", o.stack.cudnn or "", str(o.environment.get("container", ""))
+
+
+def _arm(rows: list[Observation]) -> _Arm:
+    seconds = statistics.median(o.samples[0] for o in rows)
+    newest = max(rows, key=lambda o: (o.started_at, o.identity))
+    side = published_side(newest)
+    return _Arm(newest, side, (side.version, *_software(newest)), seconds, len(rows))
+
+
+def _contrasts_of(arms: list[_Arm]) -> Iterator[Contrast]:
+    """Yield the contrasts of the arms of one configuration: a tree of pairs that differ in one thing, if there is one.
+
+    Pairs that differ in a setting come first, as nothing else can have changed between them.
+    """
+    tree = list(range(len(arms)))
+    pairs = [
+        (bool(change is None), one, other, change)
+        for one, other in combinations(range(len(arms)), 2)
+        if (change := _single_change(arms[one], arms[other])) != ""
+    ]
+    for _, one, other, change in sorted(pairs, key=lambda pair: pair[:3]):
+        if tree[one] == tree[other]:
+            continue
+        reference, arm = _ordered(arms[one], arms[other], change)
+        mean = math.log(reference.seconds / arm.seconds)
+        if abs(mean) > (WIDEST_VERSION if change is None else WIDEST_SETTING):
+            continue
+        joined, kept = tree[other], tree[one]
+        tree = [kept if number == joined else number for number in tree]
+        yield _contrast(arm, reference, mean)
+
+
+def _single_change(one: _Arm, other: _Arm) -> str | None:
+    """Return the one setting in which two arms differ, none if only the version differs; empty if neither."""
+    names = sorted({*one.side.settings, *other.side.settings})
+    settings = [name for name in names if one.side.settings.get(name) != other.side.settings.get(name)]
+    if one.software == other.software and len(settings) == 1:
+        return settings[0]
+    versions = {one.side.version, other.side.version}
+    return None if len(versions) == 2 and "" not in versions and not settings else ""
+
+
+def _ordered(one: _Arm, other: _Arm, change: str | None) -> tuple[_Arm, _Arm]:
+    """Return the reference and the arm of a pair: the older version, or the setting nearer to the default."""
+    from packaging.version import Version
+
+    if change is None:
+        older, newer = sorted((one, other), key=lambda arm: Version(arm.side.version))
+        return older, newer
+    ranks = ("", "fp32", "tf32", "fp16", "bf16", "amp")
+    return tuple(  # type: ignore[return-value]
+        sorted(
+            (one, other),
+            key=lambda arm: (
+                ranks.index(value) if (value := arm.side.settings.get(change, "")) in ranks else len(ranks),
+                value,
+            ),
+        )
+    )
+
+
+def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
+    o = arm.observation
+    return Contrast(
+        block=o.block,
+        arm=_number(arm),
+        label=o.indicator.label,
+        family=o.indicator.name,
+        backend=o.indicator.backend,
+        framework=o.framework,
+        machine=machine_of(o.hardware, o.indicator.device),
+        side=arm.side,
+        reference=reference.side,
+        mean=mean,
+        error=0.0,
+        common=0.0,
+        low=mean,
+        high=mean,
+        rounds=min(arm.rows, reference.rows),
+        is_control=False,
+        reference_arm=_number(reference),
+        year=int(o.started_at[:4]),
+    )
+
+
+def _number(arm: _Arm) -> int:
+    """Return a number that equal software and settings share in all configurations of a source."""
+    side = arm.side
+    return int(content_hash([side.version, dict(side.companions), dict(side.settings)])[:_IDENTITY_DIGITS], 16)
