@@ -34,7 +34,8 @@ from knowledge.estimate.discrepancy import (
 )
 from knowledge.estimate.evidence import Contrast, load_evidence
 from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
-from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
+from knowledge.estimate.model_cache import USUAL, USUAL_ON_ACCELERATORS, framework_contrasts, frameworks_of
+from knowledge.estimate.task_discrepancy import task_discrepancies
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.model_parts import blocks_of_model, parts_of_run
@@ -51,7 +52,8 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
 
     lengths = sorted(a.length for a in fitted)
     return Amplitudes(
-        parts=tuple(mean(column) for column in zip(*(a.parts for a in fitted), strict=True)),
+        # Parts of the other kind of device are 0 in all of them.
+        parts=tuple(mean(column) if all(column) else 0.0 for column in zip(*(a.parts for a in fitted), strict=True)),
         label=mean(a.label for a in fitted),
         arm=mean(a.arm for a in fitted),
         noise=mean(a.noise for a in fitted),
@@ -63,6 +65,11 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
         discrepancies=usual_discrepancies([a.discrepancies for a in fitted]),
         shares=usual_shares([a.shares for a in fitted]),
     )
+
+
+def on(device: str, fitted: Mapping[str, Amplitudes]) -> dict[str, Amplitudes]:
+    """Return the amplitudes of one kind of device: ``cpu``, or accelerators."""
+    return {key: a for key, a in fitted.items() if key.endswith("/cpu") == (device == "cpu")}
 
 
 def usual_discrepancies(fitted: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -114,7 +121,10 @@ def with_discrepancies(
     )
     return replace(
         amplitudes,
-        discrepancies={basis: discrepancy(listed) for basis, listed in residuals.items() if listed},
+        discrepancies={
+            **{basis: discrepancy(listed) for basis, listed in residuals.items() if listed},
+            **task_discrepancies(contrasts),
+        },
         # A model that was measured is evidence for itself, however wide the interval is.
         refused=tuple(
             basis
@@ -138,15 +148,17 @@ def main() -> None:
         contrasts = framework_contrasts(evidence, framework, device)
         if any(c.side.version != c.reference.version for c in contrasts):
             fitted[f"{framework}/{device}"] = with_discrepancies(fit_amplitudes(contrasts), contrasts, seconds, parts)
-    typical = usual(list(fitted.values()))
-    # A framework without whole models has the usual discrepancies of those that run operations in the same way.
     records: dict[str, Any] = {}
-    for key, a in fitted.items():
-        alike = [o.discrepancies for name, o in fitted.items() if is_eager(name) == is_eager(key)]
-        discrepancies = {**typical.discrepancies, **usual_discrepancies(alike), **a.discrepancies}
-        shares = {basis: {**table, **a.shares.get(basis, {})} for basis, table in typical.shares.items()}
-        records[key] = asdict(replace(a, discrepancies=discrepancies, shares=shares))
-    records[USUAL] = asdict(typical)
+    for device, name in (("cpu", USUAL), ("accelerators", USUAL_ON_ACCELERATORS)):
+        group = on(device, fitted)
+        typical = usual(list(group.values()))
+        records[name] = asdict(typical)
+        # A framework without whole models has the usual discrepancies of those that run operations in the same way.
+        for key, a in group.items():
+            alike = [o.discrepancies for other, o in group.items() if is_eager(other) == is_eager(key)]
+            discrepancies = {**typical.discrepancies, **usual_discrepancies(alike), **a.discrepancies}
+            shares = {basis: {**table, **a.shares.get(basis, {})} for basis, table in typical.shares.items()}
+            records[key] = asdict(replace(a, discrepancies=discrepancies, shares=shares))
     TARGET.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {', '.join(records)}")
 

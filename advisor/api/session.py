@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from advisor.resolve.recommend import Advice
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.sizes import AdviceSizes
-    from knowledge.estimate.interface import StartupTime
+    from knowledge.estimate.interface import SettingEffect, StartupTime
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +53,7 @@ class AdviceResult:
         request: The resolution request that the advice answers.
         sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
         startup: Measured import time and memory of the frameworks in the stack.
+        settings: What run-time settings are worth on the target, as far as published measurements say it.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
@@ -64,6 +65,7 @@ class AdviceResult:
     request: ResolutionRequest
     sizes: AdviceSizes
     startup: tuple[StartupTime, ...] = ()
+    settings: tuple[SettingEffect, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
     uses_uv: bool = False
@@ -210,6 +212,7 @@ class AdviceSession:
             request=self.request,
             sizes=sizes,
             startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
+            settings=self.estimator.published_settings({str(c.name): c.version for c in advice.optimum.stack}),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,

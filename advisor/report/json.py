@@ -66,7 +66,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         },
         "current": _current(report),
         "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
-        "settings": {},
+        "settings": rounded([asdict(effect) for effect in report.settings]),
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],
         "proof": {

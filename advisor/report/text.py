@@ -12,6 +12,7 @@ from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.interpreters import interpreters_text
 from advisor.report.outputs import output_lines
 from advisor.report.score import score_lines
+from advisor.report.settings import setting_lines
 from advisor.report.sizes import size_lines, startup_lines
 from advisor.report.uv_sources import uv_sources
 from knowledge.domain.observation import BENCHMARK
@@ -74,6 +75,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     yield f"prediction {_prediction(advice.prediction)}"
     if advice.prediction.changes and advice.prediction.kinds:
         yield f"           {range_text(advice.prediction)}"
+    yield from _labelled("settings", setting_lines(report.settings))
     yield from _labelled("score", score_lines(advice.basis, advice.prediction))
     yield f"proof      {_proof(report)}"
     yield ""
@@ -192,6 +194,12 @@ def _evidence(prediction: Prediction) -> Iterator[str]:
 
 def _evidence_lines(change: PredictedChange) -> Iterator[str]:
     for e in change.evidence[:_MAX_LINES]:
+        if e.source:
+            yield (
+                f"  {e.version} compared with {e.reference}: {e.speedup:.3f}x on {e.hardware}, published in {e.year} by "
+                f"{e.source}: {e.indicator}"
+            )
+            continue
         yield (
             f"  {e.version} compared with {e.reference}: {e.speedup:.3f}x [{e.low:.3f}, {e.high:.3f}], "
             f"{e.rounds} rounds on {e.hardware}: {e.indicator}"

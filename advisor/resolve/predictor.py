@@ -26,7 +26,9 @@ from knowledge.estimate.interface import (
     PredictedGain,
     Prediction,
     ProfileCoverage,
+    PublishedSource,
     ScoreTerms,
+    SettingEffect,
     StartupTime,
 )
 
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 6
+_FORMAT = 7
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -120,6 +122,15 @@ class Predictor:
         query = ["settings", self._texts(stack), settings]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
         return tuple(Effect(**effect) for effect in effects)
+
+    def published_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
+        """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
+        query = ["published settings", self._texts(stack)]
+        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.published_settings(stack)])
+        return tuple(
+            SettingEffect(**{**effect, "sources": tuple(PublishedSource(**source) for source in effect["sources"])})
+            for effect in effects
+        )
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
         """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""

@@ -328,9 +328,9 @@ def _noise_parts(contrasts: Sequence[Contrast], rows: slice = slice(None)) -> tu
     """
     import numpy as np
 
-    arm = _half_shared([((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts], rows)
+    arm = half_shared([((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts], rows)
     places_of_rows = [(c.label, c.machine.identity) for c in contrasts]
-    label = _half_shared(
+    label = half_shared(
         [
             ((c.block, c.arm, place), (c.block, c.reference_arm, place))
             for c, place in zip(contrasts, places_of_rows, strict=True)
@@ -343,7 +343,7 @@ def _noise_parts(contrasts: Sequence[Contrast], rows: slice = slice(None)) -> tu
     return sampling, label, arm
 
 
-def _half_shared(keys: Sequence[tuple[object, object]], rows: slice) -> Array:
+def half_shared(keys: Sequence[tuple[object, object]], rows: slice) -> Array:
     """Return the covariance (rows, n) of contrasts, each the difference of an arm's effect and a reference's.
 
     Each effect has the variance 1/2, and different ones are independent.

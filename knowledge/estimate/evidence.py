@@ -14,7 +14,7 @@ from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
-from knowledge.hardware.accelerators import AcceleratorModel, accelerator_named, model_of
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.store.base import KnowledgeBase
 
@@ -110,6 +110,11 @@ class Contrast:
     is_control: bool
     reference_arm: int = -1
     year: int = 0
+
+    @property
+    def source(self) -> str:
+        """Who published it, such as ``NVIDIA/DeepLearningExamples``; empty if this program measured it."""
+        return self.block.removeprefix(f"{PUBLISHED}/") if self.family == PUBLISHED else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +296,11 @@ def features_of(model: AcceleratorModel) -> tuple[float, ...]:
     bandwidth, plain = model.memory_bytes_per_second, model.flops.get("float32")
     if not bandwidth or not plain:
         # A published name may stand for several variants.
-        variants = [features for name in model.variants if (features := features_of(accelerator_named(name)))]
+        variants = [
+            features
+            for name in model.variants
+            if (variant := find_accelerator(name)) is not None and (features := features_of(variant))
+        ]
         return tuple(statistics.fmean(column) for column in zip(*variants, strict=True))
     short = max(model.flops.get("float16", plain), plain)
     generation = float(model.tensor_core_generation or 0)

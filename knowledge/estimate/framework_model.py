@@ -33,6 +33,7 @@ from knowledge.estimate.interface import (
     PredictedGain,
 )
 from knowledge.estimate.kernel import LAST_PATCH
+from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 from knowledge.estimate.workloads import OPERATIONS
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class Speeds(NamedTuple):
     sums: Sums
     widening: float
     programs: Sequence[Program]
-    discrepancy: StackDiscrepancy
+    discrepancy: StackDiscrepancy | TaskDiscrepancy
 
     def gain(self, one: int, other: int) -> PredictedGain:
         """Return the gain of one stack over another; stacks are given by their indices."""
@@ -106,7 +107,7 @@ class FrameworkModel:
         machine: Machine,
         *,
         basis: str = OPERATIONS,
-        discrepancy: StackDiscrepancy | None = None,
+        discrepancy: StackDiscrepancy | TaskDiscrepancy | None = None,
         profiled: Version | None = None,
     ) -> None:
         """Create the model.
@@ -120,7 +121,7 @@ class FrameworkModel:
             discrepancy: Standard deviation of the gain of a whole program beyond that of the parts; none by default.
             profiled: Version of the framework at which the shares hold; by default the usual reference.
         """
-        self._name = name
+        self.name = self._name = name
         self._process = process
         self._shares = shares
         self._machine = machine
@@ -359,9 +360,13 @@ class FrameworkModel:
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         if not any(side.settings.get(name) == value for side in sides):
             return None
+        return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value))
+
+    def gain_of_setting(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> PredictedGain:
+        """Return the log speed-up of a stack by a value of a setting over another one, by default over its absence."""
         plain = self._whole(stack)
-        gain = self.speeds([replace(plain, settings={name: value}), plain]).gain(0, 1)
-        return self._effect(f"{name}={value}", gain)
+        sides = [replace(plain, settings={name: text} if text else {}) for text in (value, over)]
+        return self.speeds(sides).gain(0, 1)
 
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = _interval(gain)
@@ -414,4 +419,6 @@ def evidence_line(c: Contrast) -> Evidence:
         high=math.exp(c.high),
         rounds=c.rounds,
         hardware=c.machine.name,
+        source=c.source,
+        year=c.year,
     )

@@ -173,6 +173,8 @@ class Evidence:
         high: Upper end.
         rounds: Number of paired rounds.
         hardware: Microarchitecture or GPU model of the machine.
+        source: Who published it; empty if it was measured in rounds.
+        year: Year of a published measurement, or 0.
     """
 
     block: str
@@ -184,6 +186,8 @@ class Evidence:
     high: float
     rounds: int
     hardware: str
+    source: str = ""
+    year: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,6 +298,50 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedSource:
+    """A source of published measurements that a prediction rests on.
+
+    Attributes:
+        name: Its name, such as ``NVIDIA/DeepLearningExamples``.
+        pairs: Number of pairs of rows that differ in nothing else.
+        first_year: Year of the earliest of them.
+        last_year: Year of the latest.
+    """
+
+    name: str
+    pairs: int
+    first_year: int
+    last_year: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingEffect:
+    """Predicted effect of a run-time setting on a workload, compared with what happens without it.
+
+    Attributes:
+        package: The framework.
+        setting: The setting as ``name=value``.
+        over: What it is compared with, as ``name=value``.
+        workload: Name of the workload; without a selected one, the kind for which the setting gains least.
+        speedup: Predicted speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+        sources: Published sources of this comparison, most pairs first.
+        same_accelerator: Whether some of the pairs were measured on the same model of accelerator.
+    """
+
+    package: str
+    setting: str
+    over: str
+    workload: str
+    speedup: float
+    low: float
+    high: float
+    sources: tuple[PublishedSource, ...]
+    same_accelerator: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTime:
     """Measured import time and memory of one version of a framework.
 
@@ -333,6 +381,9 @@ class Estimator(Protocol):
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
+
+    def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
+        """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""

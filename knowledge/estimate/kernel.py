@@ -345,10 +345,18 @@ def _similarity(values: Sequence[object]) -> Array:
 
     similarity = np.eye(len(values))
     rows = [i for i, value in enumerate(values) if isinstance(value, tuple)]
+    if not rows:
+        return similarity
     features = np.array([values[i] for i in rows], dtype=float).reshape(len(rows), -1)
     distances = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
     similarity[np.ix_(rows, rows)] = np.exp(-0.5 * distances)
     return similarity
+
+
+def similarity_of(one: Machine, other: Machine) -> float:
+    """Return the similarity of two machines: 1 for the same properties, decreasing with their difference."""
+    values = [machine.features or machine.kind for machine in (one, other)]
+    return float(_similarity(values)[0, 1]) if values[0] != values[1] else 1.0
 
 
 def task_of(label: str) -> str:

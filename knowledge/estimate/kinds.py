@@ -23,6 +23,7 @@ from knowledge.estimate.interface import (
     PredictedGain,
     Prediction,
     ScoreTerms,
+    SettingEffect,
 )
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import Workload, workload_catalogue, workload_of_benchmark
@@ -90,6 +91,14 @@ class KindsEstimator:
         """Predict what settings do to the speed of a stack, each for the kind for which it gains least."""
         every = [e for estimator in self._by_kind.values() for e in estimator.setting_effects(stack, settings)]
         return _distinct(sorted(every, key=lambda e: e.speedup))
+
+    def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
+        """Return what published settings are worth, each for the kind for which it gains least."""
+        every = [e for estimator in self._by_kind.values() for e in estimator.published_settings(stack)]
+        least: dict[tuple[str, str, str], SettingEffect] = {}
+        for effect in sorted(every, key=lambda e: e.speedup):
+            least.setdefault((effect.package, effect.setting, effect.over), effect)
+        return tuple(sorted(least.values(), key=lambda e: (-e.speedup, e.setting, e.over)))
 
     def model(self, name: str) -> FrameworkModel | None:
         """Return the model of a framework for the first kind that has one."""

@@ -26,7 +26,8 @@ _KIND = "fit"
 _FORMAT = 3
 _SHIPPED = "fits.json"
 USUAL = "usual"
-"""Key of the amplitudes of frameworks and devices with too few measurements."""
+USUAL_ON_ACCELERATORS = "usual on accelerators"
+"""Keys of the amplitudes of frameworks with too few measurements, on processors and on accelerators."""
 
 
 class ModelCache:
@@ -96,7 +97,7 @@ class ModelCache:
 def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
     """Return the amplitudes of a framework on a device, or the usual ones if it has none of its own."""
     records = _shipped()
-    record = records.get(f"{framework}/{device}", records[USUAL])
+    record = records.get(f"{framework}/{device}", records[USUAL if device == "cpu" else USUAL_ON_ACCELERATORS])
     spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
     return Amplitudes(
         **{

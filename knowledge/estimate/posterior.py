@@ -28,11 +28,15 @@ from knowledge.estimate.interface import (
     Prediction,
     ProfileCoverage,
     ScoreTerms,
+    SettingEffect,
 )
+from knowledge.estimate.published_settings import published_settings
+from knowledge.estimate.task_discrepancy import RELEASES, SETTINGS, TaskDiscrepancy
 from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, Workload
+from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload
 
 if TYPE_CHECKING:
+    from knowledge.estimate.gaussian_process import GaussianProcess
     from knowledge.estimate.model_cache import ModelCache
 
 
@@ -150,6 +154,19 @@ class PosteriorEstimator:
             if (effect := modelled.setting_effect(stack, setting, value)) is not None
         )
 
+    def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
+        """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
+        effects: list[SettingEffect] = []
+        for name in self._measured(stack):
+            model, device = self.model(name), self._device(name)
+            process = self._models.process(name, device)
+            if model is not None and process is not None and model.basis == TASKS:
+                machine = machine_of(self._hardware, device)
+                effects += published_settings(
+                    model, process.contrasts, machine, stack, workload=self._workload.name
+                )
+        return tuple(effects)
+
     def _measured(self, names: Iterable[str]) -> list[str]:
         """Return the packages whose versions were compared, sorted."""
         return sorted(name for name in self._frameworks & set(names) if self.model(name) is not None)
@@ -187,18 +204,28 @@ class PosteriorEstimator:
                 if times.basis == PROFILE:
                     self._coverages[name] = ProfileCoverage(framework=name, exact=times.exact, related=times.related)
                 if times.shares:
-                    kind = self._workload.discrepancy(times.basis)
-                    usual = process.amplitudes.discrepancies.get(kind, 0.0)
                     self._modelled[name] = FrameworkModel(
                         name,
                         process,
                         times.shares,
                         machine,
                         basis=times.basis,
-                        discrepancy=StackDiscrepancy(process.contrasts if kind == MODELS else (), usual),
+                        discrepancy=self._discrepancy(process, times.basis),
                         profiled=_profiled_version(self._workload, times.basis),
                     )
         return self._modelled[name]
+
+
+    def _discrepancy(self, process: GaussianProcess, basis: str) -> StackDiscrepancy | TaskDiscrepancy:
+        """Return how far the workload may be from what was measured."""
+        kind, deviations = self._workload.discrepancy(basis), process.amplitudes.discrepancies
+        if basis == TASKS:
+            is_other = kind == MODELS
+            return TaskDiscrepancy(
+                releases=deviations.get(RELEASES, 0.0) if is_other else 0.0,
+                settings=deviations.get(SETTINGS, 0.0) if is_other else 0.0,
+            )
+        return StackDiscrepancy(process.contrasts if kind == MODELS else (), deviations.get(kind, 0.0))
 
 
 def _profiled_version(workload: Workload, basis: str) -> Version | None:

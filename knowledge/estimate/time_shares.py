@@ -16,7 +16,16 @@ from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.kernel import PARTS
 from knowledge.estimate.measured_shares import mean_shares, model_key
-from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, PROFILE, TimePart, Workload, operation_parts
+from knowledge.estimate.workloads import (
+    BLOCKS,
+    MODELS,
+    OPERATIONS,
+    PROFILE,
+    TASKS,
+    TimePart,
+    Workload,
+    operation_parts,
+)
 
 USUAL_TYPE = "float32"
 """Element type of operations of which a trace does not name it."""
@@ -68,6 +77,11 @@ def time_shares(
     refused = False
     for basis in workload.parts:
         parts = parts_of(workload, basis, amplitudes)
+        if basis == TASKS:
+            times = _published_shares(parts, contrasts, workload)
+            if times.shares:
+                return times
+            continue
         is_refused = workload.discrepancy(basis) in amplitudes.refused
         if basis == PROFILE:
             times = TimeShares(basis, {}, refused=bool(rows))
@@ -123,6 +137,24 @@ def parts_of(workload: Workload, basis: str, amplitudes: Amplitudes) -> tuple[Ti
     return parts
 
 
+def _published_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast], workload: Workload) -> TimeShares:
+    """Return the shares of published tasks, each with one label: no batch, number of accelerators or unit of its own.
+
+    The Gaussian process predicts this label from those of the task, with what they differ by as uncertainty. A task
+    counts if anything was compared at it: what its settings do is known even if no version was.
+    """
+    shares = {}
+    for part in parts:
+        measured = any(
+            part.matches(c.label, c.family) for c in contrasts if not workload.backends or c.backend in workload.backends
+        )
+        if measured:
+            words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
+            shares[f"{part.indicator}@1[{words}]", part.indicator] = part.share
+    total = sum(shares.values())
+    return TimeShares(TASKS, {key: share / total for key, share in shares.items()})
+
+
 def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> TimeShares:
     """Return the share of each part of a profile, by its exact label.
 
@@ -170,6 +202,8 @@ def _of_other_machines(measured: Machine, amplitudes: Amplitudes, machine: Machi
     differs = {
         "all": False,
         "kind": measured.kind != machine.kind,
+        "similar": (measured.features or measured.kind) != (machine.features or machine.kind),
+        "model": measured.name != machine.name,
         "machine": measured.identity != machine.identity,
     }
     effects = ("framework", "release")

@@ -11,10 +11,10 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import hash_of_text
-from knowledge.domain.observation import BENCHMARK
+from knowledge.domain.observation import BENCHMARK, PUBLISHED
 from knowledge.domain.workload import ProfiledWorkload
 
-OWN, MODELS, BLOCKS, STEPS, OPERATIONS = "benchmark", "models", "blocks", "steps", "operations"
+OWN, MODELS, TASKS, BLOCKS, STEPS, OPERATIONS = "benchmark", "models", "tasks", "blocks", "steps", "operations"
 """Names of the lists of parts, in their order of preference; the first is a project's own benchmark."""
 SIZES = "sizes"
 """Name of the discrepancy between sizes of one model."""
@@ -88,7 +88,7 @@ class Workload:
         """
         if basis in (OWN, INDICATOR):
             return ""
-        if basis == MODELS:
+        if basis in (MODELS, TASKS):
             return MODELS if self.is_kind or self.is_similar else SIZES
         return {BLOCKS: BLOCKS, STEPS: MODELS}.get(basis, OPERATIONS)
 
@@ -106,6 +106,7 @@ def workload_catalogue() -> Mapping[str, Workload]:
 def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
     parts = {
         MODELS: _parts(entry.get(MODELS, ()), "model"),
+        TASKS: _parts(entry.get(TASKS, ()), PUBLISHED),
         BLOCKS: _parts(entry.get(BLOCKS, ()), "block"),
         STEPS: _parts(entry.get(STEPS, ())),
         OPERATIONS: operation_parts(entry.get(OPERATIONS, {})),

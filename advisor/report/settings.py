@@ -1,0 +1,33 @@
+"""How reports show what run-time settings are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from advisor.domain.words import count
+from knowledge.estimate.interface import PublishedSource, SettingEffect
+
+_MOST_LINES = 6
+
+
+def setting_lines(effects: Sequence[SettingEffect]) -> Iterator[str]:
+    """Yield a line for each setting, the largest gain first: its predicted effect, and what it rests on."""
+    several = len({effect.package for effect in effects}) > 1
+    for effect in effects[:_MOST_LINES]:
+        package = f"{effect.package}: " if several else ""
+        yield (
+            f"{package}{effect.setting} over {effect.over}: {effect.speedup:.2f} times as fast [{effect.low:.2f}, "
+            f"{effect.high:.2f}], {effect.workload}; {_basis(effect)}"
+        )
+    if len(effects) > _MOST_LINES:
+        yield f"and {count(len(effects) - _MOST_LINES, 'other')} (`--format json` lists them)"
+
+
+def _basis(effect: SettingEffect) -> str:
+    listed = ", ".join(map(_source, effect.sources))
+    return listed if effect.same_accelerator else f"{listed}, on similar accelerators"
+
+
+def _source(source: PublishedSource) -> str:
+    years = f"{source.first_year}" if source.first_year == source.last_year else f"{source.first_year}-{source.last_year}"
+    return f"{count(source.pairs, 'pair')} of {source.name} ({years})"

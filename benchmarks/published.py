@@ -1,0 +1,151 @@
+"""Test predictions from published measurements on what they have not seen.
+
+    python -m benchmarks.published [--held-out FILE...]
+
+Each GPU, task, version and source of the shipped published measurements is held out in turn, and predicted from the
+others. With `--held-out`, the contrasts of tables in the format of published measurements are predicted instead. The
+variances of the model are fitted once for each framework, to all that is not in the files. Baselines: no difference;
+the mean of the same change on the most similar GPU; the mean of the same change on all GPUs. A sign is wrong if the
+prediction says slower where the measurement says at least 3 % faster, or the reverse; `no difference` has no sign.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from knowledge.domain.observation import PUBLISHED
+from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.evidence import Contrast
+from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.estimate.kernel import similarity_of, task_of
+from knowledge.estimate.published import published_contrasts
+from knowledge.estimate.published_settings import setting_change
+from knowledge.exchange.published.observations import read_published
+from knowledge.store.engine import open_knowledge_base
+
+CLEAR = math.log(1.03)
+"""Least log ratio whose sign counts."""
+HALF = 1.6448536269514722
+"""Standard deviations on both sides of a 90 % interval."""
+FEWEST = 20
+"""Least number of contrasts to predict from."""
+Rows = list[tuple[float, float, float, float, float]]
+"""Truth, prediction, its standard deviation, the nearest GPU, and the mean of the change."""
+
+
+def shipped_contrasts() -> list[Contrast]:
+    """Return the contrasts of the shipped published measurements."""
+    with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
+        return list(published_contrasts(store.observations(indicator=PUBLISHED)))
+
+
+def change_of(c: Contrast) -> object:
+    """Return what differs between the sides: a setting with its values, or the version."""
+    return setting_change(c) or "version"
+
+
+def kind_of(c: Contrast) -> str:
+    """Return the name of what differs: ``version`` or the name of a setting."""
+    change = setting_change(c)
+    return change[0] if change else "version"
+
+
+def nearest_gpu(training: Sequence[Contrast], target: Contrast) -> float:
+    """Return the mean of the same change on the most similar GPU; 0 if there is none."""
+    same = [c for c in training if change_of(c) == change_of(target)]
+    closest = max((similarity_of(c.machine, target.machine) for c in same), default=0.0)
+    near = [c.mean for c in same if similarity_of(c.machine, target.machine) == closest]
+    return statistics.fmean(near) if near else 0.0
+
+
+def mean_of_change(training: Sequence[Contrast], target: Contrast) -> float:
+    """Return the mean of the same change on all GPUs; 0 if there is none."""
+    same = [c.mean for c in training if change_of(c) == change_of(target)]
+    return statistics.fmean(same) if same else 0.0
+
+
+def predict(contrasts: Sequence[Contrast], hidden: Callable[[Contrast], bool], amplitudes: object) -> Iterator[tuple]:
+    """Yield what differs, and a row of :data:`Rows`, for each contrast that is held out."""
+    training = [c for c in contrasts if not hidden(c)]
+    targets = [c for c in contrasts if hidden(c)]
+    if len(training) < FEWEST or not targets:
+        return
+    means, deviations = predict_held_out(training, targets, amplitudes)
+    for c, mean, deviation in zip(targets, means, deviations, strict=True):
+        yield kind_of(c), (c.mean, float(mean), float(deviation), nearest_gpu(training, c), mean_of_change(training, c))
+
+
+def splits(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, Callable[[Contrast], bool]]]:
+    """Yield what is held out: each GPU, each task, each version (of changes of the version), each source."""
+    keys: dict[str, Callable[[Contrast], str]] = {
+        "GPU": lambda c: c.machine.name,
+        "task": lambda c: task_of(c.label),
+        "source": lambda c: c.source,
+    }
+    for name, key in keys.items():
+        for value in sorted(set(map(key, contrasts))):
+            yield name, lambda c, key=key, value=value: key(c) == value
+    releases = [c for c in contrasts if kind_of(c) == "version"]
+    for version in sorted({v for c in releases for v in (c.side.version, c.reference.version)}):
+        yield (
+            "version",
+            lambda c, v=version: kind_of(c) == "version" and v in (c.side.version, c.reference.version),
+        )
+
+
+def report(results: dict[tuple[str, str], Rows]) -> None:
+    """Print errors, wrong signs and coverage."""
+    print("| held out | change | n | model | no difference | nearest GPU | mean of the change ", end="")
+    print("| wrong signs: model | nearest | mean | coverage |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for (held_out, change), rows in sorted(results.items()):
+        table = np.array(rows)
+        truth, model, deviation, near, mean = table.T
+        errors = [math.sqrt(float(np.mean((column - truth) ** 2))) for column in (model, 0 * truth, near, mean)]
+        clear = np.abs(truth) >= CLEAR
+        wrong = [float(np.mean((column * truth < 0)[clear])) if clear.any() else 0.0 for column in (model, near, mean)]
+        covered = float(np.mean(np.abs(model - truth) <= HALF * deviation))
+        cells = [held_out, change, str(len(rows)), *(f"{e:.3f}" for e in errors), *(f"{w:.0%}" for w in wrong)]
+        print(f"| {' | '.join(cells)} | {covered:.0%} |")
+
+
+def main() -> None:
+    """Run the test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--held-out", nargs="+", type=Path, default=[], metavar="FILE")
+    options = parser.parse_args()
+    contrasts = shipped_contrasts()
+    held_out = [c for file in options.held_out for c in published_contrasts(read_published(file).observations)]
+    hidden = {(c.block, c.label, c.machine.identity, c.arm, c.reference_arm) for c in held_out}
+    results: dict[tuple[str, str], Rows] = defaultdict(list)
+    for framework in sorted({c.framework for c in contrasts}):
+        own = [c for c in contrasts if c.framework == framework]
+        if held_out:
+            new = [c for c in held_out if c.framework == framework]
+            # A contrast of the files that also ships is not predicted from itself.
+            own = [c for c in own if (c.block, c.label, c.machine.identity, c.arm, c.reference_arm) not in hidden]
+            chosen = [("files", lambda c: c in new)]
+            own = [*own, *new]
+        else:
+            chosen = list(splits(own))
+        fitted = [c for c in own if c not in held_out]
+        if len(fitted) < FEWEST:
+            continue
+        amplitudes = fit_amplitudes(fitted)
+        for name, is_hidden in chosen:
+            for change, row in predict(own, is_hidden, amplitudes):
+                results[name, "all"].append(row)
+                results[name, change].append(row)
+    report(results)
+
+
+if __name__ == "__main__":
+    main()

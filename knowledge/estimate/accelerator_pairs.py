@@ -1,0 +1,132 @@
+"""Pairs of published measurements that differ in the accelerator only."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.estimate.evidence import features_of
+from knowledge.estimate.published import published_side
+from knowledge.hardware.accelerators import AcceleratorModel, model_of
+
+MLPERF_TASKS: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
+"""Tasks of benchmarks of MLPerf that have another name there (https://github.com/mlcommons/training and inference)."""
+WIDEST_RATIO = math.log(100)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorPair:
+    """Two published rows of one configuration on the same number of accelerators of two models.
+
+    Attributes:
+        source: Who published them.
+        configuration: What is the same in both, for people: batch, settings, software.
+        task: The whole model.
+        mode: ``training`` or ``inference``.
+        accelerator: Name of the model in the catalogue.
+        reference: Name of the model that it is compared with.
+        mean: Log speed-up over the reference.
+        count: Number of accelerators.
+        year: Year of the newer row.
+    """
+
+    source: str
+    configuration: str
+    task: str
+    mode: str
+    accelerator: str
+    reference: str
+    mean: float
+    count: int
+    year: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    model: AcceleratorModel
+    seconds: float
+    batch: str
+    year: int
+
+
+def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorPair, ...]:
+    """Return pairs of published measurements that differ in the accelerator only, in order of source and configuration.
+
+    In each configuration, every accelerator is compared with the first one by name: n rows give n - 1 pairs.
+
+    Args:
+        observations: Observations; those that are neither published rows nor results of MLPerf are ignored.
+    """
+    groups: dict[tuple[str, str, str, str, int], dict[str, list[_Row]]] = defaultdict(lambda: defaultdict(list))
+    for o in observations:
+        key, gpus = _configuration(o), o.hardware.accelerators
+        if key is None or o.status != "ok" or len(gpus) != 1:
+            continue
+        model = model_of(gpus[0])
+        if model is not None and features_of(model):
+            row = _Row(model, o.samples[0], str(o.indicator.parameters.get("batch", "")), int(o.started_at[:4]))
+            groups[(*key, gpus[0].count * (o.hardware.nodes or 1))][model.name].append(row)
+    pairs = (_pairs(key, rows) for key, rows in sorted(groups.items()) if len(rows) > 1)
+    return tuple(pair for listed in pairs for pair in listed)
+
+
+def _pairs(key: tuple[str, str, str, str, int], rows: Mapping[str, list[_Row]]) -> Iterator[AcceleratorPair]:
+    source, task, mode, configuration, count = key
+    (reference, slow), *others = [(name, rows[name]) for name in sorted(rows)]
+    for name, fast in others:
+        mean = math.log(_best(slow) / _best(fast))
+        if abs(mean) < WIDEST_RATIO:
+            yield AcceleratorPair(
+                source=source,
+                configuration=configuration,
+                task=task,
+                mode=mode,
+                accelerator=name,
+                reference=reference,
+                mean=mean,
+                count=count,
+                year=max(row.year for row in (*slow, *fast)),
+            )
+
+
+def _best(rows: Iterable[_Row]) -> float:
+    """Return the seconds of the fastest batch; the rows of each batch are represented by their median."""
+    by_batch: dict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        by_batch[row.batch].append(row.seconds)
+    return min(map(statistics.median, by_batch.values()))
+
+
+def _configuration(o: Observation) -> tuple[str, str, str, str] | None:
+    """Return source, task, mode and everything else that must be the same; none for other observations."""
+    parameters = {name: str(value) for name, value in o.indicator.parameters.items()}
+    version = o.stack.version_of(o.framework) or ""
+    if o.indicator.name == PUBLISHED:
+        side = published_side(o)
+        # What a card does by default differs between generations: float32 is TF32 on newer ones.
+        settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
+        words = {**parameters, **settings, o.framework: side.version}
+        task, mode = words.pop("task"), words.pop("mode")
+        if mode == "training":
+            # A batch is as large as the memory of the accelerator allows: its size is one of its properties.
+            del words["batch"]
+        return o.block.removeprefix(f"{PUBLISHED}/"), task, mode, _text(words)
+    if o.indicator.name in ("mlperf_training", "mlperf_inference"):
+        benchmark = parameters.pop("benchmark")
+        round_, submitter = str(o.environment["mlperf_round"]), str(o.environment["submitter"])
+        division = str(o.environment.get("division", ""))
+        if division != "closed":
+            return None
+        mode = o.indicator.name.removeprefix("mlperf_")
+        words = {**parameters, "submitter": submitter, o.framework: version}
+        source = f"MLPerf {mode.capitalize()} {round_}"
+        return source, MLPERF_TASKS.get(benchmark, benchmark), mode, _text(words)
+    return None
+
+
+def _text(words: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {value}".strip() for name, value in sorted(words.items()))
