@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from knowledge.domain.model_part import PartOfModel
+from knowledge.estimate.accelerator_pairs import load_pairs
+from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.discrepancy import (
     BLOCK_OF_MODEL,
@@ -34,7 +36,7 @@ from knowledge.estimate.discrepancy import (
 )
 from knowledge.estimate.evidence import Contrast, load_evidence
 from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
-from knowledge.estimate.model_cache import USUAL, USUAL_ON_ACCELERATORS, framework_contrasts, frameworks_of
+from knowledge.estimate.model_cache import ACCELERATORS, USUAL, USUAL_ON_ACCELERATORS, framework_contrasts, frameworks_of
 from knowledge.estimate.task_discrepancy import task_discrepancies
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
@@ -141,6 +143,7 @@ def main() -> None:
         evidence = load_evidence(store)
         models = list(store.observations(indicator=WHOLE_MODEL))
         blocks = {o.block for o in (*models, *store.observations(indicator=BLOCK_OF_MODEL))}
+        pairs = load_pairs(store)
         seconds = reference_seconds(o for block in sorted(blocks) for o in store.observations(block=block))
     parts = {o.indicator.label: parts_of_run(o.indicator) for o in models}
     fitted: dict[str, Amplitudes] = {}
@@ -159,6 +162,7 @@ def main() -> None:
             discrepancies = {**typical.discrepancies, **usual_discrepancies(alike), **a.discrepancies}
             shares = {basis: {**table, **a.shares.get(basis, {})} for basis, table in typical.shares.items()}
             records[key] = asdict(replace(a, discrepancies=discrepancies, shares=shares))
+    records[ACCELERATORS] = fit_ratios(pairs)
     TARGET.write_text(json.dumps(records, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     print(f"{TARGET}: {', '.join(records)}")
 

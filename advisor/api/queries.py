@@ -12,8 +12,10 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from knowledge.domain.observation import Observation
+    from knowledge.estimate.accelerator_ratio import AcceleratorRatio
     from knowledge.estimate.framework_model import Estimate
     from knowledge.estimate.stacks import StackComparisons
+    from knowledge.hardware.accelerators import AcceleratorModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +35,25 @@ class StackEstimate:
     against: Mapping[str, Version]
     device: str
     sizes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareComparison:
+    """A predicted ratio of two accelerators.
+
+    Attributes:
+        accelerator: Model of the accelerator.
+        reference: Model of the one that it is compared with.
+        workload: Name of the workload.
+        tasks: Published tasks that stand for the workload, each with its mode.
+        ratio: The ratio, its interval, and the published pairs of these two.
+    """
+
+    accelerator: str
+    reference: str
+    workload: str
+    tasks: tuple[tuple[str, str], ...]
+    ratio: AcceleratorRatio
 
 
 def select_observations(
@@ -164,6 +185,71 @@ def estimate(
             device=profile.gpu.model if profile.gpu and framework != "numpy" else profile.cpu.microarchitecture,
             sizes=model.sizes,
         )
+
+
+def compare_hardware(
+    accelerator: str, reference: str, *, workload: str, knowledge: str | None = None
+) -> HardwareComparison:
+    """Predict how much faster one accelerator is than another, from published measurements.
+
+    Args:
+        accelerator: Name of an accelerator or a hardware profile.
+        reference: The one to compare with.
+        workload: Name of the workload.
+        knowledge: Address of the knowledge base; by default the user's own.
+
+    Returns:
+        The predicted ratio of speed, its interval, and the published pairs that support it.
+
+    Raises:
+        InputError: If an accelerator or the workload is unknown, or nothing was published for it (exit code 2).
+        KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
+    """
+    from knowledge.domain.errors import InputError
+    from knowledge.estimate.accelerator_pairs import load_pairs
+    from knowledge.estimate.accelerator_ratio import accelerator_ratio
+    from knowledge.estimate.evidence import features_of
+    from knowledge.estimate.model_cache import shipped_ratio_variances
+    from knowledge.estimate.workloads import TASKS, find_workload
+
+    models = [_accelerator(name) for name in (accelerator, reference)]
+    for model in models:
+        if not features_of(model):
+            raise InputError(
+                f"the catalogue does not state the bandwidth and the peak rates of {model.model}",
+                hint="`advisor hardware list` lists what it states",
+            )
+    parts = find_workload(workload).parts.get(TASKS, ())
+    with open_readable_store(knowledge) as store:
+        pairs = load_pairs(store)
+    measured = {(pair.task, pair.mode) for pair in pairs}
+    tasks = [(part.parameters["task"], part.parameters["mode"]) for part in parts]
+    tasks = [task for task in tasks if task in measured]
+    if not tasks:
+        raise InputError(
+            f"nothing was published for workload `{workload}` on two accelerators",
+            hint="`advisor workload list` lists the workloads",
+        )
+    ratio = accelerator_ratio(
+        pairs, shipped_ratio_variances(), accelerator=models[0].name, reference=models[1].name, tasks=tasks
+    )
+    return HardwareComparison(
+        accelerator=models[0].model, reference=models[1].model, workload=workload, tasks=tuple(tasks), ratio=ratio
+    )
+
+
+def _accelerator(name: str) -> AcceleratorModel:
+    """Return the catalogue's entry of an accelerator, by its name or that of a profile."""
+    from advisor.domain.words import quoted
+    from knowledge.domain.errors import InputError
+    from knowledge.hardware.accelerators import closest_models, find_accelerator
+
+    model = find_accelerator(name)
+    if model is None:
+        closest = closest_models(name)
+        hint = f"similar names: {quoted(closest)}" if closest else "`advisor hardware list` lists the accelerators"
+        raise InputError(f"there is no accelerator `{name}` in the catalogue", hint=hint)
+    return model
 
 
 def _machine_name(hardware: str) -> str:

@@ -6,16 +6,23 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.estimate.evidence import features_of
 from knowledge.estimate.published import published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
+from knowledge.store.base import KnowledgeBase
 
 MLPERF_TASKS: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
 """Tasks of benchmarks of MLPerf that have another name there (https://github.com/mlcommons/training and inference)."""
 WIDEST_RATIO = math.log(100)
+"""Largest log ratio of a pair: no two accelerators of the catalogue differ more in peak rates of one element type."""
+_KIND = "accelerator pairs"
+_FORMAT = 1
+_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
+"""Beginnings of the names of the blocks that hold published results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +79,18 @@ def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorP
             groups[(*key, gpus[0].count * (o.hardware.nodes or 1))][model.name].append(row)
     pairs = (_pairs(key, rows) for key, rows in sorted(groups.items()) if len(rows) > 1)
     return tuple(pair for listed in pairs for pair in listed)
+
+
+def load_pairs(store: KnowledgeBase) -> tuple[AcceleratorPair, ...]:
+    """Return the pairs of a knowledge base, cached in it until its published measurements change."""
+    blocks = [block for block in store.blocks() if block.trust > 0 and block.name.startswith(_BLOCKS)]
+    key = content_hash([_FORMAT, *(block.state for block in blocks)])
+    cached = store.load_derived(_KIND, [(_KIND, key)])
+    if _KIND not in cached:
+        pairs = accelerator_pairs(o for block in blocks for o in store.observations(block=block.name))
+        cached[_KIND] = {"pairs": [asdict(pair) for pair in pairs]}
+        store.store_derived(_KIND, [(_KIND, key, cached[_KIND])])
+    return tuple(AcceleratorPair(**record) for record in cached[_KIND]["pairs"])
 
 
 def _pairs(key: tuple[str, str, str, str, int], rows: Mapping[str, list[_Row]]) -> Iterator[AcceleratorPair]:

@@ -147,7 +147,7 @@ def accelerator_ratio(
     direct = tuple(
         pair
         for pair in pairs
-        if {pair.accelerator, pair.reference} == {accelerator, reference} and (pair.task, pair.mode) in tasks
+        if (pair.task, pair.mode) in tasks and _same_pair(pair, accelerator, reference)
     )
     return AcceleratorRatio(
         speedup=math.exp(mean),
@@ -155,6 +155,14 @@ def accelerator_ratio(
         high=math.exp(mean + half),
         pairs=tuple(sorted(direct, key=lambda pair: (-pair.year, pair.source, pair.configuration))),
         related=len(pairs) - len(direct),
+    )
+
+
+def _same_pair(pair: AcceleratorPair, accelerator: str, reference: str) -> bool:
+    """Whether a pair is of two accelerators, or of variants of them."""
+    ones, others = ({name, *variants_of(name)} for name in (accelerator, reference))
+    return (pair.accelerator in ones and pair.reference in others) or (
+        pair.accelerator in others and pair.reference in ones
     )
 
 

@@ -28,6 +28,8 @@ _SHIPPED = "fits.json"
 USUAL = "usual"
 USUAL_ON_ACCELERATORS = "usual on accelerators"
 """Keys of the amplitudes of frameworks with too few measurements, on processors and on accelerators."""
+ACCELERATORS = "accelerators"
+"""Key of the variances of the model of accelerators."""
 
 
 class ModelCache:
@@ -108,6 +110,11 @@ def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
             "sources": {name: tuple(pair) for name, pair in record["sources"].items()},
         }
     )
+
+
+def shipped_ratio_variances() -> dict[str, float]:
+    """Return the variances of the model of accelerators (:mod:`knowledge.estimate.accelerator_ratio`)."""
+    return dict(_shipped()[ACCELERATORS])
 
 
 def shipped_digest() -> str:
