@@ -16,19 +16,19 @@ import math
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from knowledge.exchange.published.observations import read_published
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.kernel import similarity_of, task_of
 from knowledge.estimate.published import published_contrasts
 from knowledge.estimate.published_settings import setting_change
-from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
 
 CLEAR = math.log(1.03)
@@ -37,14 +37,20 @@ HALF = 1.6448536269514722
 """Standard deviations on both sides of a 90 % interval."""
 FEWEST = 20
 """Least number of contrasts to predict from."""
-Rows = list[tuple[float, float, float, float, float]]
+Row = tuple[float, float, float, float, float]
 """Truth, prediction, its standard deviation, the nearest GPU, and the mean of the change."""
+Hidden = Callable[[Contrast], bool]
 
 
 def shipped_contrasts() -> list[Contrast]:
     """Return the contrasts of the shipped published measurements."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         return list(published_contrasts(store.observations(indicator=PUBLISHED)))
+
+
+def identity_of(c: Contrast) -> tuple[object, ...]:
+    """Return what identifies a contrast among those of all sources."""
+    return c.block, c.label, c.machine.identity, c.arm, c.reference_arm
 
 
 def change_of(c: Contrast) -> object:
@@ -72,8 +78,8 @@ def mean_of_change(training: Sequence[Contrast], target: Contrast) -> float:
     return statistics.fmean(same) if same else 0.0
 
 
-def predict(contrasts: Sequence[Contrast], hidden: Callable[[Contrast], bool], amplitudes: object) -> Iterator[tuple]:
-    """Yield what differs, and a row of :data:`Rows`, for each contrast that is held out."""
+def predict(contrasts: Sequence[Contrast], hidden: Hidden, amplitudes: Amplitudes | None) -> Iterator[tuple[str, Row]]:
+    """Yield what differs, and a row of :data:`Row`, for each contrast that is held out."""
     training = [c for c in contrasts if not hidden(c)]
     targets = [c for c in contrasts if hidden(c)]
     if len(training) < FEWEST or not targets:
@@ -83,7 +89,7 @@ def predict(contrasts: Sequence[Contrast], hidden: Callable[[Contrast], bool], a
         yield kind_of(c), (c.mean, float(mean), float(deviation), nearest_gpu(training, c), mean_of_change(training, c))
 
 
-def splits(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, Callable[[Contrast], bool]]]:
+def splits(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, Hidden]]:
     """Yield what is held out: each GPU, each task, each version (of changes of the version), each source."""
     keys: dict[str, Callable[[Contrast], str]] = {
         "GPU": lambda c: c.machine.name,
@@ -92,16 +98,21 @@ def splits(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, Callable[[Contr
     }
     for name, key in keys.items():
         for value in sorted(set(map(key, contrasts))):
-            yield name, lambda c, key=key, value=value: key(c) == value
+            yield name, _is(key, value)
     releases = [c for c in contrasts if kind_of(c) == "version"]
     for version in sorted({v for c in releases for v in (c.side.version, c.reference.version)}):
-        yield (
-            "version",
-            lambda c, v=version: kind_of(c) == "version" and v in (c.side.version, c.reference.version),
-        )
+        yield "version", _has_version(version)
 
 
-def report(results: dict[tuple[str, str], Rows]) -> None:
+def _is(key: Callable[[Contrast], str], value: str) -> Hidden:
+    return lambda c: key(c) == value
+
+
+def _has_version(version: str) -> Hidden:
+    return lambda c: kind_of(c) == "version" and version in (c.side.version, c.reference.version)
+
+
+def report(results: Mapping[tuple[str, str], list[Row]]) -> None:
     """Print errors, wrong signs and coverage."""
     print("| held out | change | n | model | no difference | nearest GPU | mean of the change ", end="")
     print("| wrong signs: model | nearest | mean | coverage |")
@@ -124,24 +135,16 @@ def main() -> None:
     options = parser.parse_args()
     contrasts = shipped_contrasts()
     held_out = [c for file in options.held_out for c in published_contrasts(read_published(file).observations)]
-    hidden = {(c.block, c.label, c.machine.identity, c.arm, c.reference_arm) for c in held_out}
-    results: dict[tuple[str, str], Rows] = defaultdict(list)
+    held_out_rows = {identity_of(c) for c in held_out}
+    results: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for framework in sorted({c.framework for c in contrasts}):
-        own = [c for c in contrasts if c.framework == framework]
-        if held_out:
-            new = [c for c in held_out if c.framework == framework]
-            # A contrast of the files that also ships is not predicted from itself.
-            own = [c for c in own if (c.block, c.label, c.machine.identity, c.arm, c.reference_arm) not in hidden]
-            chosen = [("files", lambda c: c in new)]
-            own = [*own, *new]
-        else:
-            chosen = list(splits(own))
-        fitted = [c for c in own if c not in held_out]
-        if len(fitted) < FEWEST:
-            continue
-        amplitudes = fit_amplitudes(fitted)
-        for name, is_hidden in chosen:
-            for change, row in predict(own, is_hidden, amplitudes):
+        # A contrast of the files that also ships is not predicted from itself.
+        own = [c for c in contrasts if c.framework == framework and identity_of(c) not in held_out_rows]
+        new = [c for c in held_out if c.framework == framework]
+        chosen = [("files", lambda c: identity_of(c) in held_out_rows)] if held_out else list(splits(own))
+        amplitudes = fit_amplitudes(own) if len(own) >= FEWEST else None
+        for name, is_hidden in chosen if amplitudes is not None else ():
+            for change, row in predict([*own, *new], is_hidden, amplitudes):
                 results[name, "all"].append(row)
                 results[name, change].append(row)
     report(results)

@@ -36,7 +36,13 @@ from knowledge.estimate.discrepancy import (
 )
 from knowledge.estimate.evidence import Contrast, load_evidence
 from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
-from knowledge.estimate.model_cache import ACCELERATORS, USUAL, USUAL_ON_ACCELERATORS, framework_contrasts, frameworks_of
+from knowledge.estimate.model_cache import (
+    ACCELERATORS,
+    USUAL,
+    USUAL_ON_ACCELERATORS,
+    framework_contrasts,
+    frameworks_of,
+)
 from knowledge.estimate.task_discrepancy import task_discrepancies
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from knowledge.domain.observation import Observation
     from knowledge.estimate.accelerator_ratio import AcceleratorRatio
-    from knowledge.estimate.framework_model import Estimate
+    from knowledge.estimate.framework_evidence import Estimate
     from knowledge.estimate.stacks import StackComparisons
     from knowledge.hardware.accelerators import AcceleratorModel
 

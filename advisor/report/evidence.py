@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.domain.words import count
 from advisor.report.ratios import ratio_cells
-from knowledge.estimate.framework_model import Estimate
+from knowledge.estimate.framework_evidence import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.estimate.stacks import StackComparisons, stack_name
 

@@ -29,5 +29,6 @@ def _basis(effect: SettingEffect) -> str:
 
 
 def _source(source: PublishedSource) -> str:
-    years = f"{source.first_year}" if source.first_year == source.last_year else f"{source.first_year}-{source.last_year}"
-    return f"{count(source.pairs, 'pair')} of {source.name} ({years})"
+    first, last = source.first_year, source.last_year
+    years = str(last) if first == last else f"{first} to {last}"
+    return f"{count(source.pairs, 'pair')} of {source.name}, {years}"

@@ -196,8 +196,8 @@ def _evidence_lines(change: PredictedChange) -> Iterator[str]:
     for e in change.evidence[:_MAX_LINES]:
         if e.source:
             yield (
-                f"  {e.version} compared with {e.reference}: {e.speedup:.3f}x on {e.hardware}, published in {e.year} by "
-                f"{e.source}: {e.indicator}"
+                f"  {e.version} compared with {e.reference}: {e.speedup:.3f}x on {e.hardware}, published {e.year} "
+                f"by {e.source}: {e.indicator}"
             )
             continue
         yield (

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-EFFECTS = tuple(
-    (effect, shared) for effect in ("linear", "similar", "model") for shared in ("all", "mode", "task")
-)
+EFFECTS = tuple((effect, shared) for effect in ("linear", "similar", "model") for shared in ("all", "mode", "task"))
 """Effects of an accelerator, and the tasks that share them."""
 NOISE = "row"
 _TYPICAL = 0.1**2
@@ -105,7 +103,9 @@ def predict_ratio(
     known = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + 1e-9 * np.eye(len(pairs))
     cross = total(targets, pairs)
     solved = np.linalg.solve(known, np.column_stack([[pair.mean for pair in pairs], cross.T]))
-    return cross @ solved[:, 0], total(targets, targets) - cross @ solved[:, 1:]
+    means: Array = cross @ solved[:, 0]
+    covariances: Array = total(targets, targets) - cross @ solved[:, 1:]
+    return means, covariances
 
 
 def accelerator_ratio(
@@ -125,8 +125,6 @@ def accelerator_ratio(
         reference: Name in the catalogue.
         tasks: Task and mode of each part of the workload.
     """
-    import numpy as np
-
     targets = [
         AcceleratorPair(
             source="",
@@ -145,9 +143,7 @@ def accelerator_ratio(
     mean = float(means.mean())
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, float(covariance.mean())))
     direct = tuple(
-        pair
-        for pair in pairs
-        if (pair.task, pair.mode) in tasks and _same_pair(pair, accelerator, reference)
+        pair for pair in pairs if (pair.task, pair.mode) in tasks and _same_pair(pair, accelerator, reference)
     )
     return AcceleratorRatio(
         speedup=math.exp(mean),
@@ -171,9 +167,7 @@ def _evenly(pairs: Sequence[AcceleratorPair]) -> Sequence[AcceleratorPair]:
     return pairs if step <= 1 else [pairs[int(i * step)] for i in range(MOST_PAIRS)]
 
 
-def _covariance(
-    rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPair], effect: tuple[str, str]
-) -> Array:
+def _covariance(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPair], effect: tuple[str, str]) -> Array:
     """Return the covariance (rows, columns) of unit variance of an effect."""
     import numpy as np
 
@@ -195,8 +189,8 @@ def _covariance(
 
     total: Array = difference(rows) @ kernel @ difference(columns).T
     if shared != "all":
-        key = {"mode": lambda p: p.mode, "task": lambda p: f"{p.task} {p.mode}"}[shared]
-        total *= np.array([[float(key(one) == key(other)) for other in columns] for one in rows])
+        keys = [[p.mode if shared == "mode" else f"{p.task} {p.mode}" for p in side] for side in (rows, columns)]
+        total *= np.array([[float(one == other) for other in keys[1]] for one in keys[0]])
     return total
 
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from knowledge.estimate.evidence import Contrast, Side
 from knowledge.domain.observation import PUBLISHED
+from knowledge.estimate.evidence import Contrast, Side
 from knowledge.estimate.kernel import (
     PARTS,
     ROWS_AT_ONCE,
@@ -162,9 +162,7 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
     sources = {name: (float(label), float(arm)) for name, (label, arm) in zip(masks, pairs, strict=True)}
     own = sources.pop("", (_TYPICAL_VARIANCE, _TYPICAL_VARIANCE))
     # A part without data keeps its prior: unmeasured effects are uncertain, not zero.
-    by_part = {
-        part: float(variances[i]) if i in present else _TYPICAL_VARIANCE for i, part in enumerate(device_parts)
-    }
+    by_part = {part: float(variances[i]) if i in present else _TYPICAL_VARIANCE for i, part in enumerate(device_parts)}
     return Amplitudes(
         parts=tuple(by_part.get(part, 0.0) for part in PARTS),
         label=own[0],
@@ -368,7 +366,7 @@ def add_noise(covariance: Array, contrasts: Sequence[Contrast], amplitudes: Ampl
     for start in range(0, len(contrasts), ROWS_AT_ONCE):
         rows = slice(start, start + ROWS_AT_ONCE)
         sampling, label, arm = _noise_parts(contrasts, rows)
-        # Effects of different sources are independent: where these products are of two sources, they are multiplied by 0.
+        # Effects of different sources are independent: the products of two sources are multiplied by 0.
         label *= np.outer(deviations[rows, 0], deviations[:, 0])
         arm *= np.outer(deviations[rows, 1], deviations[:, 1])
         covariance[rows] += amplitudes.noise * sampling + label + arm

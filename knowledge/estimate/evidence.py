@@ -14,8 +14,8 @@ from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
-from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
 from knowledge.store.base import KnowledgeBase
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")

@@ -13,21 +13,20 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from packaging.version import Version
 
 from knowledge.estimate.discrepancy import Program, StackDiscrepancy, program_of
-from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Side
+from knowledge.estimate.evidence import COMPANIONS, Machine, Side
+from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
 from knowledge.estimate.gaussian_process import GaussianProcess, Sums
 from knowledge.estimate.interface import (
-    NORMAL_QUANTILE,
     CompanionGain,
     CompanionGains,
     Effect,
-    Evidence,
     FrameworkGains,
     PredictedChange,
     PredictedGain,
@@ -42,28 +41,6 @@ if TYPE_CHECKING:
 _NONE = StackDiscrepancy((), 0.0)
 Shares = Mapping[tuple[str, str], float]
 """Share of the time of each part at the anchor, by label and family of its indicator."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """A predicted speed-up and the contrasts that support it.
-
-    Attributes:
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end of its interval.
-        confidence: Probability, under the model, that the interval contains the true value.
-        measured: Whether both versions were measured.
-        weighted_contrasts: Contrasts with their weights, largest contribution first: to first
-            order, the log speed-up is the sum of weight times mean.
-    """
-
-    speedup: float
-    low: float
-    high: float
-    confidence: float
-    measured: bool
-    weighted_contrasts: tuple[tuple[float, Contrast], ...]
 
 
 class Speeds(NamedTuple):
@@ -369,14 +346,14 @@ class FrameworkModel:
         return self.speeds(sides).gain(0, 1)
 
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
-        speedup, low, high = _interval(gain)
+        speedup, low, high = interval_of(gain)
         return Effect(subject=subject, package=self._name, speedup=speedup, low=low, high=high)
 
     def change(
         self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain
     ) -> PredictedChange:
         """Return the prediction for a change, with the comparisons that support it."""
-        speedup, low, high = _interval(gain)
+        speedup, low, high = interval_of(gain)
         versions = {str(stack[self._name]), str(baseline[self._name])}
         families = {family for _, family in self._shares}
         plain = [c for c in self._process.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
@@ -395,30 +372,7 @@ class FrameworkModel:
         )
 
 
-def _interval(gain: PredictedGain) -> tuple[float, float, float]:
-    """Return a speed-up with the ends of its interval."""
-    half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
-    return math.exp(gain.mean), math.exp(gain.mean - half), math.exp(gain.mean + half)
-
-
 def _changed(stack: Mapping[str, Version], name: str, version: Version | None) -> dict[str, Version]:
     """Return a stack with another version of one package, or without it."""
     rest = {other: v for other, v in stack.items() if other != name}
     return rest if version is None else {**rest, name: version}
-
-
-def evidence_line(c: Contrast) -> Evidence:
-    """Return a contrast as evidence for a report."""
-    return Evidence(
-        block=c.block,
-        indicator=c.label,
-        version=c.side.version,
-        reference=c.reference.version,
-        speedup=math.exp(c.mean),
-        low=math.exp(c.low),
-        high=math.exp(c.high),
-        rounds=c.rounds,
-        hardware=c.machine.name,
-        source=c.source,
-        year=c.year,
-    )

@@ -382,8 +382,5 @@ class Estimator(Protocol):
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
 
-    def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
-        """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
-
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""

@@ -4,9 +4,10 @@ The log speed of a stack with settings, at an indicator, on a machine, is a sum 
 of the framework's version, one of each companion's, one of each pair of both, one of each setting. Each is the sum of
 an effect on all indicators, an effect on those of one family, and an effect on one label; for the framework, also of
 effects on all machines and on one machine. On accelerators, settings have an effect that no version changes, and
-machines are similar by the properties of their accelerators (a squared exponential). Neighbouring versions have similar speed: k(v, w) = exp(-d(v, w) / length),
-d counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and Williams, Gaussian Processes for Machine
-Learning, 2006, section 4.2). A companion that is absent has no effect. A contrast is a difference of two such speeds.
+machines are similar by the properties of their accelerators (a squared exponential). Neighbouring versions have similar
+speed: k(v, w) = exp(-d(v, w) / length), d counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and
+Williams, Gaussian Processes for Machine Learning, 2006, section 4.2). A companion that is absent has no effect. A
+contrast is a difference of two such speeds.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ ACCELERATOR_PARTS: tuple[Part, ...] = (
     ("steady setting", "label", "similar"),
     ("steady setting", "family", "model"),
 )
-"""Parts for accelerators. Most of their measurements are published ones, of whole models on many kinds of accelerators."""
+"""Parts for accelerators, most of whose measurements are published ones, of whole models on many accelerators."""
 PARTS: tuple[Part, ...] = tuple(dict.fromkeys([*CPU_PARTS, *ACCELERATOR_PARTS]))
 """All parts: those of one kind of device have the variance 0 for the other."""
 
@@ -133,10 +134,7 @@ class Design:
             (p.label for p in points),
             # Versions of one indicator measure different things, so they are different families. So are training and
             # inference of whole models and blocks, and published tasks.
-            (
-                (p.family, p.label.partition("[")[0], "mode=training" in p.label, task_of(p.label))
-                for p in points
-            ),
+            ((p.family, p.label.partition("[")[0], "mode=training" in p.label, task_of(p.label)) for p in points),
             ("mode=training" in p.label for p in points),
             (p.machine.kind for p in points),
             (p.machine.identity for p in points),

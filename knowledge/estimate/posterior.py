@@ -162,9 +162,7 @@ class PosteriorEstimator:
             process = self._models.process(name, device)
             if model is not None and process is not None and model.basis == TASKS:
                 machine = machine_of(self._hardware, device)
-                effects += published_settings(
-                    model, process.contrasts, machine, stack, workload=self._workload.name
-                )
+                effects += published_settings(model, process.contrasts, machine, stack, workload=self._workload.name)
         return tuple(effects)
 
     def _measured(self, names: Iterable[str]) -> list[str]:
@@ -214,7 +212,6 @@ class PosteriorEstimator:
                         profiled=_profiled_version(self._workload, times.basis),
                     )
         return self._modelled[name]
-
 
     def _discrepancy(self, process: GaussianProcess, basis: str) -> StackDiscrepancy | TaskDiscrepancy:
         """Return how far the workload may be from what was measured."""

@@ -2,8 +2,8 @@
 
 Two rows are a pair if they have the same source, accelerators, task, mode, batch, unit and other configuration, and
 differ either in the software (framework, CUDA, cuDNN) or in one setting. The pairs of one configuration form a tree,
-so that n rows give at most n - 1 contrasts, and nothing is counted twice. A published number has no rounds: its noise is
-estimated for each source (:mod:`knowledge.estimate.amplitudes`), because the code or the host may have changed as well.
+so that n rows give at most n - 1 contrasts, and nothing is counted twice. A published number has no rounds: its noise
+is estimated for each source (:mod:`knowledge.estimate.amplitudes`), as the code or the host may have changed as well.
 """
 
 from __future__ import annotations

@@ -35,7 +35,12 @@ def setting_change(c: Contrast) -> Change | None:
 
 
 def published_settings(
-    model: FrameworkModel, contrasts: Sequence[Contrast], machine: Machine, stack: Mapping[str, Version], *, workload: str
+    model: FrameworkModel,
+    contrasts: Sequence[Contrast],
+    machine: Machine,
+    stack: Mapping[str, Version],
+    *,
+    workload: str,
 ) -> tuple[SettingEffect, ...]:
     """Return the effects of settings that were published for accelerators like this one, the largest first.
 

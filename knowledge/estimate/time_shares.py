@@ -143,12 +143,10 @@ def _published_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast], 
     The Gaussian process predicts this label from those of the task, with what they differ by as uncertainty. A task
     counts if anything was compared at it: what its settings do is known even if no version was.
     """
+    own = [c for c in contrasts if not workload.backends or c.backend in workload.backends]
     shares = {}
     for part in parts:
-        measured = any(
-            part.matches(c.label, c.family) for c in contrasts if not workload.backends or c.backend in workload.backends
-        )
-        if measured:
+        if any(part.matches(c.label, c.family) for c in own):
             words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
             shares[f"{part.indicator}@1[{words}]", part.indicator] = part.share
     total = sum(shares.values())
