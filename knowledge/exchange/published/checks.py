@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.exchange.published.columns import SkippedRow
+from knowledge.exchange.published.configuration import least_batch
 from knowledge.exchange.published.machine import find_model, largest_flops
 from knowledge.exchange.published.measurement import Measurement
 
@@ -14,7 +15,8 @@ _PEAK_TOLERANCE = 10.0
 """Rates above this multiple of the peak of the hardware are not believed; numbers of operations are lower bounds."""
 _SCALES = 50.0
 """Factor between two values of one table and batch size, for each GPU, above which they have different units."""
-_LONGEST_STEP = 3600.0
+_LONGEST_STEP = 600.0
+"""Seconds of a step of any batch size that are believed."""
 _MOST_SCALING = 2.0
 """Largest believed speed-up of several GPUs for each GPU, against one GPU in the same configuration."""
 _LEAST_SCALING = 0.1
@@ -107,7 +109,7 @@ def _impossible(measurements: Iterable[Measurement]) -> Mapping[int, str]:
     for m in measurements:
         peak = largest_flops(m) if m.task.flops and not m.unit.lower else None
         rate = m.task.flops / m.seconds if m.task.flops else 0.0
-        step = m.seconds * (m.batch if isinstance(m.batch, int) else 1)
+        step = m.seconds * least_batch(m.batch)
         if peak is not None and rate > _PEAK_TOLERANCE * peak:
             reasons[m.row.number] = (
                 f"`value` is {m.row.text('value')}: {rate:.3g} operations in a second are {rate / peak:.0f} times the "
@@ -115,7 +117,7 @@ def _impossible(measurements: Iterable[Measurement]) -> Mapping[int, str]:
             )
         elif step > _LONGEST_STEP:
             reasons[m.row.number] = (
-                f"`value` is {m.row.text('value')}: a step would take {step / 3600:.3g} hours; its unit lacks "
+                f"`value` is {m.row.text('value')}: a step would take {step / 60:.3g} minutes; its unit lacks "
                 "thousands or millions"
             )
     return reasons

@@ -114,6 +114,14 @@ def read_batch(text: str, precision: str) -> int | str | None:
     return " ".join(text.split())
 
 
+def least_batch(batch: int | str | None) -> int:
+    """Return the least batch size that a cell can mean: thousands of `64k`; 1 if it is not stated or not one number."""
+    if isinstance(batch, int):
+        return batch
+    thousands = re.fullmatch(r"(\d{1,6})k", batch or "", re.IGNORECASE)
+    return int(thousands[1]) * 1000 if thousands else 1
+
+
 def whole_number(text: str, column: str) -> int:
     """Return a positive whole number.
 

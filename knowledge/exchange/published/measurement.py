@@ -91,8 +91,8 @@ def read_measurement(row: Row, *, today: date | None = None) -> Measurement:
         row.text("settings"), {name: text for name, text in repository.facts.items() if name not in known}
     )
     framework = names.read_framework(row.text("framework"))
-    precision = names.read_precision(row.text("precision"))
-    unit = read_unit(row.text("unit"))
+    precision = _precision(row)
+    unit = read_unit(repository.unit)
     _check_direction(row, unit)
     container = _container(row, framework)
     gpus = repository.facts.get("gpus") or row.text("gpus")
@@ -113,6 +113,15 @@ def read_measurement(row: Row, *, today: date | None = None) -> Measurement:
         runs=whole_number(row.text("runs"), "runs") if row.text("runs") else 1,
         day=_day(row.text("date"), today or datetime.now(UTC).date()),
     )
+
+
+def _precision(row: Row) -> str:
+    """Return the precision of a row; what its unit quotes from the table's head counts more than the column."""
+    stated = names.read_precision(row.text("precision"))
+    quoted = re.search(r"(?P<tf32>\bTF32)|(?P<fp32>\bFP32)|(?P<amp>mixed[ -]precision|AMP\b)", row.text("unit"), re.I)
+    if quoted is None or (quoted.lastgroup == "amp" and stated not in ("fp32", "tf32", "fp64")):
+        return stated
+    return quoted.lastgroup or stated
 
 
 def _check_direction(row: Row, unit: Unit) -> None:

@@ -109,11 +109,13 @@ class Repository:
         licence: Its licence; empty if unknown.
         facts: Cells that the path of a row contains, by column or setting.
         factor: By what its values are multiplied.
+        unit: The unit of the row, as the repository means it.
     """
 
     licence: str
     facts: Mapping[str, str]
     factor: float
+    unit: str
 
 
 def read_repository(row: Row) -> Repository:
@@ -133,9 +135,11 @@ def read_repository(row: Row) -> Repository:
         raise RowError(f"its path names `{host}`, but its GPU is `{row.text('gpu')}`: which of them ran is unknown")
     if "gpus" not in facts and entry.get("one_gpu"):
         facts["gpus"] = str(entry.get("aliases", {}).get(host, 1))
-    return Repository(
-        licence=row.text("licence") or entry.get("licence", ""), facts=facts, factor=_factor(entry, path, row)
-    )
+    unit = row.text("unit")
+    meant = (r["means"] for r in entry.get("units", ()) if r["unit"] == unit and re.search(r["path"], path))
+    licence = row.text("licence") or entry.get("licence", "")
+    factor = 1.0 if unit == "latency" else _factor(entry, path, row)
+    return Repository(licence=licence, facts=facts, factor=factor, unit=next(meant, unit))
 
 
 def _factor(entry: Mapping[str, Any], path: str, row: Row) -> float:

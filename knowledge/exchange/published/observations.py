@@ -16,7 +16,7 @@ from knowledge.exchange.published.checks import Group, check_table
 from knowledge.exchange.published.columns import Row, RowError, SkippedRow, read_table
 from knowledge.exchange.published.machine import hint_for, is_cpu, make_hardware, unknown_gpu
 from knowledge.exchange.published.measurement import Measurement, read_measurement
-from knowledge.exchange.published.names import task_names
+from knowledge.exchange.published.names import read_precision, task_names
 
 INDICATOR = "published"
 """Name of the indicator: seconds for an item of a whole model, as its source states."""
@@ -136,7 +136,10 @@ def _column_warnings(unknown: tuple[str, ...]) -> list[TableWarning]:
 def _name_warnings(measurements: list[Measurement]) -> list[TableWarning]:
     gpus = sorted({gpu for m in measurements if (gpu := unknown_gpu(m)) is not None})
     tasks = sorted({m.task.name for m in measurements if not m.task.known})
+    other = [m for m in measurements if m.precision != read_precision(m.row.text("precision"))]
+    contradictions = f"the unit of {len(other)} rows names another precision than their column; the unit counts"
     return [
+        *([TableWarning(message=contradictions, hint=f"line {other[0].row.number} is the first")] if other else ()),
         *(TableWarning(message=f"the GPU `{gpu}` is unknown and keeps its name", hint=hint_for(gpu)) for gpu in gpus),
         *(
             TableWarning(
