@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from knowledge.exchange.published.observations import read_published
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
@@ -29,6 +28,7 @@ from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.kernel import similarity_of, task_of
 from knowledge.estimate.published import published_contrasts
 from knowledge.estimate.published_settings import setting_change
+from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
 
 CLEAR = math.log(1.03)

@@ -132,7 +132,7 @@ def _configuration(o: Observation) -> tuple[str, str, str, str] | None:
         task, mode = words.pop("task"), words.pop("mode")
         if mode == "training":
             # A batch is as large as the memory of the accelerator allows: its size is one of its properties.
-            del words["batch"]
+            words.pop("batch", None)
         return o.block.removeprefix(f"{PUBLISHED}/"), task, mode, _text(words)
     if o.indicator.name in ("mlperf_training", "mlperf_inference"):
         benchmark = parameters.pop("benchmark")

@@ -98,7 +98,8 @@ def predict_ratio(
 
     def total(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPair]) -> Array:
         parts = [variances[" ".join(effect)] * _covariance(rows, columns, effect) for effect in EFFECTS]
-        return np.sum(parts, axis=0)
+        result: Array = np.sum(parts, axis=0)
+        return result
 
     known = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + 1e-9 * np.eye(len(pairs))
     cross = total(targets, pairs)

@@ -326,12 +326,14 @@ def _noise_parts(contrasts: Sequence[Contrast], rows: slice = slice(None)) -> tu
     """
     import numpy as np
 
-    arm = half_shared([((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts], rows)
-    places_of_rows = [(c.label, c.machine.identity) for c in contrasts]
-    label = half_shared(
+    arms = [((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts]
+    where = [(c.label, c.machine.identity) for c in contrasts]
+    label = half_shared([((a, place), (r, place)) for (a, r), place in zip(arms, where, strict=True)], rows)
+    # Rows of one source share what its code makes of a setting or a version, whatever container they were measured in.
+    arm = half_shared(
         [
-            ((c.block, c.arm, place), (c.block, c.reference_arm, place))
-            for c, place in zip(contrasts, places_of_rows, strict=True)
+            ((c.block, side_key(c.side)), (c.block, side_key(c.reference))) if c.family == PUBLISHED else pair
+            for c, pair in zip(contrasts, arms, strict=True)
         ],
         rows,
     )

@@ -172,5 +172,4 @@ def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
 
 def _number(arm: _Arm) -> int:
     """Return a number that equal software and settings share in all configurations of a source."""
-    side = arm.side
-    return int(content_hash([side.version, dict(side.companions), dict(side.settings)])[:_IDENTITY_DIGITS], 16)
+    return int(content_hash([arm.software, dict(arm.side.settings)])[:_IDENTITY_DIGITS], 16)
