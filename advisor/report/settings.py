@@ -12,15 +12,24 @@ _MOST_LINES = 6
 
 def setting_lines(effects: Sequence[SettingEffect]) -> Iterator[str]:
     """Yield a line for each setting, the largest gain first: its predicted effect, and what it rests on."""
-    several = len({effect.package for effect in effects}) > 1
-    for effect in effects[:_MOST_LINES]:
-        package = f"{effect.package}: " if several else ""
+    clear = [effect for effect in effects if not effect.low <= 1 <= effect.high]
+    for effect in clear[:_MOST_LINES]:
         yield (
-            f"{package}{effect.setting} over {effect.over}: {effect.speedup:.2f} times as fast [{effect.low:.2f}, "
-            f"{effect.high:.2f}], {effect.workload}; {_basis(effect)}"
+            f"{_change(effect)}: {effect.speedup:.2f} times as fast [{effect.low:.2f}, {effect.high:.2f}], "
+            f"`{effect.workload}`; {_basis(effect)}"
         )
-    if len(effects) > _MOST_LINES:
-        yield f"and {count(len(effects) - _MOST_LINES, 'other')} (`--format json` lists them)"
+    if len(clear) > _MOST_LINES:
+        yield f"and {count(len(clear) - _MOST_LINES, 'other')} (`--format json` lists them)"
+    unclear = [effect for effect in effects if effect not in clear]
+    if unclear:
+        listed = ", ".join(
+            f"{_change(effect)} {effect.speedup:.2f} [{effect.low:.2f}, {effect.high:.2f}]" for effect in unclear
+        )
+        yield f"no clear effect: {listed}"
+
+
+def _change(effect: SettingEffect) -> str:
+    return f"`{effect.package}`: `{effect.setting}` over `{effect.over.partition('=')[2]}`"
 
 
 def _basis(effect: SettingEffect) -> str:

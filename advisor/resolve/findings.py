@@ -61,6 +61,13 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
     for package in prediction.unmeasured:
         message = f"{unmeasured_text([package], prediction.refused)}: its speed is not predicted"
         findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
+    versions = {str(c.name): c.version for c in optimum.stack}
+    for package, newest in prediction.newest_measured:
+        message = (
+            f"`{package} {versions[package]}` is newer than the newest version that was compared on such hardware, "
+            f"`{newest}`: what it changed is not known"
+        )
+        findings.append(AdviceFinding(code="ADV118", severity="note", message=message, package=package))
     if not optimum.proven:
         message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))

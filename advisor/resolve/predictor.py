@@ -272,6 +272,7 @@ def _prediction(document: dict[str, Any]) -> Prediction:
             **document,
             "changes": changes,
             "unmeasured": tuple(document["unmeasured"]),
+            "newest_measured": tuple((name, version) for name, version in document["newest_measured"]),
             "refused": tuple(document["refused"]),
             "operations_only": tuple(document["operations_only"]),
             "coverage": tuple(ProfileCoverage(**coverage) for coverage in document["coverage"]),

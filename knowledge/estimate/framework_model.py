@@ -101,7 +101,7 @@ class FrameworkModel:
         self.name = self._name = name
         self._process = process
         self._shares = shares
-        self._machine = machine
+        self.machine = self._machine = machine
         self.basis = basis
         self._discrepancy = discrepancy or _NONE
         self._profiled = profiled
@@ -112,7 +112,8 @@ class FrameworkModel:
     def versions(self) -> frozenset[Version]:
         """Versions of the framework that were compared."""
         texts = {side.version for c in self._process.contrasts for side in (c.side, c.reference)}
-        return frozenset(Version(text) for text in texts)
+        # Published rows may lack the version.
+        return frozenset(Version(text) for text in texts if text)
 
     @property
     def sizes(self) -> int:
@@ -122,7 +123,7 @@ class FrameworkModel:
     @cached_property
     def usual_reference(self) -> Version:
         """The version that was most often the reference."""
-        return Version(statistics.mode(c.reference.version for c in self._process.contrasts))
+        return Version(statistics.mode(c.reference.version for c in self._process.contrasts if c.reference.version))
 
     @cached_property
     def _companions(self) -> tuple[str, ...]:
@@ -300,7 +301,8 @@ class FrameworkModel:
         """Measured versions of the framework and of its companions."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         companions = ((name, side.companions.get(name, "")) for side in sides for name in self._companions)
-        return frozenset({(self._name, side.version) for side in sides} | {pair for pair in companions if pair[1]})
+        versions = ((self._name, side.version) for side in sides)
+        return frozenset(pair for pair in (*versions, *companions) if pair[1])
 
     @cached_property
     def _measured_releases(self) -> frozenset[tuple[str, int, int]]:

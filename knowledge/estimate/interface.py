@@ -256,8 +256,10 @@ class Prediction:
         workload: Name of the workload; without a selected one, that of the kind for which the stack gains least.
         changes: Predicted changes by package.
         unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
-        refused: Those of them of which only operations or blocks of the workload were measured, where these do not
-            predict whole models.
+        newest_measured: Frameworks of the stack that are newer than every version that was compared on such a device,
+            each with the newest one.
+        refused: Those of the unmeasured ones of which only operations or blocks of the workload were measured, where
+            these do not predict whole models.
         operations_only: Frameworks whose prediction comes from single operations only: no whole model of the workload
             was measured.
         coverage: With a profiled workload, how much of its time was measured with each framework; otherwise empty.
@@ -272,6 +274,7 @@ class Prediction:
     workload: str
     changes: tuple[PredictedChange, ...]
     unmeasured: tuple[str, ...]
+    newest_measured: tuple[tuple[str, str], ...] = ()
     refused: tuple[str, ...] = ()
     operations_only: tuple[str, ...] = ()
     coverage: tuple[ProfileCoverage, ...] = ()

@@ -123,6 +123,9 @@ class PosteriorEstimator:
             workload=self._workload.name,
             changes=tuple(changes),
             unmeasured=tuple(unmeasured),
+            newest_measured=tuple(
+                (name, str(newest)) for name, m in models if stack[name] > (newest := max(m.versions))
+            ),
             refused=tuple(n for n in unmeasured if n in self._refused),
             operations_only=tuple(n for n, modelled in models if modelled.basis == OPERATIONS),
             coverage=tuple(self._coverages[name] for name, _ in models if name in self._coverages),

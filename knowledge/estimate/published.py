@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
+from packaging.version import InvalidVersion, Version
+
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
@@ -79,7 +81,18 @@ def published_side(o: Observation) -> Side:
         settings["precision"] = "tf32"
     settings = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
     # The libraries of a container change with its framework: their effects cannot be told apart.
-    return Side(version="" if side.version == "None" else side.version, companions={}, settings=settings)
+    return Side(version=_release(side.version), companions={}, settings=settings)
+
+
+def _release(version: str) -> str:
+    """Return the release that a version is of; empty if it is unknown.
+
+    NVIDIA's containers have builds from days before a release, such as ``1.13.0a0+d0d6b1f``.
+    """
+    try:
+        return Version(version).base_version
+    except InvalidVersion:
+        return ""
 
 
 def _software(o: Observation) -> tuple[str, ...]:
@@ -129,8 +142,6 @@ def _single_change(one: _Arm, other: _Arm) -> str | None:
 
 def _ordered(one: _Arm, other: _Arm, change: str | None) -> tuple[_Arm, _Arm]:
     """Return the reference and the arm of a pair: the older version, or the setting nearer to the default."""
-    from packaging.version import Version
-
     if change is None:
         older, newer = sorted((one, other), key=lambda arm: Version(arm.side.version))
         return older, newer

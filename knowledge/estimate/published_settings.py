@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 LEAST_SIMILARITY = 0.3
 """Minimum similarity of an accelerator whose settings are listed: what is the default differs between generations."""
+USUAL_VALUES = ("", "tf32")
+"""Values that a setting is compared with: the default, and TF32, which is the default of accelerators that have it."""
 Change = tuple[str, str, str]
 """Name of a setting, its value, and the value that it is compared with; empty values are the defaults."""
 
@@ -53,12 +55,11 @@ def published_settings(
     """
     changes: dict[Change, list[Contrast]] = defaultdict(list)
     for c in contrasts:
-        if c.family == PUBLISHED and (change := setting_change(c)) is not None and change[1]:
+        change = setting_change(c) if c.family == PUBLISHED else None
+        if change is not None and change[1] and change[2] in USUAL_VALUES:
             changes[change].append(c)
     effects = []
-    for (name, value, over), listed in changes.items():
-        if max(similarity_of(c.machine, machine) for c in listed) < LEAST_SIMILARITY:
-            continue
+    for (name, value, over), listed in _nearest(changes, machine).items():
         gain = model.gain_of_setting(stack, name, value, over)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
         effects.append(
@@ -75,6 +76,16 @@ def published_settings(
             )
         )
     return tuple(sorted(effects, key=lambda e: (-e.speedup, e.setting, e.over)))
+
+
+def _nearest(changes: Mapping[Change, list[Contrast]], machine: Machine) -> dict[Change, list[Contrast]]:
+    """Return each value of a setting with the comparison that was made on the most similar accelerators."""
+    nearest: dict[tuple[str, str], tuple[float, Change]] = {}
+    for change, listed in changes.items():
+        similarity = max(similarity_of(c.machine, machine) for c in listed)
+        if similarity >= max(LEAST_SIMILARITY, nearest.get(change[:2], (0.0, change))[0]):
+            nearest[change[:2]] = similarity, change
+    return {change: changes[change] for _, change in nearest.values()}
 
 
 def sources_of(contrasts: Iterable[Contrast]) -> tuple[PublishedSource, ...]:

@@ -1,0 +1,228 @@
+"""Contrasts of published measurements: which rows are pairs, and what follows from them for accelerators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from packaging.version import Version
+
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
+from knowledge.domain.stack import PackageVersion, Stack
+from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.evidence import evidence_of, machine_of
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.published import published_contrasts
+from knowledge.estimate.published_settings import published_settings, setting_change
+from knowledge.estimate.time_shares import time_shares
+from knowledge.estimate.workloads import TASKS, find_workload
+from knowledge.hardware.accelerators import find_accelerator
+
+GPUS = ("Tesla V100-SXM2-16GB", "A100-SXM4-40GB", "H100 PCIe", "GeForce RTX 3090", "Tesla T4")
+
+
+def row(
+    seconds: float,
+    *,
+    gpu: str = "A100-SXM4-40GB",
+    version: str = "1.13.0",
+    task: str = "resnet50",
+    mode: str = "training",
+    index: str = "published",
+    block: str = "published/someone/benchmarks",
+    batch: int = 64,
+    **settings: str,
+) -> Observation:
+    """Return a published row."""
+    model = find_accelerator(gpu)
+    assert model is not None
+    return Observation(
+        indicator=IndicatorRun(
+            name=PUBLISHED,
+            version=1,
+            backend="torch",
+            device="cuda",
+            dtype="as-published",
+            parameters={"task": task, "mode": mode, "batch": batch, "gpus": 1, "unit": "samples"},
+        ),
+        framework="torch",
+        stack=Stack(
+            packages=(PackageVersion(name="torch", version=version, index=index),) if version else (),
+            python="",
+            platform="",
+        ),
+        hardware=HardwareProfile(
+            name=model.name, cpu=Cpu(architecture="x86_64", microarchitecture=""), accelerators=(model.accelerator(),)
+        ),
+        block=block,
+        round=0,
+        arm=0,
+        reference=False,
+        started_at="2023-05-01T00:00:00+00:00",
+        status="ok",
+        samples=(seconds,),
+        loops=1,
+        steady=True,
+        settings=settings,
+        schema=2,
+        metrics={"value": 1 / seconds, "runs": 1.0},
+    )
+
+
+def ratios(observations: Iterable[Observation]) -> list[tuple[str, str, float]]:
+    """Return reference, arm and ratio of each contrast."""
+
+    def text(version: str, settings: object) -> str:
+        return f"{version} {' '.join(f'{k}={v}' for k, v in sorted(dict(settings).items()))}".strip()  # type: ignore[call-overload]
+
+    return [
+        (
+            text(c.reference.version, c.reference.settings),
+            text(c.side.version, c.side.settings),
+            round(math.exp(c.mean), 6),
+        )
+        for c in published_contrasts(observations)
+    ]
+
+
+def test_a_pair_differs_in_one_setting_or_in_the_version() -> None:
+    rows = [
+        row(4.0, precision="fp32"),
+        row(2.0, precision="amp"),
+        row(1.6, version="2.3.0", precision="amp"),
+    ]
+    assert ratios(rows) == [
+        ("1.13.0", "1.13.0 precision=amp", 2.0),
+        ("1.13.0 precision=amp", "2.3.0 precision=amp", 1.25),
+    ]
+    assert ratios(reversed(rows)) == ratios(rows)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        row(2.0, precision="amp", batch=128),
+        row(2.0, precision="amp", gpu="Tesla T4"),
+        row(2.0, precision="amp", task="vgg16"),
+        row(2.0, precision="amp", mode="inference"),
+        row(2.0, precision="amp", block="published/others/benchmarks"),
+        row(2.0, precision="amp", version="2.3.0"),
+        row(2.0, precision="amp", version=""),
+    ],
+)
+def test_rows_that_differ_in_more_than_one_thing_are_no_pair(other: Observation) -> None:
+    assert ratios([row(4.0, precision="fp32"), other]) == []
+
+
+def test_n_rows_of_a_configuration_give_at_most_n_minus_one_pairs() -> None:
+    rows = [
+        row(4.0 / (1 + number), version=version, precision=precision)
+        for number, precision in enumerate(("fp32", "amp", "fp16"))
+        for version in ("1.12.0", "1.13.0")
+    ]
+    assert len(ratios(rows)) == 5
+
+
+def test_rows_without_a_version_are_pairs_in_their_settings_only() -> None:
+    rows = [row(4.0, version="", precision="fp32"), row(2.0, version="", precision="amp"), row(1.0, precision="amp")]
+    assert ratios(rows) == [("", "precision=amp", 2.0)]
+
+
+def test_repeated_rows_count_once_by_their_median() -> None:
+    rows = [row(4.0, precision="fp32"), *(row(seconds, precision="amp") for seconds in (1.0, 2.0, 9.0))]
+    assert ratios(rows) == [("1.13.0", "1.13.0 precision=amp", 2.0)]
+
+
+def test_absurd_pairs_are_left_out() -> None:
+    """Within one configuration, no version is three times as fast, and no setting a hundred times."""
+    assert ratios([row(3.0), row(1.0, version="2.3.0")]) == []
+    assert ratios([row(100.0), row(1.0, precision="amp")]) == []
+
+
+def test_a_build_of_a_container_counts_as_its_release_and_computes_float32_with_tf32_on_new_accelerators() -> None:
+    for gpu, before in (("A100-SXM4-40GB", "1.13.0 precision=tf32"), ("Tesla V100-SXM2-16GB", "1.13.0")):
+        rows = [
+            row(seconds, precision=precision, version="1.13.0a0+d0d6b1f", index="ngc", gpu=gpu)
+            for seconds, precision in ((4.0, "fp32"), (2.0, "amp"))
+        ]
+        assert ratios(rows) == [(before, "1.13.0 precision=amp", 2.0)]
+
+
+def test_published_rows_are_evidence_but_no_proof_that_public_files_run() -> None:
+    evidence = evidence_of([row(4.0, precision="fp32"), row(2.0, precision="amp")])
+    assert [c.source for c in evidence.contrasts] == ["someone/benchmarks"]
+    assert evidence.contrasts[0].year == 2023
+    assert evidence.runs == ()
+
+
+def world(*, gain: float = 2.0, gpus: Iterable[str] = GPUS, tasks: int = 6) -> list[Observation]:
+    """Return rows of several accelerators and tasks on which AMP gains the same, and a version nothing."""
+    return [
+        row(
+            (1.0 + number) / (gain if precision == "amp" else 1.0) * (1 + 0.01 * ((number + place) % 3)),
+            gpu=gpu,
+            task=task,
+            version=version,
+            precision=precision,
+        )
+        for place, gpu in enumerate(gpus)
+        for number, task in enumerate(("resnet50", "bert_large", "vgg16", "gnmt", "ssd300", "dlrm")[:tasks])
+        for version in ("1.12.0", "1.13.0")
+        for precision in ("fp32", "amp")
+    ]
+
+
+def model_of_world(observations: list[Observation], workload: str, gpu: str) -> tuple[FrameworkModel, GaussianProcess]:
+    contrasts = tuple(published_contrasts(observations))
+    process = GaussianProcess(contrasts, fit_amplitudes(contrasts))
+    accelerator = find_accelerator(gpu)
+    assert accelerator is not None
+    hardware = HardwareProfile(
+        name="target",
+        cpu=Cpu(architecture="x86_64", microarchitecture="zen2"),
+        accelerators=(accelerator.accelerator(),),
+    )
+    machine = machine_of(hardware, "cuda")
+    times = time_shares(contrasts, find_workload(workload), process.amplitudes, machine)
+    assert times.basis == TASKS
+    return FrameworkModel("torch", process, times.shares, machine, basis=times.basis), process
+
+
+def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> None:
+    model, process = model_of_world(world(), "resnet50-training", "NVIDIA A40")
+    (effect,) = published_settings(
+        model, process.contrasts, model.machine, {"torch": Version("1.13.0")}, workload="resnet50-training"
+    )
+    assert (effect.setting, effect.over) == ("precision=amp", "precision=fp32")
+    assert effect.low < 2 < effect.high
+    assert effect.low > 1.3
+    assert not effect.same_accelerator
+    assert [(s.name, s.pairs, s.first_year) for s in effect.sources] == [("someone/benchmarks", 60, 2023)]
+
+
+def test_more_rows_of_one_source_do_not_make_a_prediction_arbitrarily_certain() -> None:
+    """What its code makes of a setting is common to all rows of a source."""
+    few, _ = model_of_world(world(gpus=GPUS[:2], tasks=3), "resnet50-training", "A100-SXM4-40GB")
+    many, _ = model_of_world(world(), "resnet50-training", "A100-SXM4-40GB")
+    stack = {"torch": Version("1.13.0")}
+    variances = [m.gain_of_setting(stack, "precision", "amp").variance for m in (few, many)]
+    assert variances[1] > 0.015**2
+    assert variances[1] < variances[0] * 1.5
+
+
+def test_a_version_that_gains_nothing_is_predicted_to_gain_nothing_and_a_newer_one_is_uncertain() -> None:
+    model, _ = model_of_world(world(), "resnet50-training", "A100-SXM4-40GB")
+    measured = model.gain({"torch": Version("1.13.0")}, {"torch": Version("1.12.0")})
+    unmeasured = model.gain({"torch": Version("2.10.0")}, {"torch": Version("1.12.0")})
+    assert abs(measured.mean) < 0.03
+    assert unmeasured.variance > 3 * measured.variance
+
+
+def test_setting_changes_name_the_setting_and_both_values() -> None:
+    (contrast,) = published_contrasts([row(4.0, precision="tf32"), row(2.0, precision="amp")])
+    assert setting_change(contrast) == ("precision", "amp", "tf32")
+    assert setting_change(replace(contrast, side=replace(contrast.side, version="2.0"))) is None
