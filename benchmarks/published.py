@@ -6,7 +6,7 @@ Each GPU, task, version and source of the shipped published measurements is held
 others. With `--held-out`, the contrasts of tables in the format of published measurements are predicted instead. The
 variances of the model are fitted once for each framework, to all that is not in the files. Baselines: no difference;
 the mean of the same change on the most similar GPU; the mean of the same change on all GPUs. A sign is wrong if the
-prediction says slower where the measurement says at least 3 % faster, or the reverse; `no difference` has no sign.
+prediction is at least 1 % slower where the measurement is at least 3 % faster, or the reverse.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ from knowledge.store.engine import open_knowledge_base
 
 CLEAR = math.log(1.03)
 """Least log ratio whose sign counts."""
+CLAIM = math.log(1.01)
+"""Least predicted log ratio that has a sign."""
 HALF = 1.6448536269514722
 """Standard deviations on both sides of a 90 % interval."""
 FEWEST = 20
@@ -122,7 +124,10 @@ def report(results: Mapping[tuple[str, str], list[Row]]) -> None:
         truth, model, deviation, near, mean = table.T
         errors = [math.sqrt(float(np.mean((column - truth) ** 2))) for column in (model, 0 * truth, near, mean)]
         clear = np.abs(truth) >= CLEAR
-        wrong = [float(np.mean((column * truth < 0)[clear])) if clear.any() else 0.0 for column in (model, near, mean)]
+        wrong = [
+            float(np.mean(((column * truth < 0) & (np.abs(column) >= CLAIM))[clear])) if clear.any() else 0.0
+            for column in (model, near, mean)
+        ]
         covered = float(np.mean(np.abs(model - truth) <= HALF * deviation))
         cells = [held_out, change, str(len(rows)), *(f"{e:.3f}" for e in errors), *(f"{w:.0%}" for w in wrong)]
         print(f"| {' | '.join(cells)} | {covered:.0%} |")

@@ -51,8 +51,6 @@ ACCELERATOR_PARTS: tuple[Part, ...] = (
     ("framework", "family", "all"),
     ("framework", "label", "all"),
     ("framework", "family", "similar"),
-    ("release", "all", "all"),
-    ("release", "family", "all"),
     ("companion", "all", "all"),
     ("companion", "family", "all"),
     ("setting", "all", "similar"),
