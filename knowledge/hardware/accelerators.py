@@ -180,7 +180,7 @@ def _families() -> tuple[_Family, ...]:
 
     folder = importlib.resources.files("knowledge.hardware") / "catalogue"
     documents = {
-        file.name: yaml.safe_load(file.read_text(encoding="utf-8"))
+        file.name: yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
         if file.name.endswith(".yaml")
     }
