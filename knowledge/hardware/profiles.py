@@ -74,7 +74,7 @@ def find_profile(choice: str) -> HardwareProfile:
 
 
 def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
-    """Read a profile from YAML or JSON; the field ``source`` is ignored.
+    """Read a profile from YAML or JSON; the fields ``source`` and ``catalogue`` are ignored.
 
     Raises:
         InputError: If it is not a hardware profile; the message names the field.
@@ -88,7 +88,8 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
         raise InputError(f"the hardware profile `{where}` is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise InputError(f"the hardware profile `{where}` is not a table of fields")
-    document.pop("source", None)
+    for comment in ("source", "catalogue"):
+        document.pop(comment, None)
     try:
         return TypeAdapter(HardwareProfile).validate_python({"name": name, **document})
     except ValidationError as error:
