@@ -121,6 +121,8 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """
     texts = [normalise(spelling) for spelling in spellings]
     for text in texts:
+        if text in _variants_by_name():
+            return _variants_by_name()[text]
         matches = [(family_match(family.pattern, text), family) for family in _families()]
         length, family = max(matches, key=lambda match: match[0])
         if length:
@@ -172,6 +174,11 @@ def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> Acceler
             "variants": tuple(variant.name for variant in variants),
         }
     )
+
+
+@cache
+def _variants_by_name() -> Mapping[str, AcceleratorModel]:
+    return {normalise(variant.name): variant for family in _families() for variant in family.variants}
 
 
 @cache
