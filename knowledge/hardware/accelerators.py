@@ -121,6 +121,8 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """
     texts = [normalise(spelling) for spelling in spellings]
     for text in texts:
+        if text in _variants_by_name():
+            return _variants_by_name()[text]
         matches = [(family_match(family.pattern, text), family) for family in _families()]
         length, family = max(matches, key=lambda match: match[0])
         if length:
@@ -175,12 +177,17 @@ def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> Acceler
 
 
 @cache
+def _variants_by_name() -> Mapping[str, AcceleratorModel]:
+    return {normalise(variant.name): variant for family in _families() for variant in family.variants}
+
+
+@cache
 def _families() -> tuple[_Family, ...]:
     import yaml
 
     folder = importlib.resources.files("knowledge.hardware") / "catalogue"
     documents = {
-        file.name: yaml.safe_load(file.read_text(encoding="utf-8"))
+        file.name: yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
         if file.name.endswith(".yaml")
     }
