@@ -78,7 +78,7 @@ def only(**changes: str) -> Observation:
 
 
 def reason(**changes: str) -> str:
-    """Return why a changed row is skipped, where a sound row stands beside it."""
+    """Return why a changed row is skipped, where another row is sound."""
     (skipped,) = table(ROW, {**ROW, **changes}).skipped
     assert skipped.number == 3
     return skipped.reason
@@ -195,7 +195,7 @@ def test_an_unknown_task_keeps_its_name_with_a_warning() -> None:
 def test_tasks_have_one_name(text: str, name: str, variant: str) -> None:
     task = read_task(text)
 
-    assert (task.name, task.variant, task.known) == (name, variant, True)
+    assert (task.name, task.variant, task.listed) == (name, variant, True)
 
 
 def test_tasks_are_named_as_this_program_names_them() -> None:
@@ -328,6 +328,8 @@ def test_paths_say_what_the_columns_of_a_repository_lack() -> None:
         ({"runs": "2.5"}, "`runs` is `2.5`, which is not a positive whole number"),
         ({"runs": "many"}, "`runs` is `many`"),
         ({"gpus": "0"}, "`gpus` is `0`"),
+        ({"batch": "0"}, "`batch` is `0`"),
+        ({"batch": "9" * 400}, "which is not a positive whole number"),
         ({"gpus": "eight"}, "`gpus` is `eight`"),
         ({"date": "1969-12-31"}, "published measurements are from 2015-01-01 to today"),
         ({"date": "2030-01-01"}, "published measurements are from 2015-01-01 to today"),
@@ -335,7 +337,7 @@ def test_paths_say_what_the_columns_of_a_repository_lack() -> None:
         ({"precision": "fp12"}, "`precision` is `fp12`"),
         ({"phase": "testing"}, "`phase` is `testing`"),
         ({"framework": "caffe"}, "`framework` is `caffe`"),
-        ({"repository": "somewhere"}, "write `OWNER/NAME` of GitHub"),
+        ({"repository": "somewhere"}, "write `USER/NAME` of GitHub"),
         ({"gpu": ""}, "write `cpu` for a measurement without a GPU"),
         ({"settings": "xla"}, "the setting `xla` is not `name=value`"),
         ({"settings": "xla=maybe"}, "neither on nor off"),
@@ -358,7 +360,7 @@ def test_two_values_of_one_configuration_lack_a_column_unless_they_agree() -> No
     assert agreeing.observations[0].metrics == {"value": 2510.0, "runs": 6.0}
     assert agreeing.observations[0].samples[0] == pytest.approx(1 / 2510, rel=1e-5)
     assert [row.number for row in different.skipped] == [3, 4]
-    assert "values from 900 to 2500: the column that tells them apart is missing" in different.skipped[0].reason
+    assert "values from 900 to 2500: the column that distinguishes them is missing" in different.skipped[0].reason
 
 
 def test_a_row_that_is_published_again_counts_once_at_its_earliest_date() -> None:
@@ -404,6 +406,8 @@ def test_several_gpus_that_are_too_fast_for_one_are_not_believed() -> None:
         (written(ROW).replace(b"commit", b"path", 1), "t.csv", "has more than one column `path`"),
         (b"{broken\n", "t.jsonl", "contains no row that can be read"),
         (written(), "t.csv", "contains no measurement that can be used"),
+        (b"a," * 40_000, "t.csv", "the first line of `t.csv` is longer than 65536 characters"),
+        (b"task\rphase,x\n1,2\n", "t.csv", "the first line of `t.csv` does not name columns"),
     ],
 )
 def test_a_file_that_is_no_table_gives_one_message(content: bytes, name: str, message: str) -> None:
