@@ -48,6 +48,7 @@ from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.tree import read_results
+from knowledge.exchange.published.observations import read_published
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.catalogue import Indicators
@@ -225,6 +226,12 @@ def _read_results(path: Path) -> None:
         raise InputError(results.skipped[0].reason)
 
 
+def _read_published(content: bytes, folder: Path) -> None:
+    path = folder / "published.csv"
+    path.write_bytes(content)
+    observation_file(read_published(path).observations)
+
+
 def _read_mlperf_log(content: bytes, folder: Path) -> None:
     log = folder / "v0.6" / "made-up" / "results" / "dgx1" / "resnet" / "result_0.txt"
     log.parent.mkdir(parents=True)
@@ -380,6 +387,7 @@ PARSERS: dict[str, Parser] = {
         read=_read_observations,
     ),
     "observation-folder": Parser(seeds=documents.observations, kind="jsonl", read=_read_folder),
+    "published": Parser(seeds=documents.published, kind="lines", read=_read_published),
     "mlperf-log": Parser(
         seeds=lambda: [text.encode() for text in (V05, MLL, MLLOG)], kind="lines", read=_read_mlperf_log
     ),
