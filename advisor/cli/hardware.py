@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.hardware_comparison import compare_hardware
 from advisor.cli.options import FormatOption, HardwareOption, check_format
 
 if TYPE_CHECKING:
     from knowledge.hardware.shipped import ShippedMachine
 
-app = typer.Typer(help="Show hardware profiles.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Show and compare hardware.", no_args_is_help=True, rich_markup_mode=None)
+app.command("compare")(compare_hardware)
 _PROCESSOR = "processor"
 """Kind of a machine without an accelerator."""
 

@@ -23,7 +23,15 @@ from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.interface import Prediction
 from knowledge.estimate.kernel import distances
-from knowledge.estimate.model_cache import ModelCache, framework_contrasts, frameworks_of, shipped_amplitudes
+from knowledge.estimate.model_cache import (
+    ACCELERATORS,
+    USUAL,
+    USUAL_ON_ACCELERATORS,
+    ModelCache,
+    framework_contrasts,
+    frameworks_of,
+    shipped_amplitudes,
+)
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import TimePart, find_workload
@@ -199,7 +207,7 @@ def test_every_framework_with_shipped_observations_has_shipped_amplitudes(first_
         if any(c.side.version != c.reference.version for c in framework_contrasts(evidence, framework, device))
     }
 
-    assert set(shipped) == compared | {"usual"}
+    assert set(shipped) == compared | {USUAL, USUAL_ON_ACCELERATORS, ACCELERATORS}
     assert compared
 
 
