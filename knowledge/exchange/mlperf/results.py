@@ -1,0 +1,98 @@
+"""Results of reading a tree, and which of several results are one and the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import Observation
+
+TRAINING = "mlperf_training"
+"""Name of the indicator: time to train a published model to its target quality."""
+INFERENCE = "mlperf_inference"
+"""Name of the indicator: seconds per sample of a published model under LoadGen, in one of its scenarios."""
+INDICATORS = (TRAINING, INFERENCE)
+READER = 2
+"""Version of the importer; results of version 1 have no such entry in their environment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedFile:
+    """A file without an observation.
+
+    Attributes:
+        path: Path in the tree.
+        reason: Why it was skipped.
+    """
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportResult:
+    """Result of reading a tree.
+
+    Attributes:
+        observations: One observation per training run or per valid inference result, in order of path.
+        skipped: Files without an observation, in order of path.
+        warnings: What the descriptions of systems say and the program does not understand, each once.
+    """
+
+    observations: tuple[Observation, ...]
+    skipped: tuple[SkippedFile, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def content_key(o: Observation) -> str:
+    """Return a key of what a log contains: equal for copies of one log, whatever round, submitter and system it names.
+
+    A training run is known by its start and its metrics (duration to the millisecond, quality), an inference result by
+    its scenario and its metrics (latencies to the nanosecond). Both are in records of every version of the program.
+    Benchmarks that differ only in the required accuracy may share one log.
+    """
+    scenario = o.indicator.parameters.get("scenario", "")
+    started = "" if o.indicator.name == INFERENCE else o.started_at
+    return content_hash([o.indicator.name, scenario, started, o.status, sorted(o.metrics.items())])
+
+
+def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, ...]:
+    """Return MLPerf results with one observation for each log, sorted, in whatever order they come.
+
+    Of several copies, that of the earliest round remains; within a round that of the newest importer, then that of the
+    strictest benchmark, then the first by submitter, system and number.
+    """
+    first: dict[str, tuple[tuple[object, ...], Observation]] = {}
+    for o in observations:
+        if o.indicator.name not in INDICATORS:
+            continue
+        key, rank = content_key(o), _rank(o)
+        if key not in first or rank < first[key][0]:
+            first[key] = rank, o
+    return tuple(o for _, o in sorted(first.values(), key=lambda entry: entry[0]))
+
+
+def round_order(name: str) -> tuple[int, ...]:
+    """Return the numbers of a round, such as 0 and 7 of ``v0.7``."""
+    return tuple(int(part) for part in re.findall(r"\d+", name))
+
+
+def _rank(o: Observation) -> tuple[object, ...]:
+    environment = o.environment
+    reader = environment.get("mlperf_reader")
+    benchmark = str(o.indicator.parameters.get("benchmark", ""))
+    model, _, accuracy = benchmark.rpartition("-")
+    strictness = -float(accuracy) if re.fullmatch(r"\d\d(\.\d+)?", accuracy) else 0.0
+    return (
+        round_order(str(environment.get("mlperf_round", ""))),
+        -reader if isinstance(reader, int) else -1,
+        model if strictness else benchmark,
+        strictness,
+        str(environment.get("division", "")),
+        str(environment.get("submitter", "")),
+        str(environment.get("system", "")),
+        o.round,
+        o.identity,
+    )
