@@ -1,0 +1,214 @@
+"""Catalogue of accelerators: what the makers state about each model, and the spellings of their names."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+from knowledge.domain.hardware import Accelerator
+from knowledge.hardware.accelerator_names import family_match, narrow, normalise
+
+ELEMENT_TYPES = ("float64", "float32", "tfloat32", "float16", "bfloat16", "float8", "float4", "int8")
+KINDS = ("data-centre", "workstation", "consumer", "embedded")
+_GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceleratorModel:
+    """A model of accelerators. Facts that its sources do not state are none.
+
+    Attributes:
+        name: Short name, such as ``a100-sxm4-80gb``.
+        vendor: ``nvidia``, ``amd``, ``intel``, ``google`` and so on, in lower case.
+        model: Name as the driver reports it, such as ``NVIDIA A100-SXM4-80GB``.
+        family: Short name that all its variants share, such as ``a100``.
+        kind: ``data-centre``, ``workstation``, ``consumer`` or ``embedded``.
+        architecture: Short name of the architecture, such as ``ampere`` or ``cdna3``.
+        sources: Addresses of the pages that state the facts.
+        form: What tells it apart from other variants: ``sxm4``, ``pcie`` and so on, or empty.
+        compute_capability: ``major.minor`` of an NVIDIA GPU.
+        gfx: Target of an AMD GPU in LLVM, such as ``gfx942``.
+        memory_bytes: Memory of one device.
+        memory_bytes_per_second: Peak bandwidth of its memory.
+        tensor_core_generation: Generation of NVIDIA's tensor cores.
+        flops: Peak operations per second without sparsity by element type, on the fastest units that support the type.
+        watts: Power limit by default.
+        interconnect: Fastest interconnect of the devices: ``nvlink``, ``pcie``, ``infinity-fabric`` and so on.
+        interconnect_bytes_per_second: Bandwidth of this interconnect, both directions together.
+        year: Year of the release.
+        variants: Names of the models that a generic entry stands for; empty for a model.
+    """
+
+    name: str
+    vendor: str
+    model: str
+    family: str
+    kind: str
+    architecture: str
+    sources: tuple[str, ...]
+    form: str = ""
+    compute_capability: str | None = None
+    gfx: str | None = None
+    memory_bytes: int | None = None
+    memory_bytes_per_second: float | None = None
+    tensor_core_generation: int | None = None
+    flops: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    watts: float | None = None
+    interconnect: str = ""
+    interconnect_bytes_per_second: float | None = None
+    year: int | None = None
+    variants: tuple[str, ...] = ()
+
+    @property
+    def memory_gib(self) -> float | None:
+        """Memory of one device in GiB."""
+        return None if self.memory_bytes is None else self.memory_bytes / _GIB
+
+    def accelerator(self, count: int = 1) -> Accelerator:
+        """Return devices of this model in one machine, as a hardware profile lists them."""
+        return Accelerator(
+            vendor=self.vendor,
+            model=self.model,
+            compute_capability=self.compute_capability,
+            memory_bytes=self.memory_bytes,
+            count=count,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Family:
+    """Variants of one accelerator, and a generic entry for every group of them that a spelling can mean."""
+
+    name: str
+    model: str
+    pattern: str
+    variants: tuple[AcceleratorModel, ...]
+
+    def entry(self, variants: Sequence[AcceleratorModel]) -> AcceleratorModel:
+        """Return the only variant, or the generic entry of several."""
+        return variants[0] if len(variants) == 1 else _generic(self, tuple(variants))
+
+
+def accelerator_models() -> tuple[AcceleratorModel, ...]:
+    """Return all entries of the catalogue: each model, and a generic entry for each family of several models."""
+    entries: list[AcceleratorModel] = []
+    for family in _families():
+        entries += family.variants
+        if len(family.variants) > 1:
+            entries.append(family.entry(family.variants))
+    return tuple(entries)
+
+
+def find_accelerator(*spellings: str) -> AcceleratorModel | None:
+    """Return the most specific entry that spellings of an accelerator mean.
+
+    The first spelling that names a known accelerator decides about it; the others only tell its variants apart. If they
+    do not, the entry is generic: it contains what all possible variants share.
+
+    Args:
+        spellings: Names as drivers, benchmarks or people write them, such as ``GeForce_GTX_1080_Ti`` or ``8x A100
+            80GB``; also amounts of memory, such as ``81559 MiB``.
+
+    Returns:
+        The entry; none if no spelling names a known accelerator.
+    """
+    texts = [normalise(spelling) for spelling in spellings]
+    for text in texts:
+        matches = [(family_match(family.pattern, text), family) for family in _families()]
+        length, family = max(matches, key=lambda match: match[0])
+        if length:
+            return family.entry(narrow(family.variants, [text, *(other for other in texts if other != text)]))
+    return None
+
+
+def model_of(accelerator: Accelerator) -> AcceleratorModel | None:
+    """Return the entry of the accelerators of a machine; none if the catalogue does not contain them."""
+    memory = f"{accelerator.memory_bytes // 2**20} MiB" if accelerator.memory_bytes else ""
+    entry = find_accelerator(accelerator.model, memory)
+    if entry is None or entry.vendor != accelerator.vendor:
+        return None
+    same = accelerator.compute_capability in (None, entry.compute_capability)
+    return entry if same or entry.compute_capability is None else None
+
+
+def closest_models(text: str) -> tuple[str, ...]:
+    """Return the names of at most three entries whose names or models are similar to a text, the most similar first."""
+    wanted = normalise(text)
+    names = {
+        normalise(spelling): entry.name for entry in accelerator_models() for spelling in (entry.name, entry.model)
+    }
+    similar = difflib.get_close_matches(wanted, names, n=6, cutoff=0.5)
+    return tuple(dict.fromkeys(names[spelling] for spelling in similar))[:3]
+
+
+def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> AcceleratorModel:
+    """Return the entry with the facts that variants share."""
+    first = variants[0]
+    shared: dict[str, Any] = {
+        f.name: getattr(first, f.name)
+        for f in fields(AcceleratorModel)
+        if f.name != "flops" and all(getattr(variant, f.name) == getattr(first, f.name) for variant in variants)
+    }
+    flops = {name: rate for name, rate in first.flops.items() if all(v.flops.get(name) == rate for v in variants)}
+    form = shared.get("form", "")
+    memory = shared.get("memory_bytes")
+    whole = len(variants) == len(family.variants)
+    suffixes = () if whole else (form, f"{memory / _GIB:.0f}gb" if memory else "")
+    return AcceleratorModel(
+        **{
+            **shared,
+            "name": "-".join(part for part in (family.name, *suffixes) if part),
+            "model": " ".join((family.model, *(suffix.upper() for suffix in suffixes if suffix))),
+            "form": form,
+            "sources": tuple(dict.fromkeys(source for variant in variants for source in variant.sources)),
+            "flops": MappingProxyType(flops),
+            "variants": tuple(variant.name for variant in variants),
+        }
+    )
+
+
+@cache
+def _families() -> tuple[_Family, ...]:
+    import yaml
+
+    folder = importlib.resources.files("knowledge.hardware") / "catalogue"
+    families: list[_Family] = []
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".yaml"):
+            families += _read(yaml.safe_load(file.read_text(encoding="utf-8")))
+    return tuple(families)
+
+
+def _read(document: Mapping[str, Any]) -> Iterator[_Family]:
+    """Read a file: defaults for all families, families, and the variants of a family, each more specific."""
+    defaults = document.get("defaults", {})
+    for name, facts in document["families"].items():
+        facts = {**defaults, **facts, "family": name}
+        variants = facts.pop("variants", {name: {}})
+        pattern = facts.pop("match", normalise(name))
+        model = facts.pop("family_model", "")
+        yield _Family(
+            name=name,
+            model=model,
+            pattern=pattern,
+            variants=tuple(_entry(variant, facts, own or {}) for variant, own in variants.items()),
+        )
+
+
+def _entry(name: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> AcceleratorModel:
+    facts = {**shared, **own}
+    memory = facts.pop("memory_gib", None)
+    return AcceleratorModel(
+        **{
+            **facts,
+            "name": name,
+            "sources": tuple(dict.fromkeys([*own.get("sources", ()), *shared.get("sources", ())])),
+            "memory_bytes": None if memory is None else int(memory * _GIB),
+            "flops": MappingProxyType({**shared.get("flops", {}), **own.get("flops", {})}),
+        }
+    )
