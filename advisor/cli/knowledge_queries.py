@@ -57,10 +57,10 @@ def compare(
     from advisor import api
     from advisor.api.queries import select_observations
     from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
-    from knowledge.exchange.mlperf.tree import INDICATOR
+    from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)
-    if indicator == INDICATOR:
+    if indicator == TRAINING:
         observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
@@ -223,12 +223,12 @@ def mlperf_table(
     from advisor.report.evidence import scores_record, scores_text
     from knowledge.domain.errors import InputError
     from knowledge.estimate.mlperf import score_submissions
-    from knowledge.exchange.mlperf.tree import INDICATOR
+    from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
     with open_readable_store(knowledge) as store:
-        scores = score_submissions(store.observations(indicator=INDICATOR))
+        scores = score_submissions(store.observations(indicator=TRAINING))
     name = round_ if round_.startswith("v") else f"v{round_}"
     matching = [s for s in scores if s.round_ == name and division in ("all", s.division)]
     if not matching:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.exchange.mlperf.catalogue import round_rules
-from knowledge.exchange.mlperf.tree import INDICATOR
+from knowledge.exchange.mlperf.results import TRAINING
 
 BENCHMARKS = (
     "resnet", "ssd", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "rnnt", "unet3d"
@@ -82,7 +82,7 @@ def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
     """
     groups: dict[tuple[str, str, str, str], list[Observation]] = defaultdict(list)
     for o in observations:
-        if o.indicator.name == INDICATOR:
+        if o.indicator.name == TRAINING:
             key = (str(o.environment[name]) for name in ("mlperf_round", "submitter", "system"))
             groups[(*key, str(o.indicator.parameters["benchmark"]))].append(o)  # type: ignore[index]
     return tuple(_score(key, runs) for key, runs in sorted(groups.items()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
+from knowledge.exchange.mlperf.catalogue import round_order
 
 TRAINING = "mlperf_training"
 """Name of the indicator: time to train a published model to its target quality."""
@@ -72,11 +73,6 @@ def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, 
         if key not in first or rank < first[key][0]:
             first[key] = rank, o
     return tuple(o for _, o in sorted(first.values(), key=lambda entry: entry[0]))
-
-
-def round_order(name: str) -> tuple[int, ...]:
-    """Return the numbers of a round, such as 0 and 7 of ``v0.7``."""
-    return tuple(int(part) for part in re.findall(r"\d+", name))
 
 
 def _rank(o: Observation) -> tuple[object, ...]:
