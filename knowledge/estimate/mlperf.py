@@ -12,10 +12,11 @@ from itertools import pairwise
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.exchange.mlperf.catalogue import round_rules
-from knowledge.exchange.mlperf.results import TRAINING
+from knowledge.exchange.mlperf.results import TRAINING, distinct_results
 
 BENCHMARKS = (
-    "resnet", "ssd", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "rnnt", "unet3d"
+    "resnet", "ssd", "retinanet", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "dlrm_dcnv2", "rnnt",
+    "unet3d", "stable_diffusion", "rgat", "gpt3", "llama2_70b_lora", "llama31_405b",
 )  # fmt: skip
 """Benchmarks in the order of the columns of the published tables."""
 
@@ -36,6 +37,7 @@ class Score:
         runs: Number of runs.
         failed: Number of runs that did not converge.
         target: Quality that the round requires, or none.
+        rules: Round by whose rules the score is computed; an earlier one if those of the round are not known.
     """
 
     round_: str
@@ -49,6 +51,7 @@ class Score:
     runs: int
     failed: int
     target: float | None
+    rules: str
 
     @property
     def minutes(self) -> float | None:
@@ -74,6 +77,9 @@ def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
     if there are more of these than are dropped, there is no score ("Benchmark Results",
     https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc).
 
+    A log that several rounds or systems contain counts once, for the earliest round
+    (:func:`~knowledge.exchange.mlperf.results.distinct_results`).
+
     Args:
         observations: Observations; those of other indicators are ignored.
 
@@ -81,7 +87,7 @@ def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
         The scores.
     """
     groups: dict[tuple[str, str, str, str], list[Observation]] = defaultdict(list)
-    for o in observations:
+    for o in distinct_results(observations):
         if o.indicator.name == TRAINING:
             key = (str(o.environment[name]) for name in ("mlperf_round", "submitter", "system"))
             groups[(*key, str(o.indicator.parameters["benchmark"]))].append(o)  # type: ignore[index]
@@ -108,6 +114,7 @@ def _score(key: tuple[str, str, str, str], runs: Sequence[Observation]) -> Score
         runs=len(runs),
         failed=failed,
         target=rules.target,
+        rules=rules.round_,
     )
 
 

@@ -108,7 +108,10 @@ def _accelerator(spelled: str, memory: str, name: str) -> Accelerator | None:
     if part := _MIG.search(f"{spelled} {name}" if re.search("mig", f"{spelled} {name}", re.IGNORECASE) else ""):
         part_name = f"{part[1]}g.{part[2]}gb"
         return replace(
-            accelerator, model=f"{accelerator.model} MIG {part_name}", memory_bytes=int(part[2]) * 2**30, partition="mig"
+            accelerator,
+            model=f"{accelerator.model} MIG {part_name}",
+            memory_bytes=int(part[2]) * 2**30,
+            partition="mig",
         )
     return replace(accelerator, partition="vgpu") if _VGPU.search(spelled) else accelerator
 

@@ -64,7 +64,9 @@ def is_relevant(name: str) -> bool:
     path = PurePosixPath(name)
     if path.name == _SUMMARY:
         # Logs of accuracy, compliance and power runs have the same name.
-        return "results" in path.parts and path.parent.parent.name == "performance" and bool(_RUN.match(path.parent.name))
+        return (
+            "results" in path.parts and path.parent.parent.name == "performance" and bool(_RUN.match(path.parent.name))
+        )
     return bool(_TRAINING_LOG.match(path.name)) or (path.suffix == ".json" and "systems" in path.parts[:-1])
 
 

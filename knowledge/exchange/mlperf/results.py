@@ -37,13 +37,17 @@ class ImportResult:
     """Result of reading a tree.
 
     Attributes:
-        observations: One observation per training run or per valid inference result, in order of path.
+        observations: One observation per training run or per valid inference result, in order of path, without equal
+            ones.
         skipped: Files without an observation, in order of path.
+        repeated: Number of files whose observation is equal to another one of the tree: MLPerf Inference derives results
+            of one scenario from the log of another.
         warnings: What the descriptions of systems say and the program does not understand, each once.
     """
 
     observations: tuple[Observation, ...]
     skipped: tuple[SkippedFile, ...]
+    repeated: int = 0
     warnings: tuple[str, ...] = ()
 
 
@@ -73,6 +77,28 @@ def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, 
         if key not in first or rank < first[key][0]:
             first[key] = rank, o
     return tuple(o for _, o in sorted(first.values(), key=lambda entry: entry[0]))
+
+
+class ContentCounter:
+    """Counts results that are copies of others, as they are added.
+
+    Args:
+        observations: Results that are there already; those of other indicators are ignored.
+    """
+
+    def __init__(self, observations: Iterable[Observation] = ()) -> None:
+        self._identities: dict[str, set[str]] = {}
+        self.add(observations)
+
+    def add(self, observations: Iterable[Observation]) -> int:
+        """Add results; return how many have the content of another one, but are not equal to it."""
+        copies = 0
+        for o in observations:
+            if o.indicator.name in INDICATORS:
+                identities = self._identities.setdefault(content_key(o), set())
+                copies += bool(identities) and o.identity not in identities
+                identities.add(o.identity)
+        return copies
 
 
 def _rank(o: Observation) -> tuple[object, ...]:

@@ -190,7 +190,9 @@ def _versions(text: str) -> Iterator[str]:
     """Yield the versions of a field; a revision of a Linux package, and the CUDA it was built for, are no part of it."""
     plain = re.sub(r"\s*\.\s*", ".", text)
     for part in re.split(r"[;,]|\bor\b", plain):
-        match = re.search(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:(?:a|b|rc)\d+|\.dev\d+)?)(\+git[a-z0-9]+|\+[0-9a-f]{7,})?", part)
+        match = re.search(
+            r"(?<![\w.])v?(\d+(?:\.\d+)+(?:(?:a|b|rc)\d+|\.dev\d+)?)(\+git[a-z0-9]+|\+[0-9a-f]{7,})?", part
+        )
         if match:
             # The commit of a build that is no release belongs to its version.
             yield match[1] + ((match[2] or "") if re.search("[a-z]", match[1]) else "")

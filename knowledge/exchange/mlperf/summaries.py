@@ -134,7 +134,9 @@ def _figure(
 
 
 def _latencies(entries: Mapping[str, str]) -> dict[str, float]:
-    latencies = {f"p{name}_seconds": value for name, value in _percentiles(entries).items() if name in ("50", "90", "99")}
+    latencies = {
+        f"p{name}_seconds": value for name, value in _percentiles(entries).items() if name in ("50", "90", "99")
+    }
     mean = _number(entries.get("mean latency (ns)"))
     return latencies | ({"mean_seconds": mean / _NANOSECONDS} if mean is not None else {})
 

@@ -81,16 +81,19 @@ def read_results(path: Path, *, round_: str | None = None) -> ImportResult:
     except (OSError, ValueError, OverflowError, tarfile.TarError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise InputError(f"`{path}` cannot be read: {error}") from None
     _check_kind(path, content)
-    observations: list[Observation] = []
+    observations: dict[str, Observation] = {}
+    repeated = 0
     warnings: dict[str, None] = {}
     for place, observation in _observations(content, warnings):
         if isinstance(observation, Observation):
-            observations.append(observation)
+            repeated += observation.identity in observations
+            observations.setdefault(observation.identity, observation)
         else:
             content.skipped.append(SkippedFile(path=place, reason=f"it is not a valid observation: {observation}"))
     return ImportResult(
-        observations=tuple(observations),
+        observations=tuple(observations.values()),
         skipped=tuple(sorted(content.skipped, key=lambda s: s.path)),
+        repeated=repeated,
         warnings=tuple(sorted(warnings)),
     )
 
@@ -154,7 +157,8 @@ def _check_kind(path: Path, content: _Content) -> None:
             hint=_WANTED,
         )
     raise TreeKindError(
-        f"`{path}` contains no MLPerf results", hint=f"{_WANTED}; if no directory names the round, set it with `--round`"
+        f"`{path}` contains no MLPerf results",
+        hint=f"{_WANTED}; if no directory names the round, set it with `--round`",
     )
 
 
@@ -225,8 +229,8 @@ def _files(path: Path, content: _Content) -> Iterator[tuple[str, int, IO[bytes]]
             name = f"{path.name.split('.tar')[0]}/{member.name}"
             _note_suite(name, content)
             # Read in memory, never unpacked: the paths in an archive are not trusted.
-            if member.isfile() and is_relevant(member.name) and (file := archive.extractfile(member)) is not None:
-                yield name, member.size, file
+            if member.isfile() and is_relevant(member.name) and (stored := archive.extractfile(member)) is not None:
+                yield name, member.size, stored
             # The archive would keep every member in memory, and millions of empty ones compress to almost nothing.
             archive.members = []  # type: ignore[attr-defined]
 
