@@ -1,0 +1,93 @@
+"""What the containers of NVIDIA's GPU cloud (NGC) contain: framework, CUDA, cuDNN, NCCL and others by release."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+CONTAINER_INDEX = "ngc"
+"""Index of packages that came in a container of NVIDIA's GPU cloud."""
+COMPONENTS = ("cuda", "cublas", "cudnn", "nccl", "tensorrt", "python", "driver")
+"""Keys of :func:`container_versions` beside ``version``; ``driver`` is the oldest driver of the release notes."""
+_RELEASE = re.compile(r"\s*v?(?P<year>\d\d)\.(?P<month>\d\d)(?:\.\d+)?(?:-(?P<tag>tf[12])\b)?(?:-[\w-]*)?\s*$", re.I)
+_ALIASES = {
+    "pytorch": "torch",
+    "tf": "tensorflow",
+    "trt": "tensorrt",
+    "paddle": "paddlepaddle",
+    "triton": "tritonserver",
+}
+_TAGS = ("tf1", "tf2")
+
+
+def container_versions(framework: str, release: str) -> Mapping[str, str]:
+    """Return what a container contains, as far as it could be read on a page.
+
+    Args:
+        framework: Distribution name, such as ``torch``, ``tensorflow`` or ``mxnet``; also ``tensorrt`` and
+            ``tritonserver``.
+        release: Release of the container, such as ``22.10``, or its tag, such as ``20.06-tf2-py3``.
+
+    Returns:
+        ``version`` of the framework and those of :data:`COMPONENTS` that are known; empty if the release is not
+        listed. ``version`` is absent if a release of TensorFlow 1 and 2 is named without its ``tf1`` or ``tf2``.
+    """
+    entry = _entry(framework, release)
+    versions = {name: str(entry[name]) for name in ("version", *COMPONENTS) if name in entry}
+    tag = _tag(release)
+    if tag in entry:
+        versions["version"] = str(entry[tag])
+    return versions
+
+
+def container_sources(framework: str, release: str) -> tuple[str, ...]:
+    """Return the pages that say what a container contains; empty if its release is not listed."""
+    entry, short = _entry(framework, release), _short(release)
+    forms = {"release": short.replace(".", "-"), "dotted": short, "compact": short.replace(".", "")}
+    return tuple(_catalogue()["pages"][key].format(**forms) for key in entry.get("from", ()))
+
+
+def releases_with_version(framework: str, version: str) -> tuple[str, ...]:
+    """Return the releases whose container holds this version of a framework, such as ``1.4.0a0+a5b4d78``."""
+    entries = _catalogue()["frameworks"].get(_name(framework), {})
+    return tuple(
+        release for release, entry in entries.items() if version in {str(entry.get(k)) for k in ("version", *_TAGS)}
+    )
+
+
+def is_release(text: str) -> bool:
+    """Whether a text is a release of a container, such as ``22.10`` or ``20.06-tf1-py3``."""
+    match = _RELEASE.match(text)
+    return match is not None and int(match["year"]) >= 17 and 1 <= int(match["month"]) <= 12
+
+
+def _entry(framework: str, release: str) -> Mapping[str, Any]:
+    entry: Mapping[str, Any] = _catalogue()["frameworks"].get(_name(framework), {}).get(_short(release), {})
+    return entry
+
+
+def _name(framework: str) -> str:
+    return _ALIASES.get(framework.lower(), framework.lower())
+
+
+def _short(release: str) -> str:
+    match = _RELEASE.match(release)
+    return f"{match['year']}.{match['month']}" if match else ""
+
+
+def _tag(release: str) -> str:
+    match = _RELEASE.match(release)
+    return (match["tag"] or "").lower() if match else ""
+
+
+@cache
+def _catalogue() -> dict[str, Any]:
+    import yaml
+
+    text = importlib.resources.files("knowledge.exchange").joinpath("ngc_containers.yaml").read_text(encoding="utf-8")
+    # Every value is text: `10.2` and `21.10` are versions, not numbers.
+    catalogue: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
+    return catalogue
