@@ -114,13 +114,13 @@ def _described(system: System) -> dict[str, Scalar]:
 
 def _source(key: SystemKey, system: System) -> dict[str, Scalar]:
     """Return where a result comes from."""
-    container: dict[str, Scalar] = {"container": system.container} if system.container else {}
+    container = {"container": system.container, "container_contents": " ".join(system.expanded)}
     return {
         "mlperf_round": key[0],
         "mlperf_reader": READER,
         "submitter": key[2],
         "system": key[3],
-        **container,
+        **{name: value for name, value in container.items() if value},
     }
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from packaging.version import InvalidVersion, Version
 
 from knowledge.exchange.mlperf.catalogue import catalogue
+from knowledge.exchange.ngc import CONTAINER_INDEX, container_versions
 
-CONTAINER_INDEX = "ngc"
-"""Index of packages that came in a container of NVIDIA's GPU cloud: their versions are the container's."""
 SUBMISSION_INDEX = "submission"
 """Index of packages that a submitter built or took from elsewhere."""
 _WORD = r"(?<![a-z])"
@@ -81,6 +80,8 @@ _KEYS = {
 _TEXTS = ("libraries", "other_software_stack", "math_libraries", "ml_libraries")
 _CONTAINERS = frozenset({"merlin-hugectr", "nemo-toolkit", "tensorflow", "torch", "mxnet", "dgl"})
 """Frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
+_CONTENTS = frozenset({"version", "cuda", "cublas", "cudnn", "nccl", "tensorrt", "python"})
+"""What is taken from the release notes of a container, if a description does not say it."""
 _RELEASE = re.compile(r"(?<![\d.])\d\d\.\d\d(?![\d.])")
 _NUMBER = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+|[.-]?dev\d*)?(?:\+[a-z0-9.]+)?|20\d\d"
 _TOKEN = re.compile(
@@ -101,11 +102,13 @@ class Software:
 
     Attributes:
         framework: Distribution name of the framework, or ``unknown``.
-        version: Its version in normal form, or empty.
-        index: :data:`CONTAINER_INDEX` or :data:`SUBMISSION_INDEX`.
+        version: Its version in normal form, or empty; the release of the container if no source says which version
+            it contains.
+        index: :data:`~knowledge.exchange.ngc.CONTAINER_INDEX` or :data:`SUBMISSION_INDEX`.
         container: Release of NVIDIA's container, such as ``24.04``, or empty.
         components: Versions of the other components by name, in normal form.
         python: Version of Python, or empty.
+        expanded: What the description does not say, but NVIDIA's release notes of the container, by name.
         unread: What the description says and does not name one version, each with its key.
     """
 
@@ -115,6 +118,7 @@ class Software:
     container: str
     components: Mapping[str, str]
     python: str
+    expanded: tuple[str, ...]
     unread: tuple[str, ...]
 
 
@@ -147,6 +151,11 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         # The local version of a wheel of PyTorch names the ROCm that it was built for.
         version = bare
         stated.setdefault("rocm", bare.partition("+rocm")[2])
+    contents = {key: text for key, text in container_versions(framework, container).items() if key in _CONTENTS}
+    container_names = set(contents)
+    known = {*stated, *(("version",) if normal_version(version) else ())}
+    version = version or contents.pop("version", "")
+    stated = {**contents, **stated}
     python = stated.pop("python", "")
     return Software(
         framework=framework,
@@ -155,6 +164,7 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         container=container,
         components={key: release for key, text in sorted(stated.items()) if (release := normal_version(text))},
         python=python,
+        expanded=tuple(sorted(container_names - known)),
         unread=tuple(unread),
     )
 

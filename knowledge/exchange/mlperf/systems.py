@@ -35,6 +35,7 @@ class System:
         container: Release of NVIDIA's container that the framework came in, such as ``24.04``, or empty.
         stack: The described software.
         hardware: The machine.
+        expanded: Software that is not described, but known from the release notes of the container, by name.
         described: Other fields of the description, by their own keys.
         warnings: What the description says and the program does not understand.
     """
@@ -46,6 +47,7 @@ class System:
     container: str
     stack: Stack
     hardware: HardwareProfile
+    expanded: tuple[str, ...] = ()
     described: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
@@ -78,6 +80,7 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
         container=software.container,
         stack=_stack(software, machine.hardware.cpu.architecture),
         hardware=machine.hardware,
+        expanded=software.expanded,
         described={key: value[:_LONGEST_TEXT] for key, value in sorted(remaining.items())},
         warnings=(
             *((_unknown_accelerator(machine.unknown),) if machine.unknown else ()),
