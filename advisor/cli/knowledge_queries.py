@@ -195,7 +195,7 @@ def import_mlperf(
     ] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store the published results of MLPerf Training and Inference; files without a result are listed with the reason."""
+    """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""
     from knowledge.exchange.mlperf.results import INDICATORS, ContentCounter
     from knowledge.exchange.mlperf.tree import read_results
 

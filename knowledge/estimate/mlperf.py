@@ -15,8 +15,8 @@ from knowledge.exchange.mlperf.catalogue import round_rules
 from knowledge.exchange.mlperf.results import TRAINING, distinct_results
 
 BENCHMARKS = (
-    "resnet", "ssd", "retinanet", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "dlrm_dcnv2", "rnnt",
-    "unet3d", "stable_diffusion", "rgat", "gpt3", "llama2_70b_lora", "llama31_405b",
+    "resnet", "ssd", "retinanet", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "dlrm_dcnv2",
+    "rnnt", "unet3d", "stable_diffusion", "rgat", "gpt3", "llama2_70b_lora", "llama31_405b",
 )  # fmt: skip
 """Benchmarks in the order of the columns of the published tables."""
 

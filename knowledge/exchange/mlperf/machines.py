@@ -19,6 +19,8 @@ _MIG = re.compile(r"(?<![\w.])(?:\d+x)?(\d)g\.(\d+)gb", re.IGNORECASE)
 _VGPU = re.compile(r"\bgrid\b|-\d+[qc]$", re.IGNORECASE)
 _VENDORS = {"ascend": "huawei", "qualcomm": "qualcomm", "gaudi": "intel", "xilinx": "amd", "mali": "arm"}
 """Vendors of accelerators that the catalogue does not contain, by a word of their name."""
+_LONGEST_NAME = 300
+"""Characters of a name that are read; the longest accelerator has 42."""
 _LARGEST_COUNT = 2**31 - 1
 """Largest number of a column of the database."""
 
@@ -43,17 +45,17 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         name: The system's name in the tree; it replaces what the description does not contain.
         left: Fields of the description.
     """
-    spelled = left.pop("accelerator_model_name", "")
+    spelled, name = left.pop("accelerator_model_name", "")[:_LONGEST_NAME], name[:_LONGEST_NAME]
     per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
     if (machine := _machine_of_name(name, nodes)) is not None:
         return Machine(hardware=machine)
-    memory = left.get("accelerator_memory_capacity", "")
+    memory = left.get("accelerator_memory_capacity", "")[:_LONGEST_NAME]
     accelerator = None if per_node == 0 else _accelerator(spelled, memory, name)
     unknown = spelled if accelerator is None and spelled and per_node != 0 else ""
     if unknown:
         accelerator = Accelerator(vendor=_vendor(spelled), model=spelled)
     count = per_node or _count_in(name, accelerator)
-    processor = left.pop("host_processor_model_name", "")
+    processor = left.pop("host_processor_model_name", "")[:_LONGEST_NAME]
     sockets = _number(left.pop("host_processors_per_node", ""))
     architecture = "aarch64" if _ARM.search(processor) else "x86_64"
     if accelerator is not None and accelerator.vendor == "google" and "tpu" in accelerator.model.lower():

@@ -52,7 +52,7 @@ class ImportResult:
 
 
 def content_key(o: Observation) -> str:
-    """Return a key of what a log contains: equal for copies of one log, whatever round, submitter and system it names.
+    """Return a key of what a log contains, equal for all copies of it in any round, of any submitter and system.
 
     A training run is known by its start and its metrics (duration to the millisecond, quality), an inference result by
     its scenario and its metrics (latencies to the nanosecond). Both are in records of every version of the program.

@@ -20,7 +20,7 @@ _FRAMEWORKS = {
     "nemo-toolkit": rf"{_WORD}nemo{_END}",
     "tflite-runtime": r"(?:tensorflow|tf)[ _-]?lite",
     "tensorflow-macos": r"tensorflow[ _-]macos",
-    "tensorflow": rf"ten[a-z]*flow|{_WORD}tf{_END}",
+    "tensorflow": rf"ten[a-z]{0, 6}flow|{_WORD}tf{_END}",
     "torch": r"py-?torch",
     "mxnet": r"mx-?net",
     "jax": rf"{_WORD}jax{_END}|maxtext|maxdiffusion",
@@ -91,6 +91,10 @@ _TOKEN = re.compile(
     re.IGNORECASE,
 )
 _FOLLOWING = re.compile(rf"(?:[ _-]?version)?[ ,:=_-]*v?(?P<version>{_NUMBER})(?!\w)", re.IGNORECASE)
+_LONGEST_NAME = 300
+"""Characters of a name, a version, or the field of the framework that are read; the longest has 130."""
+_LONGEST_TEXT = 4000
+"""Characters of a field of software that are read; the longest has 400."""
 _TPU = re.compile(r"tpu|^(?:cloud|research)_v\d", re.IGNORECASE)
 _NAMES = (*_FRAMEWORKS, *_COMPONENTS)
 _GENERIC = re.compile(rf"^\s*([a-z][a-z0-9 ./_-]*?)(?:[ ,_-]+v?({_NUMBER})(?!\w).*)?$", re.IGNORECASE)
@@ -131,10 +135,10 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         benchmark: Benchmark that was run: some systems list a framework for each kind.
         place: Source file that wrote the log; may be empty.
     """
-    described = left.pop("framework", "")
-    short = left.pop("framework_name", "")
+    described = left.pop("framework", "")[:_LONGEST_NAME]
+    short, name = left.pop("framework_name", "")[:_LONGEST_NAME], name[:_LONGEST_NAME]
     stated, unread = _stated(left)
-    for text in (described, *(left.get(key, "") for key in _TEXTS)):
+    for text in (described, *(left.get(key, "")[:_LONGEST_TEXT] for key in _TEXTS)):
         for component, version in _pairs(text):
             _refine(stated, component, version)
     framework, releases = _framework([described, short, name], benchmark, place)
@@ -145,8 +149,8 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         unread.append(f"`framework` is `{described}`: several releases of {framework}")
     if len(own) == 1:
         _refine(stated, framework, own.pop())
-    version = stated.pop(framework, "") or _of_notes(framework, left.get("sw_notes", ""))
-    bare = left.get("other_software_stack", "")
+    version = stated.pop(framework, "") or _of_notes(framework, left.get("sw_notes", "")[:_LONGEST_TEXT])
+    bare = left.get("other_software_stack", "")[:_LONGEST_NAME]
     if framework == "torch" and not version and re.fullmatch(r"[\d.]+\+rocm[\d.]+", bare):
         # The local version of a wheel of PyTorch names the ROCm that it was built for.
         version = bare
@@ -185,7 +189,7 @@ def _stated(left: MutableMapping[str, str]) -> tuple[dict[str, str], list[str]]:
         text = left.get(key)
         if text is None:
             continue
-        found = sorted(set(_versions(text)))
+        found = sorted(set(_versions(text[:_LONGEST_NAME])))
         if len(found) == 1:
             stated.setdefault(component, found[0])
             del left[key]
@@ -197,7 +201,7 @@ def _stated(left: MutableMapping[str, str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _versions(text: str) -> Iterator[str]:
-    """Yield the versions of a field; a revision of a Linux package, and the CUDA it was built for, are no part of it."""
+    """Yield the versions of a field, without the revision of a Linux package and the CUDA that it was built for."""
     plain = re.sub(r"\s*\.\s*", ".", text)
     for part in re.split(r"[;,]|\bor\b", plain):
         match = re.search(
@@ -215,7 +219,7 @@ def _refine(stated: dict[str, str], component: str, version: str) -> None:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield names and versions in order: a name, a version, or a name with the version after it; and where it begins."""
+    """Yield names and versions in order, each with its place: a name, a version, or a name and the version after it."""
     for match in _TOKEN.finditer(text):
         name = next((_NAMES[i] for i in range(len(_NAMES)) if match[f"n{i}"] is not None), "")
         yield name, match["direct"] or match["version"] or "", match.start()
@@ -250,7 +254,9 @@ def _releases(text: str) -> dict[str, list[str]]:
             if version and ahead:
                 current = version
             elif version and (pending or re.search(r"\bor\s+$", clause[:start])):
-                owners, pending = pending or owners, []
+                # Several frameworks share a release of containers, but no version: `TensorRT Preview, CUDA 11.0`.
+                shared = pending if not name or _RELEASE.fullmatch(version) else [name]
+                owners, pending = shared or owners, []
                 for owner in owners:
                     found[owner].append(version)
     return {name: versions for name, versions in found.items() if name in _FRAMEWORKS}
@@ -270,7 +276,7 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
     for text in others:
         if not releases and framework in _CONTAINERS and re.search(_FRAMEWORKS[framework], text, re.IGNORECASE):
             releases = set(_RELEASE.findall(text))
-    if framework not in candidates and (match := _GENERIC.match(described)) and match[2]:
+    if framework == _generic(described) and (match := _GENERIC.match(described)) and match[2]:
         releases = {match[2]}
     return framework, releases
 

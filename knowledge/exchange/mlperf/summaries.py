@@ -12,11 +12,9 @@ from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Scalar
 from knowledge.exchange.mlperf.catalogue import InferenceRules
 
-_LINE = re.compile(r"^\s*\*?\s*([A-Za-z0-9][^:]*?)\s*:\s*(.*?)\s*$")
 _SCENARIOS = ("Offline", "Server", "SingleStream", "MultiStream")
 _LATENCY = re.compile(r"^(\d+(?:\.\d+)?)(?:th)? percentile latency \(ns\)$")
 _ESTIMATE = re.compile(r"^early stopping (\d+(?:\.\d+)?)th percentile estimate$")
-_CONDITION = re.compile(r"^(.* satisfied)$")
 _INTERVAL = re.compile(r'"ms"\s*:\s*([\d.]+)')
 _NANOSECONDS = 1e9
 _PARAMETERS = ("samples_per_query", "target_qps", "min_duration (ms)", "min_query_count", "performance_sample_count")
@@ -74,7 +72,7 @@ def read_summary(text: str, rules: InferenceRules) -> InferenceResult:
     if "accuracy" in entries.get("mode", "").lower():
         raise UnreadableSummaryError("it is of an accuracy run, which measures no performance")
     if entries["result is"] != "VALID":
-        failed = [name for name, value in entries.items() if _CONDITION.match(name) and value.lower() == "no"]
+        failed = [name for name, value in entries.items() if name.endswith(" satisfied") and value.lower() == "no"]
         reasons = f" ({', '.join(f'{name}: no' for name in failed)})" if failed else ""
         raise UnreadableSummaryError(f"its result is {entries['result is'][:40] or 'missing'}{reasons}")
     figure, unit, seconds, conditions = _figure(scenario, entries, rules)
@@ -96,12 +94,11 @@ def _entries(text: str) -> dict[str, str]:
     """Return the first value of each name of a summary; names in lower case."""
     entries: dict[str, str] = {}
     for line in lines_of(text):
-        if match := _LINE.match(line):
-            name, value = match[1].lower(), match[2]
-            if name == "per-query latency" or name == "per-sample latency":
-                # Only in MultiStream: the percentiles of queries come first, and count.
-                continue
-            entries.setdefault(" ".join(name.split()), value)
+        name, colon, value = line.partition(":")
+        name = " ".join(name.lower().split()).removeprefix("* ")
+        if colon and name not in ("per-query latency", "per-sample latency"):
+            # MultiStream has the percentiles of queries first, which count, and then those of samples.
+            entries.setdefault(name, value.strip())
     return entries
 
 

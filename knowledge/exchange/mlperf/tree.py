@@ -152,8 +152,8 @@ def _check_kind(path: Path, content: _Content) -> None:
         )
     if content.described:
         raise TreeKindError(
-            f"`{path}` contains descriptions of {content.described} systems, but no results of MLPerf Training or MLPerf "
-            "Inference",
+            f"`{path}` contains descriptions of {content.described} systems, but no results of MLPerf Training or "
+            "MLPerf Inference",
             hint=_WANTED,
         )
     raise TreeKindError(
