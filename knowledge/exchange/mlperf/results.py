@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
@@ -15,6 +15,9 @@ TRAINING = "mlperf_training"
 INFERENCE = "mlperf_inference"
 """Name of the indicator: seconds per sample of a published model under LoadGen, in one of its scenarios."""
 INDICATORS = (TRAINING, INFERENCE)
+_FIGURES = ("run_seconds", "quality", "value", "mean_seconds")
+"""Metrics that identify a log."""
+_DETAILS = frozenset({"container_contents"})
 READER = 2
 """Version of the importer; results of version 1 have no such entry in their environment."""
 
@@ -54,13 +57,26 @@ class ImportResult:
 def content_key(o: Observation) -> str:
     """Return a key of what a log contains, equal for all copies of it in any round, of any submitter and system.
 
-    A training run is known by its start and its metrics (duration to the millisecond, quality), an inference result by
-    its scenario and its metrics (latencies to the nanosecond). Both are in records of every version of the program.
+    A training run is known by its start, its duration to the millisecond and its quality; an inference result by its
+    scenario, its figure and its mean latency to the nanosecond. Records of all versions of the program contain these.
     Benchmarks that differ only in the required accuracy may share one log.
     """
     scenario = o.indicator.parameters.get("scenario", "")
     started = "" if o.indicator.name == INFERENCE else o.started_at
-    return content_hash([o.indicator.name, scenario, started, o.status, sorted(o.metrics.items())])
+    figures = [o.metrics.get(name) for name in _FIGURES]
+    return content_hash([o.indicator.name, scenario, started, o.status, figures])
+
+
+def without_details(o: Observation) -> Observation:
+    """Return a result without what no part of the program uses: other figures, fields of descriptions and of logs.
+
+    The content key stays the same. The results that ship with the program have this form.
+    """
+    return replace(
+        o,
+        metrics={name: value for name, value in o.metrics.items() if name in _FIGURES},
+        environment={name: value for name, value in o.environment.items() if ":" not in name and name not in _DETAILS},
+    )
 
 
 def distinct_results(observations: Iterable[Observation]) -> tuple[Observation, ...]:

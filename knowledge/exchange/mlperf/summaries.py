@@ -108,18 +108,18 @@ def _figure(
     """Return the published figure, its unit, the seconds, and the conditions of a result."""
     if scenario == "Offline":
         figure = _positive(entries, "samples per second")
-        return figure, "samples/s", 1 / figure, {}
+        return figure, "samples/s", _inverse(figure), {}
     if scenario == "Server":
         figure = _positive(entries, f"{'completed' if rules.completed else 'scheduled'} samples per second")
         bound = _number(entries.get("target_latency (ns)"))
-        return figure, "queries/s", 1 / figure, {"latency_bound_seconds": bound / _NANOSECONDS} if bound else {}
+        return figure, "queries/s", _inverse(figure), {"latency_bound_seconds": bound / _NANOSECONDS} if bound else {}
     if scenario == "MultiStream" and not rules.early_stopping:
         figure = _positive(entries, "samples per query")
         interval = _INTERVAL.search(entries.get("intervals between each issuequery", ""))
         if interval is None or not float(interval[1]):
             raise UnreadableSummaryError("it contains no interval between the queries")
         seconds = float(interval[1]) / 1000
-        return figure, "streams", seconds / figure, {"interval_seconds": seconds}
+        return figure, "streams", _inverse(figure / seconds), {"interval_seconds": seconds}
     percentile = "90" if scenario == "SingleStream" else "99"
     latency = _estimates(entries).get(percentile) if rules.early_stopping else None
     if latency is None:
@@ -153,6 +153,11 @@ def _matching(pattern: re.Pattern[str], entries: Mapping[str, str]) -> dict[str,
         for name, value in entries.items()
         if (match := pattern.match(name)) and (number := _number(value)) is not None
     }
+
+
+def _inverse(rate: float) -> float:
+    """Return the seconds of a rate; rates have six digits."""
+    return float(f"{1 / rate:.9g}")
 
 
 def _positive(entries: Mapping[str, str], name: str) -> float:
