@@ -76,7 +76,7 @@ def narrow(variants: Sequence[V], spellings: Iterable[str]) -> tuple[V, ...]:
     for spelling in spellings:
         text = _MIG_SLICE.sub(" ", spelling)
         for agreeing in (
-            [v for v in remaining if normalise(v.model) in (text, f"nvidia {text}")],
+            [v for v in remaining if _without_brand(normalise(v.model)) == _without_brand(text)],
             [v for v in remaining if v.form and _states_form(text, v.form)],
             [v for v in remaining if _states_memory(text, v.memory_gib)],
             [v for v in remaining if v.watts is not None and str(int(v.watts)) in _POWER.findall(text)],
@@ -84,6 +84,10 @@ def narrow(variants: Sequence[V], spellings: Iterable[str]) -> tuple[V, ...]:
             kept = [v for v in remaining if v in agreeing]
             remaining = tuple(kept) or remaining
     return remaining
+
+
+def _without_brand(text: str) -> str:
+    return re.sub(r"^(?:(?:nvidia|amd|intel|tesla) )+", "", text)
 
 
 def _states_form(text: str, form: str) -> bool:

@@ -6,7 +6,7 @@ import difflib
 import importlib.resources
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache
+from functools import cache, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -57,7 +57,7 @@ class AcceleratorModel:
     memory_bytes: int | None = None
     memory_bytes_per_second: float | None = None
     tensor_core_generation: int | None = None
-    flops: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    flops: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     watts: float | None = None
     interconnect: str = ""
     interconnect_bytes_per_second: float | None = None
@@ -94,6 +94,7 @@ class _Family:
         return variants[0] if len(variants) == 1 else _generic(self, tuple(variants))
 
 
+@cache
 def accelerator_models() -> tuple[AcceleratorModel, ...]:
     """Return all entries of the catalogue: each model, and a generic entry for each family of several models."""
     entries: list[AcceleratorModel] = []
@@ -104,6 +105,7 @@ def accelerator_models() -> tuple[AcceleratorModel, ...]:
     return tuple(entries)
 
 
+@lru_cache(maxsize=1024)
 def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """Return the most specific entry that spellings of an accelerator mean.
 
@@ -177,18 +179,21 @@ def _families() -> tuple[_Family, ...]:
     import yaml
 
     folder = importlib.resources.files("knowledge.hardware") / "catalogue"
-    families: list[_Family] = []
-    for file in sorted(folder.iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".yaml"):
-            families += _read(yaml.safe_load(file.read_text(encoding="utf-8")))
-    return tuple(families)
+    documents = {
+        file.name: yaml.safe_load(file.read_text(encoding="utf-8"))
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".yaml")
+    }
+    architectures = documents.pop("architectures.yaml")["architectures"]
+    return tuple(family for document in documents.values() for family in _read(document, architectures))
 
 
-def _read(document: Mapping[str, Any]) -> Iterator[_Family]:
+def _read(document: Mapping[str, Any], architectures: Mapping[str, Any]) -> Iterator[_Family]:
     """Read a file: defaults for all families, families, and the variants of a family, each more specific."""
-    defaults = document.get("defaults", {})
-    for name, facts in document["families"].items():
-        facts = {**defaults, **facts, "family": name}
+    defaults = document["defaults"]
+    for name, own in document["families"].items():
+        facts = _merge(architectures.get(own.get("architecture", ""), {}), defaults, own)
+        facts["family"] = name
         variants = facts.pop("variants", {name: {}})
         pattern = facts.pop("match", normalise(name))
         model = facts.pop("family_model", "")
@@ -196,19 +201,28 @@ def _read(document: Mapping[str, Any]) -> Iterator[_Family]:
             name=name,
             model=model,
             pattern=pattern,
-            variants=tuple(_entry(variant, facts, own or {}) for variant, own in variants.items()),
+            variants=tuple(_entry(variant, _merge(facts, special or {})) for variant, special in variants.items()),
         )
 
 
-def _entry(name: str, shared: Mapping[str, Any], own: Mapping[str, Any]) -> AcceleratorModel:
-    facts = {**shared, **own}
+def _merge(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge facts; later ones win, the addresses of the most specific facts come first."""
+    facts: dict[str, Any] = {}
+    for layer in layers:
+        sources = [*layer.get("sources", ()), *facts.get("sources", ())]
+        flops = {**facts.get("flops", {}), **layer.get("flops", {})}
+        facts |= {**layer, "sources": sources, "flops": flops}
+    return facts
+
+
+def _entry(name: str, facts: dict[str, Any]) -> AcceleratorModel:
     memory = facts.pop("memory_gib", None)
     return AcceleratorModel(
         **{
             **facts,
             "name": name,
-            "sources": tuple(dict.fromkeys([*own.get("sources", ()), *shared.get("sources", ())])),
+            "sources": tuple(dict.fromkeys(facts["sources"])),
             "memory_bytes": None if memory is None else int(memory * _GIB),
-            "flops": MappingProxyType({**shared.get("flops", {}), **own.get("flops", {})}),
+            "flops": MappingProxyType(facts["flops"]),
         }
     )
