@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from knowledge.admission.plausibility import IndicatorCatalogue, implausibilities
+from knowledge.admission.plausibility import PUBLISHED, IndicatorCatalogue, implausibilities
 from knowledge.domain.observation import Observation
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
@@ -119,6 +119,9 @@ class Admission:
                     owner = stored_blocks[name].source
                     text = f"source `{owner}`" if owner else "this knowledge base"
                     reasons[o.identity] = f"block `{name}` belongs to {text}: a block has only one source"
+                elif o.indicator.name == PUBLISHED:
+                    # The block is a repository: its rows have their own machines, and one round.
+                    continue
                 elif o.hardware.identity != machine:
                     reasons[o.identity] = f"block `{name}` was measured on another machine"
                 elif measured.setdefault(_key(o), o.identity) != o.identity:

@@ -14,7 +14,9 @@ from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation
 
 MLPERF = ("mlperf_training", "mlperf_inference")
 """Names of the indicators of imported MLPerf results, which this program does not measure."""
-_UNTIMED = (*MLPERF, BENCHMARK)
+PUBLISHED = "published"
+"""Name of the indicator of published measurements, whose values come from tables; their blocks are repositories."""
+_UNTIMED = (*MLPERF, PUBLISHED, BENCHMARK)
 """Indicators whose samples need not come from a clock of this program."""
 _EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
 _SKEW = timedelta(minutes=5)
@@ -46,7 +48,9 @@ def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: date
     """
     yield from _check_time(o, now)
     yield from _check_samples(o)
-    if o.indicator.name not in MLPERF:
+    if o.indicator.name == PUBLISHED:
+        yield from _check_published(o)
+    elif o.indicator.name not in MLPERF:
         yield from _check_indicator(o, catalogue)
         yield from _check_speed(o)
 
@@ -105,6 +109,27 @@ def _check_speed(o: Observation) -> Iterator[str]:
     rate = o.flops / min(o.samples)
     if rate > peak * saving * float(peaks["tolerance"]):
         yield f"{rate:.3g} FLOP/s are above the peak of its hardware, {peak * saving:.3g} FLOP/s"
+
+
+def _check_published(o: Observation) -> Iterator[str]:
+    """Check a published measurement: neither a clock nor a formula of this program stands behind it."""
+    if o.indicator.version != 1:
+        yield f"version {o.indicator.version} of `{PUBLISHED}` is unknown; the newest is 1"
+    missing = [name for name in ("task", "mode", "gpus", "unit") if name not in o.indicator.parameters]
+    missing += [name for name in ("precision",) if name not in o.settings]
+    missing += [name for name in ("repository", "source", "date") if not o.environment.get(name)]
+    if missing:
+        yield f"it does not say its {', '.join(f'`{name}`' for name in missing)}"
+    if len(o.samples) != 1 or "value" not in o.metrics:
+        yield "a published measurement is one value"
+    peak = peak_flops(o.hardware, o.indicator.device, o.indicator.dtype)
+    if peak is None or not o.flops or not o.samples:
+        return
+    peak *= o.hardware.nodes or 1
+    limit = float(_peaks()["published_factor"])
+    if o.flops / o.samples[0] > limit * peak:
+        rate = o.flops / o.samples[0]
+        yield f"{rate:.3g} FLOP/s are more than {limit:.0f} times the peak of its hardware, {peak:.3g} FLOP/s"
 
 
 def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | None:

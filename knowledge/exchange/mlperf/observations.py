@@ -50,7 +50,7 @@ def training_observation(place: TrainingPlace, run: TrainingRun, system: System)
         environment={
             **_described(system),
             **logged,
-            **_source(place.key, system),
+            **_source("training", place.key, system),
             "division": system.division or str(run.values.get("submission_division", "closed")).lower(),
             "category": system.status or str(run.values.get("submission_status", "")).lower(),
         },
@@ -98,7 +98,7 @@ def inference_observation(
             **_described(system),
             **{f"log:{key}": value for key, value in result.parameters.items()},
             **({"log:sut": result.sut} if result.sut else {}),
-            **_source(place.key, system),
+            **_source("inference", place.key, system),
             "division": division,
             "category": system.status,
             "unit": result.unit,
@@ -112,12 +112,14 @@ def _described(system: System) -> dict[str, Scalar]:
     return {f"system:{key}": value for key, value in system.described.items()}
 
 
-def _source(key: SystemKey, system: System) -> dict[str, Scalar]:
-    """Return where a result comes from."""
+def _source(suite: str, key: SystemKey, system: System) -> dict[str, Scalar]:
+    """Return where a result comes from, and what ran it."""
     container = {"container": system.container, "container_contents": " ".join(system.expanded)}
     return {
         "mlperf_round": key[0],
         "mlperf_reader": READER,
+        "source": f"https://github.com/mlcommons/{suite}_results_{key[0]}",
+        "licence": "Apache-2.0",
         "submitter": key[2],
         "system": key[3],
         **{name: value for name, value in container.items() if value},

@@ -1,0 +1,126 @@
+"""`advisor knowledge import-published`: tables of published measurements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.api.admission import AdmittingSink
+from advisor.api.resources import open_writable_store
+from advisor.cli.console import say, warn
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.domain.progress import activity, hide_progress
+from advisor.domain.words import count
+
+if TYPE_CHECKING:
+    from knowledge.admission.admit import AdmissionResult
+    from knowledge.exchange.published.columns import SkippedRow
+    from knowledge.exchange.published.observations import PublishedTable
+
+_MANY = 20
+
+
+def import_published(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Tables of published measurements: CSV or JSON Lines, also gzipped."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead (*.gz is compressed)."),
+    ] = None,
+    format: FormatOption = "text",
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Store measurements that others published; rows that cannot be used are listed with the reason.
+
+    Nothing is stored if a file is not such a table. `--format json` lists all rows that were skipped.
+    """
+    from knowledge.exchange.published.observations import read_published
+
+    check_format(format)
+    tables = []
+    for path in files:
+        with activity("reading %s", path.name):
+            tables.append((path, read_published(path)))
+    hide_progress()
+    for path, table in tables:
+        for warning in table.warnings:
+            warn(f"{path}: {warning.message}", warning.hint)
+        if format == "text":
+            _list_skipped(path, table.skipped)
+    if output is not None:
+        _write(output, tables, format)
+        return
+    with open_writable_store(knowledge) as store, activity("storing the measurements"):
+        # One delivery, so that either the rows of all files are stored or none.
+        result = AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
+    hide_progress()
+    _print_result(tables, result, format)
+
+
+def _list_skipped(path: Path, skipped: Sequence[SkippedRow]) -> None:
+    """Print why rows were skipped, rows with the same reason together."""
+    lines: dict[str, list[int]] = {}
+    for row in skipped:
+        lines.setdefault(row.reason, []).append(row.number)
+    for reason, numbers in list(lines.items())[:_MANY]:
+        named = ", ".join(map(str, numbers[:_MANY])) + (f" and {len(numbers) - _MANY} more" * (len(numbers) > _MANY))
+        warn(f"{path}: {'line' if len(numbers) == 1 else 'lines'} {named}: skipped: {reason}")
+    if len(lines) > _MANY:
+        rest = sum(len(numbers) for numbers in list(lines.values())[_MANY:])
+        say(f"{count(rest, 'more row')} skipped for other reasons; `--format json` lists all of them")
+
+
+def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
+    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.exchange.files import observation_file
+
+    observations = [o for _, table in tables for o in table.observations]
+    write_atomically(output, observation_file(observations, compressed=output.suffix == ".gz"))
+    if format == "json":
+        typer.echo(json.dumps({**_record(tables), "output": str(output)}, indent=2))
+    else:
+        typer.echo(f"wrote {len(observations)} observations to `{output}`")
+
+
+def _print_result(tables: Sequence[tuple[Path, PublishedTable]], result: AdmissionResult, format: str) -> None:
+    if format == "json":
+        stored = {"added": result.added, "known": result.known, "quarantined": len(result.quarantined)}
+        typer.echo(json.dumps({**_record(tables), **stored}, indent=2))
+        return
+    for path, table in tables:
+        typer.echo(f"{path}: {', '.join(_counts(table))}")
+    quarantined = f", {len(result.quarantined)} quarantined" if result.quarantined else ""
+    typer.echo(f"{result.added} observations added, {result.known} already stored{quarantined}")
+
+
+def _counts(table: PublishedTable) -> list[str]:
+    parts = [count(table.rows, "row"), count(len(table.observations), "observation")]
+    if table.repetitions:
+        parts.append(f"{count(table.repetitions, 'row')} joined with others of the same configuration")
+    if table.duplicates:
+        parts.append(f"{count(len(table.duplicates), 'duplicate')} counted once")
+    return [*parts, f"{len(table.skipped)} skipped"]
+
+
+def _record(tables: Sequence[tuple[Path, PublishedTable]]) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "files": [
+            {
+                "file": str(path),
+                "rows": table.rows,
+                "observations": len(table.observations),
+                "repetitions": table.repetitions,
+                "duplicates": list(table.duplicates),
+                "skipped": [{"line": row.number, "reason": row.reason} for row in table.skipped],
+                "warnings": [{"message": w.message, "hint": w.hint} for w in table.warnings],
+            }
+            for path, table in tables
+        ],
+    }

@@ -1,0 +1,211 @@
+"""One row of a table as a measurement in the program's own terms: the border where text becomes values."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from packaging.version import InvalidVersion, Version
+
+from knowledge.exchange import ngc
+from knowledge.exchange.published import names
+from knowledge.exchange.published.columns import Row, RowError
+from knowledge.exchange.published.configuration import Configuration, read_batch, read_settings, whole_number
+from knowledge.exchange.published.units import Unit, read_unit
+
+_EARLIEST = date(2015, 1, 1)
+_NVIDIA_BUILD = re.compile(r"\.nv(?P<year>\d\d)\.?(?P<month>\d\d)")
+_LARGEST = 1e13
+"""Largest rate that is believed, in items per second; the fastest rows of recommenders have less than 1e11."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """A row whose texts were understood.
+
+    Attributes:
+        row: The row.
+        repository: What its repository and path say.
+        task: The model.
+        mode: ``training`` or ``inference``.
+        framework: Distribution name.
+        versions: Versions of the stack: ``version`` of the framework, ``cuda``, ``cudnn`` and others; those that the
+            row does not state come from its container.
+        container: Release of NVIDIA's container, such as ``22.10-tf1``; empty if it is another or unknown.
+        precision: Such as ``amp``.
+        batch: Batch size; none if it is not stated.
+        gpus: Number of GPUs.
+        configuration: Other settings.
+        unit: What the value counts.
+        value: The published value.
+        runs: Number of runs behind the value.
+        day: Day of the publication.
+    """
+
+    row: Row
+    repository: names.Repository
+    task: names.Task
+    mode: str
+    framework: str
+    versions: Mapping[str, str]
+    container: str
+    precision: str
+    batch: int | str | None
+    gpus: int
+    configuration: Configuration
+    unit: Unit
+    value: float
+    runs: int
+    day: date
+
+    @property
+    def gpu(self) -> str:
+        """Published name of the GPU; empty if there is none."""
+        return self.row.text("gpu") or self.repository.facts.get("gpu", "")
+
+    @property
+    def seconds(self) -> float:
+        """Seconds for an item."""
+        batch = self.batch if isinstance(self.batch, int) else None
+        return self.unit.seconds_per_item(self.value * self.repository.factor, batch)
+
+
+def read_measurement(row: Row, *, today: date | None = None) -> Measurement:
+    """Read the cells of a row.
+
+    Args:
+        row: The row.
+        today: The current day, in UTC.
+
+    Raises:
+        RowError: If a cell is not what its column says.
+    """
+    repository = names.read_repository(row)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+|https?://\S+", row.text("repository")):
+        raise RowError(f"`repository` is `{row.text('repository')}`; write `OWNER/NAME` of GitHub, or an address")
+    known = {"gpus", "gpu", "phase"}
+    configuration = read_settings(
+        row.text("settings"), {name: text for name, text in repository.facts.items() if name not in known}
+    )
+    framework = names.read_framework(row.text("framework"))
+    precision = _precision(row)
+    unit = read_unit(repository.unit)
+    _check_direction(row, unit)
+    container = _container(row, framework)
+    gpus = repository.facts.get("gpus") or row.text("gpus")
+    return Measurement(
+        row=row,
+        repository=repository,
+        task=names.read_task(row.text("task")),
+        mode=names.read_phase(repository.facts.get("phase") or row.text("phase")),
+        framework=framework,
+        versions=_versions(row, framework, container),
+        container=container,
+        precision=precision,
+        batch=read_batch(row.text("batch"), precision),
+        gpus=whole_number(gpus, "gpus") if gpus else _stated_gpus(configuration),
+        configuration=_with_unit_words(configuration, row.text("unit")),
+        unit=unit,
+        value=_value(row, unit),
+        runs=whole_number(row.text("runs"), "runs") if row.text("runs") else 1,
+        day=_day(row.text("date"), today or datetime.now(UTC).date()),
+    )
+
+
+def _precision(row: Row) -> str:
+    """Return the precision of a row; what its unit quotes from the table's head counts more than the column."""
+    stated = names.read_precision(row.text("precision"))
+    quoted = re.search(r"(?P<tf32>\bTF32)|(?P<fp32>\bFP32)|(?P<amp>mixed[ -]precision|AMP\b)", row.text("unit"), re.I)
+    if quoted is None or (quoted.lastgroup == "amp" and stated not in ("fp32", "tf32", "fp64")):
+        return stated
+    return quoted.lastgroup or stated
+
+
+def _check_direction(row: Row, unit: Unit) -> None:
+    better = row.text("better").lower()
+    if better not in ("", "higher", "lower"):
+        raise RowError(f"`better` is `{better}`; write `higher` or `lower`")
+    if better and (better == "lower") != unit.lower:
+        raise RowError(f"`better` is `{better}`, which contradicts the unit `{row.text('unit')}`")
+
+
+def _value(row: Row, unit: Unit) -> float:
+    text = row.text("value")
+    try:
+        value = float(text)
+    except ValueError:
+        raise RowError(f"`value` is `{text}`, which is not a number; the decimal mark is a point") from None
+    if not math.isfinite(value) or value <= 0:
+        raise RowError(f"`value` is {text}; a rate or a latency is more than 0")
+    if not unit.lower and value * unit.factor > _LARGEST:
+        raise RowError(f"`value` is {text}: nothing processes {value * unit.factor:.3g} items in a second")
+    return value
+
+
+def _day(text: str, today: date) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise RowError(f"`date` is `{text}`, which is not a day such as `2023-01-31`") from None
+    if not _EARLIEST <= day <= today + timedelta(days=1):
+        raise RowError(f"`date` is {text}; published measurements are from {_EARLIEST} to today")
+    return day
+
+
+def _container(row: Row, framework: str) -> str:
+    """Return the release of the container, if the row states one or the build of the framework belongs to only one."""
+    text = row.text("container")
+    if text:
+        if not ngc.is_release(text):
+            raise RowError(f"`container` is `{text}`, which is not a release of NVIDIA's containers such as `22.10`")
+        if framework == "tensorflow" and "tf" not in text and re.match(r"TensorFlow2?/", row.text("path")):
+            return f"{text}-tf{2 if row.text('path').startswith('TensorFlow2/') else 1}"
+        return text
+    version = row.text("framework_version")
+    if match := _NVIDIA_BUILD.search(version):
+        return f"{match['year']}.{match['month']}"
+    releases = ngc.releases_with_version(framework, version) if "a0+" in version else ()
+    return releases[-1] if len(releases) == 1 else ""
+
+
+def _versions(row: Row, framework: str, container: str) -> dict[str, str]:
+    versions = dict(ngc.container_versions(framework, container)) if container else {}
+    versions.pop("driver", None)
+    own = {"version": "framework_version", "cuda": "cuda", "cudnn": "cudnn"}
+    for name, column in own.items():
+        if text := row.text(column):
+            if not re.search(r"\d", text):
+                # Logs of builds without a version file contain `..`.
+                continue
+            try:
+                versions[name] = str(Version(text))
+            except InvalidVersion:
+                raise RowError(f"`{column}` is `{text}`, which is not one version") from None
+    if (driver := row.text("driver")) and not re.fullmatch(r"\d+(?:\.\d+)*", driver):
+        raise RowError(f"`driver` is `{driver}`, which is not one version")
+    return versions
+
+
+def _stated_gpus(configuration: Configuration) -> int:
+    """Return the number of GPUs of a row that has no number: of all nodes of its table, or one."""
+    if configuration.nodes is None:
+        return 1
+    per_node = re.search(r"\b(\d+) ?x", str(configuration.described.get("table", "")))
+    return configuration.nodes * (int(per_node[1]) if per_node else 1)
+
+
+def _with_unit_words(configuration: Configuration, unit: str) -> Configuration:
+    """Add what the unit says about the configuration, as in `Throughput mixed precision XLA`."""
+    speed, parameters = dict(configuration.speed), dict(configuration.parameters)
+    if re.search(r"\bXLA\b|(?<=[a-z])XLA\b", unit):
+        speed["xla"] = "on"
+    if match := re.search(r"\b(TensorRT|PyTorch|TensorFlow)\b", unit, re.IGNORECASE):
+        speed["tensorrt"] = "on" if match[1].lower() == "tensorrt" else "off"
+    if re.search(r"(?:\b|(?<=[a-z]))ASP\b", unit):
+        parameters["sparsity"] = "asp"
+    return Configuration(
+        speed=speed, parameters=parameters, described=configuration.described, nodes=configuration.nodes
+    )

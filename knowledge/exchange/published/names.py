@@ -1,0 +1,162 @@
+"""Names in published tables: tasks, precisions, frameworks, and what the paths of a repository say."""
+
+from __future__ import annotations
+
+import importlib.resources
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from knowledge.exchange.published.columns import Row, RowError
+
+_PRECISIONS = {
+    "fp32": r"fp ?32|float ?32|single( precision)?|f32",
+    "tf32": r"tf ?32|tensor ?float ?32",
+    "amp": r"amp|(automatic )?mixed( precision)?|(amp|mixed)[ /-]?(fp ?16|float ?16)|mixed float ?16",
+    "fp16": r"fp ?16|float ?16|half( precision)?|f16",
+    "bf16": r"bf ?16|bfloat ?16",
+    "fp8": r"fp ?8|float ?8",
+    "int8": r"int ?8",
+    "fp64": r"fp ?64|float ?64|double( precision)?",
+}
+_PHASES = {"training": r"train(ing)?", "inference": r"infer(ence)?|eval(uation)?|predict(ion)?|forward"}
+_FRAMEWORKS = {
+    "torch": r"py ?torch|torch",
+    "tensorflow": r"tensor ?flow( ?[12](\.x)?)?|tf[12]?|tensorflow gpu",
+    "jax": r"jax",
+    "mxnet": r"(apache )?mx ?net",
+    "paddlepaddle": r"paddle( ?paddle)?",
+    "tensorrt": r"tensor ?rt|trt",
+    "onnxruntime": r"onnx ?runtime( gpu)?|ort",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A whole model.
+
+    Attributes:
+        name: The program's name of it; the table's own, in lower case, if no other is known.
+        variant: What a source distinguishes, such as ``v1.5``; or empty.
+        flops: Least floating-point operations for an item; 0 if unknown.
+        known: Whether the list of tasks names it.
+    """
+
+    name: str
+    variant: str = ""
+    flops: float = 0.0
+    known: bool = True
+
+
+@cache
+def read_task(text: str) -> Task:
+    """Return the task that a text names."""
+    plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
+    for entry in _load("tasks.yaml")["tasks"]:
+        if re.fullmatch(entry["match"], plain):
+            return Task(name=entry["task"], variant=entry.get("variant", ""), flops=float(entry.get("flops", 0)))
+    return Task(name=re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-"), known=False)
+
+
+def task_names() -> tuple[str, ...]:
+    """Return the names of all listed tasks, sorted."""
+    return tuple(sorted({entry["task"] for entry in _load("tasks.yaml")["tasks"]}))
+
+
+def read_precision(text: str) -> str:
+    """Return ``fp32``, ``tf32``, ``amp``, ``fp16``, ``bf16``, ``fp8``, ``int8`` or ``fp64``.
+
+    Raises:
+        RowError: If the text is no precision.
+    """
+    return _read(text, _PRECISIONS, "precision")
+
+
+def read_phase(text: str) -> str:
+    """Return ``training`` or ``inference``.
+
+    Raises:
+        RowError: If the text is neither.
+    """
+    return _read(text, _PHASES, "phase")
+
+
+def read_framework(text: str) -> str:
+    """Return the distribution name of a framework.
+
+    Raises:
+        RowError: If the framework is unknown.
+    """
+    return _read(text, _FRAMEWORKS, "framework")
+
+
+def _read(text: str, patterns: Mapping[str, str], column: str) -> str:
+    plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
+    for name, pattern in patterns.items():
+        if re.fullmatch(pattern, plain):
+            return name
+    choices = ", ".join(f"`{name}`" for name in patterns)
+    raise RowError(f"`{column}` is `{text}`; known are {choices}" if text else f"`{column}` is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repository:
+    """What is known about a repository of measurements.
+
+    Attributes:
+        licence: Its licence; empty if unknown.
+        facts: Cells that the path of a row contains, by column or setting.
+        factor: By what its values are multiplied.
+        unit: The unit of the row, as the repository means it.
+    """
+
+    licence: str
+    facts: Mapping[str, str]
+    factor: float
+    unit: str
+
+
+def read_repository(row: Row) -> Repository:
+    """Return what the repository and the path of a row say beside its columns.
+
+    Raises:
+        RowError: If the path contradicts the columns.
+    """
+    entry = _load("repositories.yaml")["repositories"].get(row.text("repository"), {})
+    path = row.text("path")
+    facts: dict[str, str] = {}
+    for pattern in entry.get("path", ()):
+        for match in re.finditer(pattern, path):
+            facts.update({name: text for name, text in match.groupdict().items() if text})
+    host = facts.get("host", "")
+    if host in entry.get("contradictory", ()):
+        raise RowError(f"its path names `{host}`, but its GPU is `{row.text('gpu')}`: which of them ran is unknown")
+    if "gpus" not in facts and entry.get("one_gpu"):
+        facts["gpus"] = str(entry.get("aliases", {}).get(host, 1))
+    unit = row.text("unit")
+    meant = (r["means"] for r in entry.get("units", ()) if r["unit"] == unit and re.search(r["path"], path))
+    licence = row.text("licence") or entry.get("licence", "")
+    factor = 1.0 if unit == "latency" else _factor(entry, path, row)
+    return Repository(licence=licence, facts=facts, factor=factor, unit=next(meant, unit))
+
+
+def _factor(entry: Mapping[str, Any], path: str, row: Row) -> float:
+    for rule in entry.get("values", ()):
+        try:
+            small = float(row.text("value")) < rule["below"]
+        except ValueError:
+            continue
+        if small and re.search(rule["path"], path):
+            return float(rule["factor"])
+    return 1.0
+
+
+@cache
+def _load(name: str) -> dict[str, Any]:
+    import yaml
+
+    text = importlib.resources.files("knowledge.exchange.published").joinpath(name).read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.safe_load(text)
+    return document
