@@ -20,7 +20,7 @@ _FRAMEWORKS = {
     "nemo-toolkit": rf"{_WORD}nemo{_END}",
     "tflite-runtime": r"(?:tensorflow|tf)[ _-]?lite",
     "tensorflow-macos": r"tensorflow[ _-]macos",
-    "tensorflow": rf"ten[a-z]{0, 6}flow|{_WORD}tf{_END}",
+    "tensorflow": rf"ten[a-z]{{0,6}}flow|{_WORD}tf{_END}",
     "torch": r"py-?torch",
     "mxnet": r"mx-?net",
     "jax": rf"{_WORD}jax{_END}|maxtext|maxdiffusion",
