@@ -3,8 +3,8 @@
     python docs/mlperf_data.py TREE...
 
 The trees are checkouts or tar files of https://github.com/mlcommons/training_results_v0.5 (v0.6, v0.7, v4.0, v4.1,
-v5.0) and https://github.com/mlcommons/inference_results_v0.7 (v1.1, v2.1). Of MLPerf Inference, only results of GPUs in the
-closed division ship: the open division and other devices are thousands of results of phones and single-board computers.
+v5.0) and https://github.com/mlcommons/inference_results_v0.7 (v1.1, v2.1). Of MLPerf Inference, only results of GPUs in
+the closed division ship: the open division and other devices are thousands of results of single-board computers.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ WORDS = {
 """Distribution of each word that descriptions use for a framework."""
 
 FAMILIES = (
-    r"GB200|B200|H200|H100|A100|A30|A10|A2|L40S|T4|V100S|V100|RTX 4090|RTX A5000|RTX 6000|RTX 8000|TITAN RTX|AGX Xavier|"
-    r"Xavier NX|Xavier|Orin|MI300X|MI325X|7900 XTX|Gaudi\(R\) 2|TPU|Ascend"
+    r"GB200|B200|H200|H100|A100|A30|A10|A2|L40S|T4|V100S|V100|RTX 4090|RTX A5000|RTX 6000|RTX 8000|TITAN RTX|"
+    r"AGX Xavier|Xavier NX|Xavier|Orin|MI300X|MI325X|7900 XTX|Gaudi\(R\) 2|TPU|Ascend"
 )
 NOTHING = ("", "-", "n/a", "na", "none")
 

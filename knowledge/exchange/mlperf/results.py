@@ -43,8 +43,8 @@ class ImportResult:
         observations: One observation per training run or per valid inference result, in order of path, without equal
             ones.
         skipped: Files without an observation, in order of path.
-        repeated: Number of files whose observation is equal to another one of the tree: MLPerf Inference derives results
-            of one scenario from the log of another.
+        repeated: Number of files whose observation is equal to another one of the tree: MLPerf Inference derives
+            results of one scenario from the log of another.
         warnings: What the descriptions of systems say and the program does not understand, each once.
     """
 

@@ -87,7 +87,7 @@ _NUMBER = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+|[.-]?dev\d*)?(?:\+[a-z0-9.]+)?|20\d\d"
 _TOKEN = re.compile(
     "(?:"
     + "|".join(f"(?P<n{i}>{p})" for i, p in enumerate((*_FRAMEWORKS.values(), *_COMPONENTS.values())))
-    + rf")(?:[ _-]*v?(?P<direct>{_NUMBER})(?!\w))?|(?<![\w.])v?(?P<version>{_NUMBER})(?!\w)",
+    + rf")(?:[ _-]*v?(?P<direct>{_NUMBER})(?!\w))?|(?:(?<![\w.])v?|(?<=ngc))(?P<version>{_NUMBER})(?!\w)",
     re.IGNORECASE,
 )
 _FOLLOWING = re.compile(rf"(?:[ _-]?version)?[ ,:=_-]*v?(?P<version>{_NUMBER})(?!\w)", re.IGNORECASE)
