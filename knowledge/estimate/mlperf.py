@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.exchange.mlperf.catalogue import round_rules
+from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
 from knowledge.exchange.mlperf.results import TRAINING, distinct_results
 
 BENCHMARKS = (
@@ -147,18 +147,22 @@ class Gain:
 def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
     """Return the gain of each round over the previous one, on identical hardware, in the closed division.
 
-    Each round is represented by its best submission. Order: hardware, benchmark, round.
+    Each round is represented by its best submission. Machines of two submitters count as identical only if they are
+    known by their name, such as a DGX-1, or are slices of a TPU: equal descriptions may have other networks and limits
+    of power. Order: hardware, benchmark, round.
     """
-    best: dict[tuple[str, int, str], dict[str, Score]] = defaultdict(dict)
+    best: dict[tuple[str, str, int, str], dict[str, Score]] = defaultdict(dict)
     for s in scores:
         if s.minutes is None or s.division != "closed" or not s.accelerators:
             continue
-        group = best[s.hardware.identity, s.accelerators, s.benchmark]
+        is_known = find_machine(s.hardware.name) is not None or s.hardware.accelerators[0].vendor == "google"
+        owner = "" if is_known else s.submitter
+        group = best[owner, s.hardware.identity, s.accelerators, s.benchmark]
         if s.round_ not in group or s.minutes < (group[s.round_].minutes or 0.0):
             group[s.round_] = s
     gains = []
     for group in best.values():
-        rounds = sorted(group)
+        rounds = sorted(group, key=round_order)
         gains += [_gain(group[a], group[b]) for a, b in pairwise(rounds)]
     return tuple(sorted(gains, key=lambda g: (g.later.hardware.name, g.later.accelerators or 0, _order(g))))
 

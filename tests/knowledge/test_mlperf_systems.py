@@ -148,7 +148,7 @@ def test_frameworks_and_their_versions_are_those_of_the_description(tree: Path) 
         if named:
             assert system.framework in named, (path, described)
         stated = set(re.findall(r"(?<![\d.])\d+(?:\.\d+)+", described))
-        (package,) = [p for p in system.stack.packages if p.name == system.framework] or [None]
+        package = next((p for p in system.stack.packages if p.name == system.framework), None)
         if len(named) == 1 and len(stated) == 1 and not re.search(r"cuda|rocm|branch|mlperf", described, re.I):
             assert package is not None, (path, described)
             (version,) = stated
