@@ -195,12 +195,11 @@ def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
     """
     contrasts = []
     for gain in software_gains(score_submissions(observations)):
-        versions = [s.observation.stack.version_of(s.observation.framework) for s in (gain.later, gain.earlier)]
-        indexes = {p.index for s in (gain.later, gain.earlier) for p in s.observation.stack.packages}
-        if "ngc" not in indexes or None in versions:
+        releases = [str(s.observation.environment.get("container", "")) for s in (gain.later, gain.earlier)]
+        if not all(releases):
             continue
         hardware = gain.later.hardware
-        later, earlier = (Side(version=str(v), companions={}, settings={}) for v in versions)
+        later, earlier = (Side(version=str(Version(r)), companions={}, settings={}) for r in releases)
         contrasts.append(
             Contrast(
                 block=f"{hardware.name} x {hardware.nodes} {gain.later.benchmark} {gain.later.round_}",

@@ -13,7 +13,7 @@ from typing import Any
 
 from advisor.report.evidence import draw_svg, ratios_plot, software
 from knowledge.estimate.mlperf import Gain, Score, efficiency, scaling, score_submissions, software_gains
-from knowledge.exchange.mlperf.tree import INDICATOR
+from knowledge.exchange.mlperf.results import TRAINING
 from knowledge.store.engine import open_knowledge_base
 
 PLACE = Path(__file__).parent / "explanation" / "plots"
@@ -101,7 +101,7 @@ def print_figures(scores: tuple[Score, ...], gains: list[Gain], grown: list[Gain
 def main() -> None:
     """Draw and print everything."""
     with open_knowledge_base("sqlite://") as store:
-        scores = score_submissions(store.observations(indicator=INDICATOR))
+        scores = score_submissions(store.observations(indicator=TRAINING))
     gains, grown = list(software_gains(scores)), list(scaling(scores))
     draw_software(gains)
     draw_scaling(grown)

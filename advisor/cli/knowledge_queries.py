@@ -57,10 +57,10 @@ def compare(
     from advisor import api
     from advisor.api.queries import select_observations
     from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
-    from knowledge.exchange.mlperf.tree import INDICATOR
+    from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)
-    if indicator == INDICATOR:
+    if indicator == TRAINING:
         observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
@@ -181,7 +181,10 @@ def _stack_text(stack: Mapping[str, Version]) -> str:
 
 def import_mlperf(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH...", help="Trees of MLPerf Training results: checkouts or tar files.")
+        list[Path],
+        typer.Argument(
+            metavar="PATH...", help="Trees of MLPerf Training or Inference results: checkouts or tar files."
+        ),
     ],
     round_: Annotated[
         str | None, typer.Option("--round", metavar="ROUND", help="The round, if no directory is named after it.")
@@ -192,25 +195,32 @@ def import_mlperf(
     ] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Store MLPerf Training's published runs; logs without a time to train are listed with the reason."""
+    """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""
+    from knowledge.exchange.mlperf.results import INDICATORS, ContentCounter
     from knowledge.exchange.mlperf.tree import read_results
 
     trees = [(path, read_results(path, round_=round_)) for path in paths]
     for _, imported in trees:
         for skipped in imported.skipped:
             warn(f"`{skipped.path}` was left out: {skipped.reason}")
+    for warning in sorted({warning for _, imported in trees for warning in imported.warnings}):
+        warn(warning)
     if output is not None:
         from knowledge.domain.atomic_file import write_atomically
         from knowledge.exchange.files import observation_file
 
-        every = [o for _, imported in trees for o in imported.observations]
-        write_atomically(output, observation_file(every, compressed=output.suffix == ".gz"))
+        every = {o.identity: o for _, imported in trees for o in imported.observations}
+        write_atomically(output, observation_file(every.values(), compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
     with open_writable_store(knowledge) as store:
+        counter = ContentCounter(o for name in INDICATORS for o in store.observations(indicator=name))
         for path, imported in trees:
+            copies = imported.repeated + counter.add(imported.observations)
             ingest = store.add(imported.observations)
-            typer.echo(f"{path}: {ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out")
+            counts = f"{ingest.added} added, {ingest.known} already stored, {len(imported.skipped)} left out"
+            copied = f"; {copies} {'is a copy' if copies == 1 else 'are copies'} of another result and count once"
+            typer.echo(f"{path}: {counts}{copied if copies else ''}")
 
 
 def mlperf_table(
@@ -223,12 +233,12 @@ def mlperf_table(
     from advisor.report.evidence import scores_record, scores_text
     from knowledge.domain.errors import InputError
     from knowledge.estimate.mlperf import score_submissions
-    from knowledge.exchange.mlperf.tree import INDICATOR
+    from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
     with open_readable_store(knowledge) as store:
-        scores = score_submissions(store.observations(indicator=INDICATOR))
+        scores = score_submissions(store.observations(indicator=TRAINING))
     name = round_ if round_.startswith("v") else f"v{round_}"
     matching = [s for s in scores if s.round_ == name and division in ("all", s.division)]
     if not matching:
@@ -237,6 +247,8 @@ def mlperf_table(
             f"there is no score of round `{name}` in division `{division}`",
             hint=f"there is {rounds}" if rounds else "import results with `advisor knowledge import-mlperf PATH`",
         )
+    for listed in sorted({s.rules for s in matching} - {name}):
+        warn(f"the rules of round `{name}` are not known: its scores are computed by those of `{listed}`")
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "scores": scores_record(matching)}, indent=2))
         return

@@ -168,7 +168,13 @@ def software(score: Score) -> str:
     o = score.observation
     version = o.stack.version_of(o.framework)
     index = next((p.index for p in o.stack.packages if p.name == o.framework), "")
-    return f"{o.framework}{f' {version}' if version else ''}{' (NGC)' if index == 'ngc' else ''}"
+    container = str(o.environment.get("container", ""))
+    # If no source says which version a container has, its release is the version: 20.6 for 20.06.
+    release = ".".join(part.lstrip("0") for part in container.split("."))
+    origin = (
+        "" if index != "ngc" else f" (NGC {container})" if version and version != release and container else " (NGC)"
+    )
+    return f"{o.framework}{f' {version}' if version else ''}{origin}"
 
 
 def gains_text(gains: Sequence[Gain], *, of: str) -> str:

@@ -13,11 +13,11 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation
 from knowledge.hardware.peaks import peak_operations
 
-MLPERF = "mlperf_training"
-"""Name of the indicator of imported MLPerf results, which this program does not measure."""
+MLPERF = ("mlperf_training", "mlperf_inference")
+"""Names of the indicators of imported MLPerf results, which this program does not measure."""
 PUBLISHED = "published"
 """Name of the indicator of published measurements, whose values come from tables; their blocks are repositories."""
-_UNTIMED = (MLPERF, PUBLISHED, BENCHMARK)
+_UNTIMED = (*MLPERF, PUBLISHED, BENCHMARK)
 """Indicators whose samples need not come from a clock of this program."""
 _EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)
 _SKEW = timedelta(minutes=5)
@@ -51,7 +51,7 @@ def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: date
     yield from _check_samples(o)
     if o.indicator.name == PUBLISHED:
         yield from _check_published(o)
-    elif o.indicator.name != MLPERF:
+    elif o.indicator.name not in MLPERF:
         yield from _check_indicator(o, catalogue)
         yield from _check_speed(o)
 
@@ -65,14 +65,14 @@ def _check_time(o: Observation, now: datetime) -> Iterator[str]:
     started = started if started.tzinfo else started.replace(tzinfo=UTC)
     if started > now + _SKEW:
         yield f"its start {o.started_at} is in the future: the clock of the machine is wrong"
-    elif started < _EARLIEST and o.indicator.name != MLPERF:
-        # Ten published logs of MLPerf v0.7 count from 1970; their durations are correct.
+    elif started < _EARLIEST and o.indicator.name not in MLPERF:
+        # Ten published logs of MLPerf v0.7 count from 1970, and those of MLPerf Inference contain no date.
         yield f"its start {o.started_at} is before {_EARLIEST.year}: the clock of the machine is wrong"
 
 
 def _check_samples(o: Observation) -> Iterator[str]:
     """Check samples, percentiles and the error of the result."""
-    if o.status == "ok" and o.indicator.name != MLPERF and o.loops < 1:
+    if o.status == "ok" and o.indicator.name not in MLPERF and o.loops < 1:
         yield f"its samples are means over {o.loops} calls"
     if sum(o.samples) * max(1, o.loops) > _LONGEST_SECONDS and o.indicator.name not in _UNTIMED:
         yield f"its samples take {sum(o.samples) * max(1, o.loops):.3g} seconds, longer than a week"

@@ -11,11 +11,12 @@ from itertools import pairwise
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.exchange.mlperf.catalogue import round_rules
-from knowledge.exchange.mlperf.tree import INDICATOR
+from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
+from knowledge.exchange.mlperf.results import TRAINING, distinct_results
 
 BENCHMARKS = (
-    "resnet", "ssd", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "rnnt", "unet3d"
+    "resnet", "ssd", "retinanet", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "dlrm_dcnv2",
+    "rnnt", "unet3d", "stable_diffusion", "rgat", "gpt3", "llama2_70b_lora", "llama31_405b",
 )  # fmt: skip
 """Benchmarks in the order of the columns of the published tables."""
 
@@ -36,6 +37,7 @@ class Score:
         runs: Number of runs.
         failed: Number of runs that did not converge.
         target: Quality that the round requires, or none.
+        rules: Round by whose rules the score is computed; an earlier one if those of the round are not known.
     """
 
     round_: str
@@ -49,6 +51,7 @@ class Score:
     runs: int
     failed: int
     target: float | None
+    rules: str
 
     @property
     def minutes(self) -> float | None:
@@ -74,6 +77,9 @@ def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
     if there are more of these than are dropped, there is no score ("Benchmark Results",
     https://github.com/mlcommons/training_policies/blob/master/training_rules.adoc).
 
+    A log that several rounds or systems contain counts once, for the earliest round
+    (:func:`~knowledge.exchange.mlperf.results.distinct_results`).
+
     Args:
         observations: Observations; those of other indicators are ignored.
 
@@ -81,8 +87,8 @@ def score_submissions(observations: Iterable[Observation]) -> tuple[Score, ...]:
         The scores.
     """
     groups: dict[tuple[str, str, str, str], list[Observation]] = defaultdict(list)
-    for o in observations:
-        if o.indicator.name == INDICATOR:
+    for o in distinct_results(observations):
+        if o.indicator.name == TRAINING:
             key = (str(o.environment[name]) for name in ("mlperf_round", "submitter", "system"))
             groups[(*key, str(o.indicator.parameters["benchmark"]))].append(o)  # type: ignore[index]
     return tuple(_score(key, runs) for key, runs in sorted(groups.items()))
@@ -108,6 +114,7 @@ def _score(key: tuple[str, str, str, str], runs: Sequence[Observation]) -> Score
         runs=len(runs),
         failed=failed,
         target=rules.target,
+        rules=rules.round_,
     )
 
 
@@ -140,18 +147,22 @@ class Gain:
 def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
     """Return the gain of each round over the previous one, on identical hardware, in the closed division.
 
-    Each round is represented by its best submission. Order: hardware, benchmark, round.
+    Each round is represented by its best submission. Machines of two submitters count as identical only if they are
+    known by their name, such as a DGX-1, or are slices of a TPU: equal descriptions may have other networks and limits
+    of power. Order: hardware, benchmark, round.
     """
-    best: dict[tuple[str, int, str], dict[str, Score]] = defaultdict(dict)
+    best: dict[tuple[str, str, int, str], dict[str, Score]] = defaultdict(dict)
     for s in scores:
         if s.minutes is None or s.division != "closed" or not s.accelerators:
             continue
-        group = best[s.hardware.identity, s.accelerators, s.benchmark]
+        is_known = find_machine(s.hardware.name) is not None or s.hardware.accelerators[0].vendor == "google"
+        owner = "" if is_known else s.submitter
+        group = best[owner, s.hardware.identity, s.accelerators, s.benchmark]
         if s.round_ not in group or s.minutes < (group[s.round_].minutes or 0.0):
             group[s.round_] = s
     gains = []
     for group in best.values():
-        rounds = sorted(group)
+        rounds = sorted(group, key=round_order)
         gains += [_gain(group[a], group[b]) for a, b in pairwise(rounds)]
     return tuple(sorted(gains, key=lambda g: (g.later.hardware.name, g.later.accelerators or 0, _order(g))))
 

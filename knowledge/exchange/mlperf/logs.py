@@ -8,6 +8,7 @@ https://github.com/mlcommons/logging (``mlperf_logging/mllog/constants.py``).
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ _V05 = re.compile(r":::MLPv0\.5\.0\s+(?P<benchmark>\S+)\s+(?P<seconds>[\d.]+)\s+
 _MLL = re.compile(r":::MLL\s+(?P<seconds>[\d.]+)\s+(?P<key>\w+):\s*(?P<record>\{.*\})\s*$")
 _MLLOG = re.compile(r":::MLLOG\s+(?P<record>\{.*\})\s*$")
 _LONGEST_TEXT = 200
+_LARGEST_INTEGER = 2**63 - 1
+"""Largest whole number that every reader of JSON, and every database, keeps exactly."""
 _SEPARATE_KEYS = frozenset({"run_start", "run_stop", "run_final", "eval_accuracy", "eval_target", "submission_entry"})
 
 
@@ -170,8 +173,11 @@ def _metadata(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _scalar(value: Any) -> Scalar:
-    if isinstance(value, bool | int | float):
+    if isinstance(value, int) and abs(value) <= _LARGEST_INTEGER:
         return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    # Larger whole numbers, such as a seed, stay exact as text.
     return str(value)[:_LONGEST_TEXT]
 
 

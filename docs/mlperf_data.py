@@ -1,0 +1,54 @@
+"""Writes the MLPerf results that ship with the program, from trees of results: each log once, without details.
+
+    python docs/mlperf_data.py TREE...
+
+The trees are checkouts or tar files of https://github.com/mlcommons/training_results_v0.5 (v0.6, v0.7, v4.0, v4.1,
+v5.0) and https://github.com/mlcommons/inference_results_v0.7 (v1.1, v2.1). Of MLPerf Inference, only results of GPUs in
+the closed division ship: the open division and other devices are thousands of results of single-board computers.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+
+from knowledge.domain.observation import Observation
+from knowledge.exchange.files import observation_file
+from knowledge.exchange.mlperf.catalogue import round_order
+from knowledge.exchange.mlperf.results import TRAINING, distinct_results, without_details
+from knowledge.exchange.mlperf.tree import read_results
+
+TARGET = Path(str(files("knowledge.data")))
+
+
+def shipped_files(observations: Iterable[Observation]) -> dict[str, tuple[Observation, ...]]:
+    """Return the observations of each shipped file by its name."""
+    results: dict[str, list[Observation]] = {
+        "mlperf-training-v0.5-v0.7.jsonl.gz": [],
+        "mlperf-training-v4.0-v5.0.jsonl.gz": [],
+        "mlperf-inference-v0.7-v2.1.jsonl.gz": [],
+    }
+    old_training, new_training, inference = results.values()
+    for o in distinct_results(observations):
+        if o.indicator.name == TRAINING:
+            is_old = round_order(str(o.environment["mlperf_round"])) < (1, 0)
+            (old_training if is_old else new_training).append(without_details(o))
+        elif o.environment["division"] == "closed" and o.indicator.device in ("cuda", "rocm"):
+            inference.append(without_details(o))
+    return {name: tuple(entries) for name, entries in results.items()}
+
+
+def main() -> None:
+    """Write the files that the given trees have results for."""
+    every = [o for tree in sys.argv[1:] for o in read_results(Path(tree)).observations]
+    for name, observations in shipped_files(every).items():
+        if observations:
+            content = observation_file(observations, compressed=True)
+            (TARGET / name).write_bytes(content)
+            print(f"{name}: {len(observations)} observations, {len(content)} bytes")
+
+
+if __name__ == "__main__":
+    main()
