@@ -110,12 +110,15 @@ def _slowdown_findings(
         remaining.add(rule.id)
         yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
     for label, before in (
-        ("the newest versions", {str(c.name): c.version for c in request.baseline}),
-        ("the current lock", current),
+        (
+            "the newest versions, not the recommended ones, have",
+            {str(c.name): c.version for c in request.baseline},
+        ),
+        ("the current lock, not the recommended one, has", current),
     ):
         for rule, name, text in slowdown_texts(before, request.rules):
             if rule.id not in remaining:
-                message = f"{label}, not the recommended ones, have a documented slow-down: {text}"
+                message = f"{label} a documented slow-down: {text}"
                 yield AdviceFinding(code="ADV117", severity="note", message=message, package=name, source=rule.source)
 
 

@@ -146,7 +146,7 @@ def _stands_for(part: TimePart, other: Mapping[str, str]) -> bool:
         part.dtype or USUAL_TYPE
     ):
         return False
-    return all(part.parameters.get(name, value) == value for name, value in other.items() if name not in _NO_PARAMETERS)
+    return all(part.parameters.get(name) == value for name, value in other.items() if name not in _NO_PARAMETERS)
 
 
 def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> TimeShares:

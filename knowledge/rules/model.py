@@ -12,8 +12,8 @@ from packaging.version import Version
 from knowledge.rules.slower import SlowerRule
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
-"""A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are reported and weak
-evidence in the score; a ``note`` is only reported."""
+"""A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
+in the score; a ``note`` is only reported."""
 
 Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor", "metadata"]
 """Subject of a verdict."""
