@@ -230,7 +230,7 @@ def test_an_uncertain_slow_down_is_only_reported(index: PackageIndex, tmp_path: 
 def test_the_message_says_whether_the_program_confirmed_it(index: PackageIndex, tmp_path: Path) -> None:
     own = Reproduction(ratio=1.5, low=1.4, high=1.6, versions=("2.0", "1.0"), machine="a test machine")
 
-    advice = advice_for(index, tmp_path, (slower_rule(reproduction=own),))
+    advice = advice_for(index, tmp_path, (slower_rule(whole=False, reproduction=own),))
 
     (finding,) = [f for f in advice.findings if f.code == "ADV116"]
     assert "confirmed by this program: 2.0 takes 1.5x the time of 1.0 [1.4, 1.6] on a test machine" in finding.message
