@@ -96,6 +96,13 @@ def summary_of_rule(rule: Rule) -> str:
         return f"{rule.package} {rule.versions} was tested with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
     if rule.kind == "undeclared":
         return f"{rule.package} {rule.versions} requires {rule.requires}, which its metadata does not state"
+    if rule.kind == "slower":
+        other = f" with {rule.other} {rule.other_versions}" if rule.other else ""
+        builds = f" ({', '.join(f'+{local}' if local else 'no local version' for local in rule.local_versions)})"
+        return (
+            f"{', '.join(rule.packages)} {rule.versions}{builds if rule.local_versions else ''}{other} takes "
+            f"{rule.ratio:.3g}x the time of {rule.than}: {rule.workload}"
+        )
     if rule.kind == "vendor":
         build = {None: "", "": " without a local version"}.get(rule.local, f" +{rule.local}...")
         return f"{', '.join(rule.packages)}{build} is built for {rule.runtime}"

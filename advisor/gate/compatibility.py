@@ -10,6 +10,7 @@ from advisor.domain.words import unmeasured_text
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
 from advisor.resolve.predictor import Predictor
+from advisor.resolve.slowdowns import slowdown_texts
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Subject
 
@@ -58,6 +59,16 @@ def check_compatibility(
             subject=verdict.rule,
             source=verdict.source,
             cause=Cause.of({rule.package: versions[rule.package], rule.other: versions[rule.other]}),
+        )
+    for slow, name, text in slowdown_texts(versions, rules):
+        involved = (name, slow.other) if slow.other else (name,)
+        yield scope.finding(
+            "ADV033",
+            text,
+            package=name,
+            subject=slow.id,
+            source=slow.source,
+            cause=Cause.of({package: versions[package] for package in involved}),
         )
     yield from _check_observations(scope, predictor, {n: v for n, v in versions.items() if n in frameworks})
 

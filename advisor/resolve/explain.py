@@ -80,6 +80,7 @@ def explain_stack(
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
     rule_messages = _forbidden_below(problem, source, baseline, rules)
+    rule_messages |= _slow_in_baseline(stack, baseline, rules, known=rule_messages)
     replaced = _replaced_by_replacement(problem, source, stack)
     reasons: dict[str, str] = {}
     for candidate in stack:
@@ -109,7 +110,7 @@ def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: Candi
 def _forbidden_below(
     problem: ResolutionProblem, source: CandidateSource, baseline: Sequence[Candidate], rules: RuleBook
 ) -> dict[NormalizedName, str]:
-    """Return a rule's message for each package of the baseline that the rule forbids, or that requires such a one."""
+    """Return why a rule forbids each package of the baseline that it forbids, or that requires such a one."""
     forbidden = [
         (candidate.name, verdict.message)
         for candidate in baseline
@@ -124,8 +125,27 @@ def _forbidden_below(
     rule_messages: dict[NormalizedName, str] = {}
     for package, message in forbidden:
         for name in sorted((networkx.ancestors(graph, package) - {PROJECT}) | {package}):
-            rule_messages.setdefault(name, message)
+            rule_messages.setdefault(name, f"does not run on the target: {message}")
     return rule_messages
+
+
+def _slow_in_baseline(
+    stack: Sequence[Candidate], baseline: Sequence[Candidate], rules: RuleBook, *, known: Collection[str]
+) -> dict[NormalizedName, str]:
+    """Return the documented slow-down of each package of the baseline that the stack avoids.
+
+    Args:
+        stack: The stack.
+        baseline: The baseline.
+        rules: The rules that apply to the target.
+        known: Packages whose version has another reason.
+    """
+    remaining = {rule.id for rule, _ in rules.slowdowns_of({str(c.name): c.version for c in stack})}
+    return {
+        NormalizedName(name): f"has a documented slow-down: {rule.workload} ({rule.source})"
+        for rule, name in rules.slowdowns_of({str(c.name): c.version for c in baseline})
+        if rule.id not in remaining and name not in known
+    }
 
 
 def _reason(
@@ -145,5 +165,5 @@ def _reason(
     if plain.version == candidate.version:
         return _REQUIREMENTS
     if candidate.name in rule_messages:
-        return f"{plain.version} does not run on the target: {rule_messages[candidate.name]}"
+        return f"{plain.version} {rule_messages[candidate.name]}"
     return _OTHER_CHOICES

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from advisor.domain.words import unmeasured_text
 from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.finding_types import AdviceFinding
+from advisor.resolve.objectives import CRITERIA
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate
+from advisor.resolve.slowdowns import slowdown_texts
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Verdict
@@ -29,8 +32,21 @@ def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]
     ]
 
 
-def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: Prediction) -> tuple[AdviceFinding, ...]:
-    """Return the findings about the best stack of a request, sorted by code."""
+def collect_findings(
+    request: ResolutionRequest,
+    optimum: Optimum,
+    prediction: Prediction,
+    *,
+    current: Mapping[str, Version] | None = None,
+) -> tuple[AdviceFinding, ...]:
+    """Return the findings about the best stack of a request, sorted by code.
+
+    Args:
+        request: The request.
+        optimum: Its best stack.
+        prediction: Predicted speed-up of the stack over the baseline.
+        current: Currently locked versions, by package; none if there is no lock.
+    """
     source, rules = request.source, request.rules
     findings = [
         AdviceFinding(
@@ -75,6 +91,7 @@ def collect_findings(request: ResolutionRequest, optimum: Optimum, prediction: P
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
     findings += (*request.findings, *build_findings(request, optimum.stack))
+    findings += _slowdown_findings(request, optimum.stack, current or {})
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
@@ -87,6 +104,29 @@ def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
     considered = {canonicalize_name(other) for other in request.builds.extra_names(name)}
     required = {canonicalize_name(other) for root in roots for other in root.requirement.extras}
     return extra not in considered or extra in required or not roots
+
+
+def _slowdown_findings(
+    request: ResolutionRequest, stack: Sequence[Candidate], current: Mapping[str, Version]
+) -> Iterator[AdviceFinding]:
+    """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
+    estimator = request.estimator if "speed" in CRITERIA[request.objective] else None
+    versions = {str(c.name): c.version for c in stack}
+    remaining = set()
+    for rule, name, text in slowdown_texts(versions, request.rules, estimator=estimator):
+        remaining.add(rule.id)
+        yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
+    for label, before in (
+        (
+            "the newest versions, not the recommended ones, have",
+            {str(c.name): c.version for c in request.baseline},
+        ),
+        ("the current lock, not the recommended one, has", current),
+    ):
+        for rule, name, text in slowdown_texts(before, request.rules):
+            if rule.id not in remaining:
+                message = f"{label} a documented slow-down: {text}"
+                yield AdviceFinding(code="ADV117", severity="note", message=message, package=name, source=rule.source)
 
 
 def _is_reported(skipped: SkippedCandidates) -> bool:

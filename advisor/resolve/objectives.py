@@ -15,6 +15,7 @@ from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCo
 from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
+from advisor.resolve.slowdowns import add_slowdowns
 from advisor.resolve.speed_steps import speed_objective
 from knowledge.estimate.interface import Estimator
 
@@ -349,7 +350,7 @@ class Criteria:
     def _speed(self, candidates: Candidates) -> Objective:
         objective, best_steps = speed_objective(candidates, self._estimator, self._baseline)
         self._best_steps |= best_steps
-        return objective
+        return add_slowdowns(objective, candidates, self._rules, self._estimator)
 
 
 def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:

@@ -106,6 +106,24 @@ class Predictor:
         query = ["measured", name, str(version)]
         return bool(self.cached(query, lambda: self.estimator.is_measured(name, version)))
 
+    def has_compared(self, name: str, version: Version, other: Version) -> bool:
+        """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
+        from pi_runners.vocabulary import FRAMEWORKS
+
+        # The project's own benchmark may have compared versions of any package.
+        if name not in FRAMEWORKS and not self._benchmark:
+            return False
+        query = ["compared", name, str(version), str(other)]
+        return bool(self.cached(query, lambda: self.estimator.has_compared(name, version, other)))
+
+    def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
+        """Return the share of the workload's time of some parts of it; none if no workload is selected."""
+        if self._workload is None and not self._benchmark:
+            return None
+        query = ["share", name, [dict(part) for part in parts]]
+        share: float | None = self.cached(query, lambda: self.estimator.time_share(name, parts))
+        return share
+
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
         query = ["predict", self._texts(stack), self._texts(baseline)]

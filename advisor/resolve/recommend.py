@@ -173,7 +173,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             estimator=request.estimator,
             unmeasured=prediction.unmeasured,
         ),
-        findings=collect_findings(request, optimum, prediction),
+        findings=collect_findings(request, optimum, prediction, current=current),
         reasons=explain_stack(
             problem,
             source,

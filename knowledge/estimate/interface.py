@@ -387,3 +387,14 @@ class Estimator(Protocol):
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
+
+    def has_compared(self, name: str, version: Version, other: Version) -> bool:
+        """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
+
+    def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
+        """Return the share of the workload's time of some parts of it; none if no workload is selected.
+
+        Args:
+            name: The package that they run on.
+            parts: Indicators with their parameters, as in the catalogue of workloads; ``dtype`` is the element type.
+        """

@@ -66,6 +66,13 @@ class KindsEstimator:
         """Whether a version was compared for any kind; true for packages that are not frameworks."""
         return any(estimator.is_measured(name, version) for estimator in self._by_kind.values())
 
+    def has_compared(self, name: str, version: Version, other: Version) -> bool:
+        """Whether two versions of a package were compared for any kind; false for unmeasured packages."""
+        return any(estimator.has_compared(name, version, other) for estimator in self._by_kind.values())
+
+    def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> None:
+        """Return none: no workload is selected."""
+
     def predict(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up for the kind for which the stack gains least, with the predictions of all kinds."""
         predictions = {name: e.predict(stack, baseline) for name, e in self._by_kind.items() if e.covers(stack)}

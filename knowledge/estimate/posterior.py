@@ -32,7 +32,7 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.published_settings import published_settings
 from knowledge.estimate.task_discrepancy import RELEASES, SETTINGS, TaskDiscrepancy
-from knowledge.estimate.time_shares import time_shares
+from knowledge.estimate.time_shares import share_of_parts, time_shares
 from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload
 
 if TYPE_CHECKING:
@@ -94,6 +94,20 @@ class PosteriorEstimator:
             return True
         modelled = self.model(name)
         return modelled is not None and version in modelled.versions
+
+    def has_compared(self, name: str, version: Version, other: Version) -> bool:
+        """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
+        modelled = self.model(name) if name in self._frameworks else None
+        return modelled is not None and {version, other} <= set(modelled.versions)
+
+    def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
+        """Return the share of the workload's time of some parts of it, which run on a package."""
+        process = None
+        if name in self._frameworks:
+            if not self._counts(name):
+                return 0.0
+            process = self._models.process(name, self._device(name))
+        return share_of_parts(self._workload, parts, process.amplitudes if process else None)
 
     def covers(self, stack: Mapping[str, Version]) -> bool:
         """Whether any framework of a stack was compared at the workload."""

@@ -7,7 +7,7 @@ of blocks have no influence.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from knowledge.estimate.workloads import (
 
 USUAL_TYPE = "float32"
 """Element type of operations of which a trace does not name it."""
+_NO_PARAMETERS = ("indicator", "dtype")
 
 
 class TimeShares(NamedTuple):
@@ -151,6 +152,31 @@ def _published_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast], 
             shares[f"{part.indicator}@1[{words}]", part.indicator] = part.share
     total = sum(shares.values())
     return TimeShares(TASKS, {key: share / total for key, share in shares.items()})
+
+
+def share_of_parts(workload: Workload, parts: Sequence[Mapping[str, str]], amplitudes: Amplitudes | None) -> float:
+    """Return the share of a workload's time of some parts of it; the largest one, if several lists contain them.
+
+    Args:
+        workload: The workload.
+        parts: Indicators with their parameters and their ``dtype``. What a part does not name is not compared, except
+            that the time of a workload without an element type is of :data:`USUAL_TYPE`.
+        amplitudes: Amplitudes of the framework that they run on, with the measured shares of operations; none if it was
+            not measured.
+    """
+    shares = [0.0]
+    for basis, listed in workload.parts.items():
+        own = parts_of(workload, basis, amplitudes) if amplitudes else listed
+        shares.append(sum(part.share for part in own if any(_stands_for(part, other) for other in parts)))
+    return min(1.0, max(shares))
+
+
+def _stands_for(part: TimePart, other: Mapping[str, str]) -> bool:
+    if part.indicator != other["indicator"] or other.get("dtype", part.dtype or USUAL_TYPE) != (
+        part.dtype or USUAL_TYPE
+    ):
+        return False
+    return all(part.parameters.get(name) == value for name, value in other.items() if name not in _NO_PARAMETERS)
 
 
 def _profiled_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast]) -> TimeShares:

@@ -22,6 +22,7 @@ from knowledge.rules.model import (
     VendorRule,
     Verdict,
 )
+from knowledge.rules.slower import SlowerRule
 
 _Unary = CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule
 
@@ -36,9 +37,13 @@ class RuleBook:
         self._specifiers: dict[str, SpecifierSet] = {}
         self._undeclared: list[UndeclaredRequirementRule] = []
         conflicts = []
+        slower = []
         for rule in rules:
             if isinstance(rule, ConflictRule):
                 conflicts.append(rule)
+            elif isinstance(rule, SlowerRule):
+                if rule.hardware.admits(hardware):
+                    slower.append(rule)
             elif isinstance(rule, UndeclaredRequirementRule):
                 self._undeclared.append(rule)
             else:
@@ -48,6 +53,8 @@ class RuleBook:
                     self._runtimes[rule.cuda].append(rule)
         self.conflicts: tuple[ConflictRule, ...] = tuple(conflicts)
         """Rules about pairs of packages that do not work together, on any machine."""
+        self.slower: tuple[SlowerRule, ...] = tuple(slower)
+        """Documented slow-downs on hardware like that of the machine."""
 
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
         """Return the verdicts of the rules on one package version; an empty tuple if no rule applies."""
@@ -124,6 +131,17 @@ class RuleBook:
             and rule.other in versions
             and self.admits(rule.versions, versions[rule.package])
             and self.admits(rule.other_versions, versions[rule.other])
+        )
+
+    def slowdowns_of(self, versions: Mapping[str, Version]) -> tuple[tuple[SlowerRule, str], ...]:
+        """Return the documented slow-downs of a stack, each with the package that is slow."""
+        return tuple(
+            (rule, name)
+            for rule in self.slower
+            for name in rule.packages
+            if name in versions
+            and rule.concerns(name, versions[name])
+            and (not rule.other or (rule.other in versions and rule.concerns_other(versions[rule.other])))
         )
 
     def _lacks_code(self, rule: CapabilityRule, version: Version) -> str | None:

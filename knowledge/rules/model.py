@@ -9,8 +9,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-Severity = Literal["forbidden", "discouraged", "note"]
-"""A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; a ``note`` is only reported."""
+from knowledge.rules.slower import SlowerRule
+
+Severity = Literal["forbidden", "discouraged", "slower", "note"]
+"""A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
+in the score; a ``note`` is only reported."""
 
 Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor", "metadata"]
 """Subject of a verdict."""
@@ -206,6 +209,7 @@ Rule = (
     | CpuOnlyRule
     | VendorRule
     | UndeclaredRequirementRule
+    | SlowerRule
 )
 
 

@@ -160,6 +160,12 @@ class FixedScores:
     def is_measured(self, name: str, version: Version) -> bool:
         return any(name == package for package, _ in self._scores) <= ((name, version) in self._scores)
 
+    def has_compared(self, name: str, version: Version, other: Version) -> bool:
+        return {(name, version), (name, other)} <= set(self._scores)
+
+    def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
+        return None
+
 
 def exact_gain(score: float) -> PredictedGain:
     return PredictedGain(mean=score, variance=0.0)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.hardware.profiles import find_profile
+from knowledge.rules.slower import SlowerRule
 from pi_runners.vocabulary import FRAMEWORKS
 
 MACHINE = HardwareProfile(
@@ -87,3 +89,23 @@ def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, ha
                 hardware=machine,
                 settings=dict(setting.split("=") for setting in settings),
             )
+
+
+def slower_rule(**fields: Any) -> SlowerRule:
+    """Build a rule about a documented slow-down of a whole program.
+
+    Args:
+        fields: Fields that differ from `torch` 2, which takes twice the time of `torch` 1.
+    """
+    usual: dict[str, Any] = {
+        "kind": "slower",
+        "id": "slower",
+        "packages": ("torch",),
+        "versions": ">=2",
+        "than": "1",
+        "workload": "a program",
+        "whole": True,
+        "ratios": (2.0,),
+        "source": "https://example.org",
+    }
+    return SlowerRule(**usual | fields)

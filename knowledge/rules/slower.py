@@ -1,0 +1,200 @@
+"""Documented slow-downs: releases that public reports measured to be slower than others."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.version import InvalidVersion, Version
+
+from knowledge.domain.hardware import Accelerator, HardwareProfile
+
+SMALLEST_RATIO = 1.1
+"""Smaller reported slow-downs are within the noise of a report with one run on each version."""
+REPORT_DEVIATION = 0.36
+"""Standard deviation of the log ratio of one report: how much independent reports of one slow-down differ, pooled over
+the rules with several reports. With the risk aversion of the estimator (:data:`knowledge.estimate.interface.RISK`), a
+slow-down of a whole program counts from a ratio of 2.9 on with one report, of 1.7 with two, and of 1.31 with four."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareCondition:
+    """Hardware that a slow-down was reported on; empty fields admit all hardware.
+
+    Attributes:
+        accelerator: Vendor of the accelerator, as hardware profiles name it; ``none`` if the target must have no
+            accelerator, because the slow code runs on the CPU instead.
+        models: Names of accelerators; all words of one must be in the model's name.
+        capability: Specifier of the compute capability of an NVIDIA GPU.
+        features: Instruction-set features that the CPU must have.
+        architectures: Machine names, such as ``x86_64``; the target must have one of them.
+        os: Operating systems, as hardware profiles name them; the target must have one of them.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    accelerator: Literal["", "none", "nvidia", "amd"] = ""
+    models: tuple[str, ...] = ()
+    capability: str = ""
+    features: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    os: tuple[str, ...] = ()
+
+    def admits(self, hardware: HardwareProfile) -> bool:
+        """Whether a machine has the hardware."""
+        if not set(self.features) <= set(hardware.cpu.features):
+            return False
+        if self.architectures and hardware.cpu.architecture not in self.architectures:
+            return False
+        if self.os and hardware.os not in self.os:
+            return False
+        if self.accelerator == "none":
+            return not hardware.accelerators
+        if not (self.accelerator or self.models or self.capability):
+            return True
+        return any(map(self._admits_accelerator, hardware.accelerators))
+
+    def _admits_accelerator(self, accelerator: Accelerator) -> bool:
+        if self.accelerator and accelerator.vendor != self.accelerator:
+            return False
+        words = _words(accelerator.model)
+        if self.models and not any(_words(model) <= words for model in self.models):
+            return False
+        if not self.capability:
+            return True
+        capability = accelerator.compute_capability
+        return capability is not None and SpecifierSet(self.capability).contains(capability)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reproduction:
+    """A measurement of both versions with this program.
+
+    Attributes:
+        ratio: Seconds of the slower version divided by those of the faster one.
+        low: Lower end of its 95 % interval.
+        high: Upper end.
+        versions: The compared versions, the slower one first.
+        machine: The machine, for people.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    ratio: float
+    low: float
+    high: float
+    versions: tuple[str, str]
+    machine: str
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the interval excludes that the version is as fast as the other one."""
+        return self.low > 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowerRule:
+    """Versions that public reports measured to be slower than another version.
+
+    Attributes:
+        packages: The package; several if its builds have different names.
+        versions: Specifier of the versions that are slow: the reported ones, and those up to the first fixed one.
+        than: A version that was faster.
+        workload: The slow part of a program, for people.
+        ratios: Seconds of the slow version divided by those of the faster one, one for each independent report.
+        source: Address of the report.
+        whole: Whether the ratios are of whole programs or models, not of one operation.
+        parts: What stands for the slow part: the indicator, its parameters and its ``dtype``; empty if nothing does.
+        local_versions: Local versions of the slow builds, empty text for builds without one; all builds if empty.
+        other: Another package that must be in the stack; empty if none.
+        other_versions: Specifier of its versions.
+        hardware: Hardware that the slow-down was reported on.
+        fixed: First version without the slow-down, for people; empty if unknown.
+        workaround: How to avoid it with the slow version, for people; empty if unknown.
+        reproduction: A measurement of both versions with this program; none if there is none.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["slower"]
+    id: str
+    packages: tuple[str, ...]
+    versions: str
+    than: str
+    workload: str
+    ratios: tuple[float, ...]
+    source: str
+    whole: bool = False
+    parts: tuple[Mapping[str, str], ...] = ()
+    local_versions: tuple[str, ...] = ()
+    other: str = ""
+    other_versions: str = ""
+    hardware: HardwareCondition = HardwareCondition()
+    fixed: str = ""
+    workaround: str = ""
+    reproduction: Reproduction | None = None
+    severity: Literal["slower"] = "slower"
+
+    def __post_init__(self) -> None:
+        """Check what the types do not say.
+
+        Raises:
+            ValueError: If a field has no sense.
+        """
+        try:
+            for specifier in (self.versions, self.other_versions, self.hardware.capability):
+                SpecifierSet(specifier)
+            than = Version(self.than)
+        except (InvalidSpecifier, InvalidVersion) as error:
+            raise ValueError(str(error)) from None
+        if not self.packages or not self.versions:
+            raise ValueError("`packages` and `versions` must not be empty")
+        if not self.ratios or min(self.ratios) < SMALLEST_RATIO:
+            raise ValueError(f"`ratios` must contain the ratio of each report, at least {SMALLEST_RATIO}")
+        if self.concerns(self.packages[0], than):
+            raise ValueError("`than` must not be one of the slow versions")
+        if bool(self.other) != bool(self.other_versions):
+            raise ValueError("`other` and `other_versions` belong together")
+        if any(not part.get("indicator") for part in self.parts):
+            raise ValueError("each of `parts` must name its `indicator`")
+
+    @property
+    def log_ratio(self) -> float:
+        """Natural logarithm of the slow-down: the mean of all reports and of the program's own measurement."""
+        return sum(map(math.log, self._measured_ratios)) / len(self._measured_ratios)
+
+    @property
+    def ratio(self) -> float:
+        """The slow-down: the geometric mean of all reports and of the program's own measurement."""
+        return math.exp(self.log_ratio)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the logarithm of the slow-down of another program on another machine."""
+        return REPORT_DEVIATION / math.sqrt(len(self._measured_ratios))
+
+    @property
+    def _measured_ratios(self) -> tuple[float, ...]:
+        return (*self.ratios, *((self.reproduction.ratio,) if self.reproduction else ()))
+
+    def concerns(self, name: str, version: Version) -> bool:
+        """Whether a version of a package is one of the slow ones, whatever else is in the stack."""
+        if name not in self.packages or not _admits(self.versions, version):
+            return False
+        return not self.local_versions or (version.local or "") in self.local_versions
+
+    def concerns_other(self, version: Version) -> bool:
+        """Whether a version of the other package is one that the slow-down needs."""
+        return _admits(self.other_versions, version)
+
+
+def _admits(specifier: str, version: Version) -> bool:
+    return SpecifierSet(specifier).contains(Version(version.public), prereleases=True)
+
+
+def _words(model: str) -> set[str]:
+    return set(re.findall(r"[a-z0-9]+", model.lower()))

@@ -1,0 +1,202 @@
+"""Documented slow-downs: their catalogue, their conditions, and how sure one report is."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
+from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
+from knowledge.estimate.time_shares import share_of_parts
+from knowledge.estimate.workloads import find_workload, one_indicator, workload_of_profile
+from knowledge.hardware.profiles import shipped_profile
+from knowledge.rules.catalogue import read_rules, shipped_rules
+from knowledge.rules.engine import RuleBook
+from knowledge.rules.slower import REPORT_DEVIATION, HardwareCondition, Reproduction, SlowerRule
+from pi_runners.indicators import INDICATORS
+from tests.knowledge.samples import slower_rule
+
+SHIPPED = [rule for rule in shipped_rules() if isinstance(rule, SlowerRule)]
+
+ENTRY = """
+- kind: slower
+  id: slower-torch
+  packages: [torch]
+  versions: ">=2.9,<2.9.1"
+  than: "2.8.0"
+  workload: 3-D convolutions
+  ratios: [4]
+  parts: [{indicator: conv3d, dtype: float16}]
+  hardware: {accelerator: nvidia}
+  source: https://example.org
+"""
+
+
+def machine(model: str = "", vendor: str = "nvidia", capability: str | None = None) -> HardwareProfile:
+    gpu = Accelerator(vendor=vendor, model=model, compute_capability=capability)
+    cpu = Cpu(architecture="x86_64", microarchitecture="zen4", features=("amx_tile", "avx512f"))
+    return HardwareProfile(name="made-up", cpu=cpu, accelerators=(gpu,) if model else ())
+
+
+def test_an_entry_is_read() -> None:
+    (rule,) = read_rules(ENTRY, where="slower.yaml")
+
+    assert isinstance(rule, SlowerRule)
+    assert rule.ratio == pytest.approx(4)
+    assert rule.concerns("torch", Version("2.9.0+cu128"))
+    assert not rule.concerns("torch", Version("2.9.1"))
+    assert not rule.concerns("jax", Version("2.9.0"))
+
+
+@pytest.mark.parametrize(
+    ("correct", "wrong", "message"),
+    [
+        ("[4]", "[1.05]", "at least 1.1"),
+        ("[4]", "[]", "the ratio of each report"),
+        ('"2.8.0"', '"2.9.0"', "must not be one of the slow versions"),
+        ('"2.8.0"', '"newest"', "invalid version"),
+        (">=2.9,<2.9.1", "=>2.9", "invalid specifier"),
+        ("[torch]", "[]", "must not be empty"),
+        ("indicator: conv3d", "operation: conv3d", "must name its `indicator`"),
+        ("accelerator: nvidia", "accelerator: other", "hardware.accelerator"),
+        ("accelerator: nvidia", "gpu: nvidia", "hardware.gpu"),
+        ("  ratios", "  other: numpy\n  ratios", "belong together"),
+    ],
+)
+def test_a_wrong_entry_is_rejected(correct: str, wrong: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_rules(ENTRY.replace(correct, wrong), where="slower.yaml")
+
+
+def test_every_shipped_slow_down_names_what_the_program_knows() -> None:
+    assert len(SHIPPED) >= 45
+    for rule in SHIPPED:
+        assert rule.source.startswith("https://"), rule.id
+        assert not SpecifierSet(rule.versions).contains(rule.than), rule.id
+        for part in rule.parts:
+            indicator = INDICATORS[part["indicator"]]
+            assert set(part) <= {"indicator", "dtype", *indicator.parameters}, rule.id
+
+
+def test_the_deviation_of_a_report_is_that_of_the_catalogue() -> None:
+    several = [rule for rule in SHIPPED if len(rule.ratios) > 1]
+    errors = [[math.log(ratio) - math.log(math.prod(r.ratios)) / len(r.ratios) for ratio in r.ratios] for r in several]
+    pooled = math.sqrt(sum(e * e for of_rule in errors for e in of_rule) / sum(len(e) - 1 for e in errors))
+
+    assert pooled == pytest.approx(REPORT_DEVIATION, abs=0.05)
+
+
+def test_more_reports_and_an_own_measurement_make_a_slow_down_more_certain() -> None:
+    one, four = slower_rule(ratios=(2.0,)), slower_rule(ratios=(2.0, 2.0, 4.0, 4.0))
+    measured = slower_rule(
+        ratios=(2.0,), reproduction=Reproduction(ratio=8.0, low=7.0, high=9.0, versions=("2", "1"), machine="here")
+    )
+
+    assert four.deviation == pytest.approx(one.deviation / 2)
+    assert four.ratio == pytest.approx(math.sqrt(8))
+    assert measured.ratio == pytest.approx(4)
+    assert measured.deviation < one.deviation
+
+
+@pytest.mark.parametrize(
+    ("condition", "hardware", "admitted"),
+    [
+        (HardwareCondition(), machine(), True),
+        (HardwareCondition(), machine("NVIDIA L4"), True),
+        (HardwareCondition(accelerator="none"), machine(), True),
+        (HardwareCondition(accelerator="none"), machine("NVIDIA L4"), False),
+        (HardwareCondition(accelerator="nvidia"), machine(), False),
+        (HardwareCondition(accelerator="amd"), machine("NVIDIA L4"), False),
+        (HardwareCondition(models=("L4",)), machine("NVIDIA L4"), True),
+        (HardwareCondition(models=("L4",)), machine("NVIDIA L40S"), False),
+        (HardwareCondition(models=("RTX 8000", "V100")), machine("Tesla V100-SXM2-16GB"), True),
+        (HardwareCondition(models=("RTX 6000 Ada",)), machine("Quadro RTX 6000"), False),
+        (HardwareCondition(capability=">=8.0"), machine("NVIDIA B200", capability="10.0"), True),
+        (HardwareCondition(capability=">=8.0"), machine("Tesla V100", capability="7.0"), False),
+        (HardwareCondition(capability=">=8.0"), machine("NVIDIA L4"), False),
+        (HardwareCondition(features=("amx_tile",)), machine(), True),
+        (HardwareCondition(features=("amx_fp16",)), machine(), False),
+        (HardwareCondition(architectures=("aarch64",)), machine(), False),
+        (HardwareCondition(os=("linux",)), machine(), True),
+        (HardwareCondition(os=("windows",)), machine(), False),
+    ],
+)
+def test_a_slow_down_applies_to_the_hardware_that_it_was_reported_on(
+    condition: HardwareCondition, hardware: HardwareProfile, admitted: bool
+) -> None:
+    assert condition.admits(hardware) is admitted
+    assert RuleBook([slower_rule(hardware=condition)], hardware).slower == (
+        (slower_rule(hardware=condition),) if admitted else ()
+    )
+
+
+def test_shipped_machines_have_the_slow_downs_of_their_reports() -> None:
+    def found(machine_name: str, package: str, version: str) -> set[str]:
+        rules = RuleBook(SHIPPED, shipped_profile(machine_name))
+        return {rule.id for rule, _ in rules.slowdowns_of({package: Version(version)})}
+
+    assert found("h100", "torch", "2.10.0") == {"slower-torch-2.10-reduce-overhead"}
+    assert found("mi300x", "torch", "2.10.0") == {"slower-torch-2.10-resnet50-mi300x"}
+    assert found("v100", "torch", "2.9.0") == {"slower-torch-2.9.0-conv3d"}
+    assert found("cpu-zen4", "torch", "2.9.0") == set()
+    assert found("cpu-neoverse-v1", "torch", "2.2.0") == {"slower-torch-2.1-aarch64-openblas"}
+    assert "slower-jaxlib-0.4.32-thunk-runtime" in found("cpu-zen4", "jaxlib", "0.5.0")
+
+
+def test_a_slow_down_that_needs_another_package_applies_with_its_versions_only() -> None:
+    rule = slower_rule(
+        packages=("numpy",), versions=">=1.19", than="1.18", other="scikit-learn", other_versions="<0.24"
+    )
+    rules = RuleBook([rule], machine())
+
+    def count(**versions: str) -> int:
+        return len(rules.slowdowns_of({n.replace("_", "-"): Version(v) for n, v in versions.items()}))
+
+    assert count(numpy="1.19", scikit_learn="0.23.2") == 1
+    assert count(numpy="1.19", scikit_learn="0.24") == 0
+    assert count(numpy="1.19") == 0
+    assert count(numpy="1.18", scikit_learn="0.23.2") == 0
+
+
+def test_a_slow_down_of_one_build_does_not_concern_the_others() -> None:
+    rule = slower_rule(versions="==2.1.2", than="2.1.1", local_versions=("", "cu121"))
+
+    assert [rule.concerns("torch", Version(f"2.1.2{local}")) for local in ("", "+cu121", "+cu118")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_the_share_of_a_part_is_that_of_the_workload() -> None:
+    training = find_workload("cnn-training")
+    resnet = {"indicator": "model", "model": "resnet50", "mode": "training"}
+
+    assert share_of_parts(training, [resnet], None) == pytest.approx(0.5)
+    assert share_of_parts(training, [resnet | {"mode": "inference"}], None) == 0
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d"}], None) == 1
+    # Nobody said that the workload has filters of this size, or this element type.
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "kernel": "51"}], None) == 0
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "dtype": "float16"}], None) == 0
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "dtype": "float32"}], None) == 1
+
+
+def test_the_share_of_a_part_is_that_of_the_profile() -> None:
+    profile = ProfiledWorkload(
+        name="mine",
+        framework="torch",
+        framework_version="2.8.0",
+        parts=(
+            WorkloadPart(indicator="conv3d", parameters={}, share=0.6, dtype="float16"),
+            WorkloadPart(indicator="matmul", parameters={}, share=0.3, dtype="float32"),
+        ),
+        unattributed=0.1,
+    )
+    workload = workload_of_profile(profile, backend="torch")
+
+    assert share_of_parts(workload, [{"indicator": "conv3d", "dtype": "float16"}], None) == pytest.approx(0.6)
+    assert share_of_parts(workload, [{"indicator": "conv3d", "dtype": "float32"}], None) == 0
