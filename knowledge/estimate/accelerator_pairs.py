@@ -11,12 +11,11 @@ from dataclasses import asdict, dataclass
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.estimate.evidence import features_of
+from knowledge.estimate.mlperf_rows import inference_rows, training_rows
 from knowledge.estimate.published import published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.store.base import KnowledgeBase
 
-MLPERF_TASKS: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
-"""Tasks of benchmarks of MLPerf that have another name there (https://github.com/mlcommons/training and inference)."""
 WIDEST_RATIO = math.log(100)
 """Largest log ratio of a pair: no two accelerators of the catalogue differ more in peak rates of one element type."""
 _KIND = "accelerator pairs"
@@ -69,12 +68,13 @@ def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorP
         observations: Observations; those that are neither published rows nor results of MLPerf are ignored.
     """
     groups: dict[tuple[str, str, str, str, int], dict[str, list[_Row]]] = defaultdict(lambda: defaultdict(list))
-    for o in observations:
-        key, gpus = _configuration(o), o.hardware.accelerators
-        if key is None or o.status != "ok" or len(gpus) != 1:
-            continue
-        model = model_of(gpus[0])
+    every = tuple(observations)
+    rows = [o for o in every if o.indicator.name == PUBLISHED and o.status == "ok"]
+    for o in (*rows, *training_rows(every), *inference_rows(every)):
+        gpus = o.hardware.accelerators
+        model = model_of(gpus[0]) if len(gpus) == 1 else None
         if model is not None and features_of(model):
+            key = _configuration(o)
             row = _Row(model, o.samples[0], str(o.indicator.parameters.get("batch", "")), int(o.started_at[:4]))
             groups[(*key, gpus[0].count * (o.hardware.nodes or 1))][model.name].append(row)
     pairs = (_pairs(key, rows) for key, rows in sorted(groups.items()) if len(rows) > 1)
@@ -120,31 +120,19 @@ def _best(rows: Iterable[_Row]) -> float:
     return min(map(statistics.median, by_batch.values()))
 
 
-def _configuration(o: Observation) -> tuple[str, str, str, str] | None:
-    """Return source, task, mode and everything else that must be the same; none for other observations."""
-    parameters = {name: str(value) for name, value in o.indicator.parameters.items()}
-    version = o.stack.version_of(o.framework) or ""
-    if o.indicator.name == PUBLISHED:
-        side = published_side(o)
-        # What a card does by default differs between generations: float32 is TF32 on newer ones.
-        settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
-        words = {**parameters, **settings, o.framework: side.version}
-        task, mode = words.pop("task"), words.pop("mode")
-        if mode == "training":
-            # A batch is as large as the memory of the accelerator allows: its size is one of its properties.
-            words.pop("batch", None)
-        return o.block.removeprefix(f"{PUBLISHED}/"), task, mode, _text(words)
-    if o.indicator.name in ("mlperf_training", "mlperf_inference"):
-        benchmark = parameters.pop("benchmark")
-        round_, submitter = str(o.environment["mlperf_round"]), str(o.environment["submitter"])
-        division = str(o.environment.get("division", ""))
-        if division != "closed":
-            return None
-        mode = o.indicator.name.removeprefix("mlperf_")
-        words = {**parameters, "submitter": submitter, o.framework: version}
-        source = f"MLPerf {mode.capitalize()} {round_}"
-        return source, MLPERF_TASKS.get(benchmark, benchmark), mode, _text(words)
-    return None
+def _configuration(o: Observation) -> tuple[str, str, str, str]:
+    """Return source, task, mode and everything else that must be the same."""
+    side = published_side(o)
+    # What an accelerator does by default differs between generations: float32 is TF32 on newer ones.
+    settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
+    parameters = {name: str(value) for name, value in o.indicator.parameters.items() if name != "gpus"}
+    words = {**parameters, **settings, o.framework: side.version}
+    task, mode = words.pop("task"), words.pop("mode")
+    if mode == "training":
+        # A batch is as large as the memory of the accelerator allows: its size is one of its properties.
+        words.pop("batch", None)
+    round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""
+    return f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}", task, mode, _text(words)
 
 
 def _text(words: Mapping[str, str]) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
@@ -24,6 +25,8 @@ _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
 _KIND = "evidence"
+ROUNDS = "mlperf-training"
+"""Name under which the contrasts between rounds of MLPerf Training are cached."""
 FORMAT = 9
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed."""
 _QUANTILE = 1.959964
@@ -160,20 +163,46 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     """
     stored = store.blocks()
     blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in stored]
+    blocks += _rounds(blocks)
     cached = store.load_derived(_KIND, blocks)
     new = []
     for name, digest in blocks:
         if name not in cached:
-            evidence = evidence_of(store.observations(block=name))
+            members = [block.name for block in stored if _is_training_round(block.name)] if name == ROUNDS else [name]
+            observations = (o for member in members for o in store.observations(block=member))
+            evidence = evidence_of_rounds(observations) if name == ROUNDS else evidence_of(observations)
             contrasts, runs = map(asdict, evidence.contrasts), map(asdict, evidence.runs)
             cached[name] = {"contrasts": list(contrasts), "runs": list(runs)}
             new.append((name, digest, cached[name]))
     store.store_derived(_KIND, new)
     trusted = [(cached[block.name], block.trust) for block in stored if block.trust > 0]
+    trusted += [(cached[name], 1.0) for name in cached if name == ROUNDS]
     return BlockEvidence(
         contrasts=tuple(_weighted(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
         runs=tuple(_run_from(r) for part, trust in trusted if trust >= FAILURE_TRUST for r in part["runs"]),
     )
+
+
+def _is_training_round(block: str) -> bool:
+    return block.startswith("mlperf-training-")
+
+
+def _rounds(blocks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the name and the digest of all rounds of MLPerf Training together; nothing if there are none.
+
+    Versions are compared between rounds, and each system of a round is a block.
+    """
+    digests = sorted(digest for name, digest in blocks if _is_training_round(name))
+    return [(ROUNDS, f"{FORMAT}{content_hash(digests)[1:]}")] if digests else []
+
+
+def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
+    """Return the contrasts of versions between rounds of MLPerf Training."""
+    from knowledge.estimate.mlperf_rows import ADVISED, training_rows
+    from knowledge.estimate.published import published_contrasts
+
+    rows = (row for row in training_rows(observations) if row.framework in ADVISED)
+    return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
 
 
 def _weighted(c: Contrast, trust: float) -> Contrast:
