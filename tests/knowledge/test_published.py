@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import importlib.resources
 import io
 import json
 import re
@@ -17,6 +18,7 @@ from knowledge.admission.plausibility import PUBLISHED, implausibilities
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Driver
 from knowledge.domain.observation import Observation
+from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.published.columns import OPTIONAL, REQUIRED
 from knowledge.exchange.published.names import read_framework, read_phase, read_precision, read_task, task_names
 from knowledge.exchange.published.observations import (
@@ -529,3 +531,12 @@ def _version_ratios(
         if gpu in key[2]:
             groups.setdefault(key, {})[next((v for v in (old, new) if version.startswith(v)), "")] = o.samples[0]
     return [g[old] / g[new] for g in groups.values() if old in g and new in g]
+
+
+def test_the_shipped_files_are_what_the_tables_say_now(real: dict[str, PublishedTable]) -> None:
+    """If a list of names changed, write them again: `advisor knowledge import-published TABLE -o FILE`."""
+    for name, result in real.items():
+        content = (importlib.resources.files("knowledge.data") / f"published-{name}.jsonl.gz").read_bytes()
+        shipped = read_observations(read_lines(content, where=name), where=name)
+
+        assert {o.identity for o in shipped} == {o.identity for o in result.observations}, name
