@@ -142,12 +142,13 @@ def model_of(accelerator: Accelerator) -> AcceleratorModel | None:
 
 def closest_models(text: str) -> tuple[str, ...]:
     """Return the names of at most three entries whose names or models are similar to a text, the most similar first."""
-    wanted = normalise(text)
-    names = {
-        normalise(spelling): entry.name for entry in accelerator_models() for spelling in (entry.name, entry.model)
-    }
-    similar = difflib.get_close_matches(wanted, names, n=6, cutoff=0.5)
+    names = {_compact(spelling): entry.name for entry in accelerator_models() for spelling in (entry.name, entry.model)}
+    similar = difflib.get_close_matches(_compact(text), names, n=6, cutoff=0.6)
     return tuple(dict.fromkeys(names[spelling] for spelling in similar))[:3]
+
+
+def _compact(spelling: str) -> str:
+    return normalise(spelling).replace(" ", "")
 
 
 def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> AcceleratorModel:

@@ -43,7 +43,7 @@ def _hint(name: str) -> str:
     """Return a hint with at most three profiles that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
     model = find_accelerator(name)
-    meant = (model.family, model.name, *model.variants) if model is not None else ()
+    meant = (model.name, model.family, *model.variants) if model is not None else ()
     similar = difflib.get_close_matches(name.lower(), [*machines, *instances], n=3, cutoff=0.7)
     nearest = [
         profile
