@@ -32,9 +32,10 @@ from knowledge.estimate.discrepancy import (
     predictions_by_sizes_elsewhere,
     reference_seconds,
 )
-from knowledge.estimate.evidence import Contrast, load_evidence
+from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
 from knowledge.estimate.model_cache import USUAL, framework_contrasts, frameworks_of
+from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.model_parts import blocks_of_model, parts_of_run

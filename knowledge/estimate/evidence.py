@@ -1,4 +1,4 @@
-"""Contrasts: the speed of two stacks relative to each other, in a compact form that is cached.
+"""Contrasts: the speed of two stacks relative to each other, in a compact form.
 
 A contrast is the log speed-up of one arm of a block over the block's reference, for one indicator. The part that the
 block and the indicator add to both equally cancels. It contains only the data that the model uses.
@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
-from knowledge.store.base import KnowledgeBase
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
-_KIND = "evidence"
 FORMAT = 8
-"""Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed."""
+"""Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
+run ``python docs/contrasts.py``."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
 """Largest standard error of a contrast: with a larger one, its 95 % interval would be wider than that of any result."""
@@ -138,43 +136,6 @@ class BlockEvidence:
     runs: tuple[RunOutcome, ...]
 
 
-def load_evidence(store: KnowledgeBase) -> BlockEvidence:
-    """Return the evidence of a knowledge base, weighted by the trust in its sources.
-
-    Only blocks that changed since the last call are read; the evidence of the others is cached.
-    """
-    stored = store.blocks()
-    blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in stored]
-    cached = store.load_derived(_KIND, blocks)
-    new = []
-    for name, digest in blocks:
-        if name not in cached:
-            evidence = evidence_of(store.observations(block=name))
-            contrasts, runs = map(asdict, evidence.contrasts), map(asdict, evidence.runs)
-            cached[name] = {"contrasts": list(contrasts), "runs": list(runs)}
-            new.append((name, digest, cached[name]))
-    store.store_derived(_KIND, new)
-    trusted = [(cached[block.name], block.trust) for block in stored if block.trust > 0]
-    return BlockEvidence(
-        contrasts=tuple(_weighted(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
-        runs=tuple(_run_from(r) for part, trust in trusted if trust >= FAILURE_TRUST for r in part["runs"]),
-    )
-
-
-def _weighted(c: Contrast, trust: float) -> Contrast:
-    """Return a contrast weighted by the trust in its source: half the trust doubles the variance."""
-    if trust == 1:
-        return c
-    widening = trust**-0.5
-    return replace(
-        c,
-        error=c.error * widening,
-        common=c.common * widening,
-        low=c.mean + (c.low - c.mean) * widening,
-        high=c.mean + (c.high - c.mean) * widening,
-    )
-
-
 def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the evidence of observations; a project's own benchmark says nothing about other projects."""
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
@@ -265,14 +226,3 @@ def _run(o: Observation) -> RunOutcome:
         status=o.status,
         block=o.block,
     )
-
-
-def _contrast_from(record: dict[str, Any]) -> Contrast:
-    values = dict(record)
-    values["machine"] = Machine(**record["machine"])
-    values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
-    return Contrast(**values)
-
-
-def _run_from(record: dict[str, Any]) -> RunOutcome:
-    return RunOutcome(**{**record, "machine": Machine(**record["machine"])})

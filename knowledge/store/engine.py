@@ -131,6 +131,8 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
+        # Of a new file. On the default page of 4096 bytes, one observation of 2 KB leaves no space for a second one.
+        "page_size=8192",
         f"busy_timeout={sqlite_file.BUSY_MS}",
         "foreign_keys=ON",
         "cache_size=-65536",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -67,11 +66,13 @@ def add_shipped_lines(connection: Connection, lines: Iterable[str]) -> tuple[int
 
 
 def _shipped_entries(lines: Iterable[str]) -> Iterator[_Entry]:
+    # Twice as fast as the module json.
+    from pydantic_core import from_json
+
     stacks: dict[str, _StackRows] = {}
     machines: dict[str, Row] = {}
-    decode = json.JSONDecoder().raw_decode
     for line in lines:
-        entry, _ = decode(line)
+        entry = from_json(line)
         identity, record = entry["id"], entry["record"]
         document = line.partition('"record":')[2][:-1]
         if entry["kind"] == "stack":
