@@ -20,9 +20,9 @@ from importlib.resources import files
 from packaging.version import Version
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import load_evidence
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.workloads import find_workload
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base

@@ -34,7 +34,7 @@ from knowledge.estimate.discrepancy import (
     predictions_by_sizes_elsewhere,
     reference_seconds,
 )
-from knowledge.estimate.evidence import Contrast, load_evidence
+from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
@@ -43,6 +43,7 @@ from knowledge.estimate.model_cache import (
     framework_contrasts,
     frameworks_of,
 )
+from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.task_discrepancy import task_discrepancies
 from knowledge.estimate.workloads import BLOCKS, MODELS, OPERATIONS, SIZES
 from knowledge.store.engine import open_knowledge_base

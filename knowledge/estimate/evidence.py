@@ -1,4 +1,4 @@
-"""Contrasts: the speed of two stacks relative to each other, in a compact form that is cached.
+"""Contrasts: the speed of two stacks relative to each other, in a compact form.
 
 A contrast is the log speed-up of one arm of a block over the block's reference, for one indicator. The part that the
 block and the indicator add to both equally cancels. It contains only the data that the model uses.
@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
-from knowledge.store.base import KnowledgeBase
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
-_KIND = "evidence"
-ROUNDS = "mlperf-training"
-"""Name under which the contrasts between rounds of MLPerf Training are cached."""
 FORMAT = 9
-"""Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed."""
+"""Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
+run ``python docs/contrasts.py``."""
 _QUANTILE = 1.959964
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
 """Largest standard error of a contrast: with a larger one, its 95 % interval would be wider than that of any result."""
@@ -156,46 +152,6 @@ class BlockEvidence:
     runs: tuple[RunOutcome, ...]
 
 
-def load_evidence(store: KnowledgeBase) -> BlockEvidence:
-    """Return the evidence of a knowledge base, weighted by the trust in its sources.
-
-    Only blocks that changed since the last call are read; the evidence of the others is cached.
-    """
-    stored = store.blocks()
-    blocks = [(block.name, f"{FORMAT}{block.digest[1:]}") for block in stored]
-    blocks += _rounds(blocks)
-    cached = store.load_derived(_KIND, blocks)
-    new = []
-    for name, digest in blocks:
-        if name not in cached:
-            members = [block.name for block in stored if _is_training_round(block.name)] if name == ROUNDS else [name]
-            observations = (o for member in members for o in store.observations(block=member))
-            evidence = evidence_of_rounds(observations) if name == ROUNDS else evidence_of(observations)
-            contrasts, runs = map(asdict, evidence.contrasts), map(asdict, evidence.runs)
-            cached[name] = {"contrasts": list(contrasts), "runs": list(runs)}
-            new.append((name, digest, cached[name]))
-    store.store_derived(_KIND, new)
-    trusted = [(cached[block.name], block.trust) for block in stored if block.trust > 0]
-    trusted += [(cached[name], 1.0) for name in cached if name == ROUNDS]
-    return BlockEvidence(
-        contrasts=tuple(_weighted(_contrast_from(r), trust) for part, trust in trusted for r in part["contrasts"]),
-        runs=tuple(_run_from(r) for part, trust in trusted if trust >= FAILURE_TRUST for r in part["runs"]),
-    )
-
-
-def _is_training_round(block: str) -> bool:
-    return block.startswith("mlperf-training-")
-
-
-def _rounds(blocks: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the name and the digest of all rounds of MLPerf Training together; nothing if there are none.
-
-    Versions are compared between rounds, and each system of a round is a block.
-    """
-    digests = sorted(digest for name, digest in blocks if _is_training_round(name))
-    return [(ROUNDS, f"{FORMAT}{content_hash(digests)[1:]}")] if digests else []
-
-
 def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the contrasts of versions between rounds of MLPerf Training."""
     from knowledge.estimate.mlperf_rows import ADVISED, training_rows
@@ -203,20 +159,6 @@ def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
 
     rows = (row for row in training_rows(observations) if row.framework in ADVISED)
     return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
-
-
-def _weighted(c: Contrast, trust: float) -> Contrast:
-    """Return a contrast weighted by the trust in its source: half the trust doubles the variance."""
-    if trust == 1:
-        return c
-    widening = trust**-0.5
-    return replace(
-        c,
-        error=c.error * widening,
-        common=c.common * widening,
-        low=c.mean + (c.low - c.mean) * widening,
-        high=c.mean + (c.high - c.mean) * widening,
-    )
 
 
 def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
@@ -348,17 +290,6 @@ def _run(o: Observation) -> RunOutcome:
         status=o.status,
         block=o.block,
     )
-
-
-def _contrast_from(record: dict[str, Any]) -> Contrast:
-    values = dict(record)
-    values["machine"] = machine_from(record["machine"])
-    values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
-    return Contrast(**values)
-
-
-def _run_from(record: dict[str, Any]) -> RunOutcome:
-    return RunOutcome(**{**record, "machine": machine_from(record["machine"])})
 
 
 def machine_from(record: Mapping[str, Any]) -> Machine:

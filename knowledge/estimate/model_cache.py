@@ -18,8 +18,10 @@ from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.estimate.amplitudes import Amplitudes, with_own_scales
 from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
-from knowledge.estimate.evidence import BlockEvidence, Contrast, RunOutcome, Side, load_evidence, machine_from
+from knowledge.estimate.evidence import BlockEvidence, Contrast, RunOutcome, machine_from
 from knowledge.estimate.gaussian_process import MOST_CONTRASTS, GaussianProcess
+from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
+from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
@@ -57,7 +59,7 @@ class ModelCache:
         return self._processes[key]
 
     def _make(self, framework: str, device: str, own: Sequence[Contrast]) -> GaussianProcess | None:
-        contrasts = (*_unpacked(self._record(framework, device)["contrasts"]), *own)
+        contrasts = (*unpack_contrasts(self._record(framework, device)["contrasts"]), *own)
         if not any(c.side.version != c.reference.version for c in contrasts):
             return None
         return GaussianProcess(contrasts, with_own_scales(shipped_amplitudes(framework, device), own))
@@ -91,7 +93,7 @@ class ModelCache:
         """Pack contrasts and runs, and cache them."""
         contrasts = framework_contrasts(self._evidence, framework, device)
         runs = [asdict(r) for r in self._evidence.runs if (r.framework, r.device) == (framework, device)]
-        record = {"contrasts": pack(contrasts), "runs": runs}
+        record = {"contrasts": pack_contrasts(contrasts), "runs": runs}
         self._store.store_derived(_KIND, [(key, self._state, record)])
         return record
 
@@ -140,62 +142,3 @@ def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) ->
 def frameworks_of(evidence: BlockEvidence) -> tuple[tuple[str, str], ...]:
     """Return the frameworks and devices with contrasts, sorted."""
     return tuple(sorted({(c.framework, c.label.rpartition("/")[2]) for c in evidence.contrasts}))
-
-
-def pack(contrasts: Sequence[Contrast]) -> dict[str, Any]:
-    """Return contrasts as rows that refer to tables of shared values; this takes a tenth of the space."""
-    tables: dict[str, dict[str, int]] = {"texts": {}, "machines": {}, "sides": {}}
-
-    def place(table: str, value: object) -> int:
-        text = json.dumps(value, sort_keys=True)
-        return tables[table].setdefault(text, len(tables[table]))
-
-    rows = [
-        [
-            place("texts", c.block),
-            c.arm,
-            place("texts", c.label),
-            place("texts", c.family),
-            place("texts", c.backend),
-            place("texts", c.framework),
-            place("machines", asdict(c.machine)),
-            place("sides", asdict(c.side)),
-            place("sides", asdict(c.reference)),
-            *(round(value, 9) for value in (c.mean, c.error, c.common, c.low, c.high)),
-            c.rounds,
-            c.is_control,
-            c.reference_arm,
-            c.year,
-        ]
-        for c in contrasts
-    ]
-    return {"rows": rows, **{name: [json.loads(text) for text in table] for name, table in tables.items()}}
-
-
-def _unpacked(record: dict[str, Any]) -> tuple[Contrast, ...]:
-    texts = record["texts"]
-    machines = [machine_from(entry) for entry in record["machines"]]
-    sides = [Side(**entry) for entry in record["sides"]]
-    return tuple(
-        Contrast(
-            block=texts[row[0]],
-            arm=row[1],
-            label=texts[row[2]],
-            family=texts[row[3]],
-            backend=texts[row[4]],
-            framework=texts[row[5]],
-            machine=machines[row[6]],
-            side=sides[row[7]],
-            reference=sides[row[8]],
-            mean=row[9],
-            error=row[10],
-            common=row[11],
-            low=row[12],
-            high=row[13],
-            rounds=row[14],
-            is_control=row[15],
-            reference_arm=row[16],
-            year=row[17],
-        )
-        for row in record["rows"]
-    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,11 +11,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from knowledge.domain.extras import needs_extra
-from knowledge.exchange.files import read_lines
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
+from knowledge.store.shipped import shipped_files
 from knowledge.store.sql import SqlKnowledgeBase
-from knowledge.store.tables import HEAD
+from knowledge.store.tables import HEAD, create_tables
 from knowledge.store.transactions import FILE_STATE, begin, for_writing
 
 _OPENING_HINTS = {
@@ -57,13 +55,14 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
                 hint="open it once with write access, or copy it to a place where you can write",
             )
         file = sqlite_file.path_of(engine.url) if engine.dialect.name == "sqlite" else None
-        if writable and file is not None:
-            sqlite_file.set_journal_mode(engine, file)
         if revision != HEAD:
             _migrate(engine)
         store = SqlKnowledgeBase(engine, writable=writable)
         if writable and shipped:
-            _import_shipped(store)
+            store.add_shipped(shipped_files())
+        if writable and file is not None:
+            # After the import: with a write-ahead log, all pages of a new file would be written twice.
+            sqlite_file.set_journal_mode(engine, file)
     except (SQLAlchemyError, sqlite3.Error) as error:
         engine.dispose()
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
@@ -132,6 +131,8 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     for pragma in (
+        # Of a new file. On the default page of 4096 bytes, one observation of 2 KB leaves no space for a second one.
+        "page_size=8192",
         f"busy_timeout={sqlite_file.BUSY_MS}",
         "foreign_keys=ON",
         "cache_size=-65536",
@@ -154,7 +155,18 @@ def _revision(connection: Connection) -> str | None:
 
 
 def _migrate(engine: Engine) -> None:
-    """Migrate the tables to the newest revision, in one transaction."""
+    """Create the tables, or migrate them to the newest revision, in one transaction."""
+    with for_writing(engine).begin() as connection:
+        # Another process may have done it while this one waited for the write lock.
+        revision = _revision(connection)
+        if revision is None:
+            create_tables(connection)
+        elif revision != HEAD:
+            _upgrade(connection)
+
+
+def _upgrade(connection: Connection) -> None:
+    """Run the migrations that the tables lack."""
     import logging
 
     from alembic import command
@@ -163,20 +175,5 @@ def _migrate(engine: Engine) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", "knowledge.store:migrations")
-    with for_writing(engine).begin() as connection:
-        # Another process may have migrated them while this one waited for the write lock.
-        if _revision(connection) != HEAD:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-
-
-def _import_shipped(store: SqlKnowledgeBase) -> None:
-    """Import the observations that ship with the program, each file once."""
-    imported = store.shipped()
-    for file in sorted(importlib.resources.files("knowledge.data").iterdir(), key=lambda f: f.name):
-        if not file.name.endswith((".jsonl", ".jsonl.gz")):
-            continue
-        content = file.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        if digest not in imported:
-            store.add_shipped(digest, file.name, read_lines(content, where=file.name))
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -28,6 +28,7 @@ from knowledge.store.quarantine import (
     quarantined_identities,
     read_quarantine,
 )
+from knowledge.store.shipped import ShippedFile
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
@@ -275,14 +276,19 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             return frozenset(connection.execute(select(tables.shipped_file.c.sha256)).scalars())
 
-    def add_shipped(self, sha256: str, name: str, lines: Iterable[str]) -> None:
-        """Import a shipped observation file, and record its hash in the same transaction."""
+    def add_shipped(self, files: Collection[ShippedFile]) -> None:
+        """Import the shipped observation files that are not imported yet, and record them, in one transaction."""
         table = tables.shipped_file
+        imported = self.shipped()
+        if all(file.sha256 in imported for file in files):
+            return
         with self._write() as connection:
-            # Another process may have imported it while this one waited for the write lock.
-            if connection.execute(select(table.c.sha256).where(table.c.sha256 == sha256)).first() is None:
-                add_shipped_lines(connection, lines)
-                connection.execute(insert(table), [{"sha256": sha256, "name": name}])
+            # Another process may have imported some while this one waited for the write lock.
+            imported = frozenset(connection.execute(select(table.c.sha256)).scalars())
+            new = [file for file in files if file.sha256 not in imported]
+            add_shipped_lines(connection, (line for file in new for line in file.lines()))
+            if new:
+                connection.execute(insert(table), [{"sha256": file.sha256, "name": file.name} for file in new])
 
     def close(self) -> None:
         """Close the database connection."""

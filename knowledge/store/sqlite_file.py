@@ -62,7 +62,8 @@ class FileState:
     def of(cls, path: Path) -> FileState:
         """Return the state of a file now."""
         status = path.stat()
-        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns, _size(_log(path)) > 0)
+        unfinished = any(_size(log) > 0 for log in _logs(path))
+        return cls(path, status.st_ino, status.st_size, status.st_mtime_ns, unfinished)
 
     def check(self) -> None:
         """Check that the file has not changed.
@@ -107,9 +108,10 @@ def connect_read_only(path: Path) -> tuple[sqlite3.Connection, FileState | None]
     if path.exists() and not may_write(path) and not path.with_name(f"{path.name}-shm").exists():
         state = FileState.of(path)
         if state.has_log:
+            log = next(log for log in _logs(path) if _size(log) > 0)
             raise KnowledgeBaseError(
-                f"the knowledge base `{path}` cannot be read here: its last writer was killed, and "
-                f"`{_log(path).name}` holds transactions that must be written into it first",
+                f"the knowledge base `{path}` cannot be read here: its last writer was killed, and `{log.name}` holds "
+                "data that must be written into it first",
                 hint="copy both files to a folder where you can write, and name the copy with `--knowledge`",
             )
         options += "&immutable=1"
@@ -164,7 +166,8 @@ def checkpoint(engine: Engine, path: Path) -> None:
 
     Commits are safe without it: nothing is raised if the file is busy or the disk is full.
     """
-    if _size(_log(path)) <= MOST_JOURNAL_BYTES:
+    log, _ = _logs(path)
+    if _size(log) <= MOST_JOURNAL_BYTES:
         return
     with (
         suppress(sqlite3.Error),
@@ -209,8 +212,9 @@ def _mounts() -> list[tuple[str, str]]:
     return mounts
 
 
-def _log(path: Path) -> Path:
-    return path.with_name(f"{path.name}-wal")
+def _logs(path: Path) -> tuple[Path, Path]:
+    """Return the write-ahead log and the rollback journal of a file."""
+    return path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-journal")
 
 
 def _size(path: Path) -> int:

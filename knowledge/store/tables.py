@@ -9,14 +9,17 @@ from __future__ import annotations
 from sqlalchemy import (
     Boolean,
     Column,
+    Connection,
     Float,
     ForeignKey,
     Index,
     Integer,
     MetaData,
+    PrimaryKeyConstraint,
     String,
     Table,
     Text,
+    insert,
 )
 
 HEAD = "0003"
@@ -135,3 +138,21 @@ shipped_file = Table(
     Column("sha256", String(64), primary_key=True),
     Column("name", String(128), nullable=False),
 )
+
+# Alembic's own table, as Alembic creates it.
+_revision = Table(
+    "alembic_version",
+    MetaData(),
+    Column("version_num", String(32), nullable=False),
+    PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+
+
+def create_tables(connection: Connection) -> None:
+    """Create the tables of the newest revision in an empty database, and record the revision.
+
+    The migrations create the same tables, but importing Alembic takes longer than that.
+    """
+    metadata.create_all(connection, checkfirst=False)
+    _revision.create(connection, checkfirst=True)
+    connection.execute(insert(_revision), [{"version_num": HEAD}])

@@ -18,7 +18,7 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compare import common_shares
-from knowledge.estimate.evidence import Side, evidence_of, load_evidence
+from knowledge.estimate.evidence import Side, evidence_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.interface import Prediction
@@ -33,6 +33,7 @@ from knowledge.estimate.model_cache import (
     shipped_amplitudes,
 )
 from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import TimePart, find_workload
 from knowledge.store.engine import open_knowledge_base
@@ -172,8 +173,8 @@ def test_cached_values_of_another_statistic_are_not_used(
     store: SqlKnowledgeBase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ModelCache(store).process("torch", "cpu")
-    monkeypatch.setattr("knowledge.estimate.model_cache.EVIDENCE_FORMAT", 10**6)
-    monkeypatch.setattr("knowledge.estimate.evidence.FORMAT", 10**6)
+    monkeypatch.setattr("knowledge.estimate.model_cache.EVIDENCE_FORMAT", 99)
+    monkeypatch.setattr("knowledge.estimate.stored_evidence.FORMAT", 99)
     monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: ())
 
     assert ModelCache(store).process("torch", "cpu") is None

@@ -1,0 +1,156 @@
+"""Evidence of the blocks of a knowledge base: shipped with the program, cached, or computed from the observations."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.resources
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from typing import Any
+
+from knowledge.domain.identity import content_hash
+from knowledge.estimate.evidence import (
+    FAILURE_TRUST,
+    FORMAT,
+    BlockEvidence,
+    Contrast,
+    RunOutcome,
+    Side,
+    evidence_of,
+    evidence_of_rounds,
+    machine_from,
+)
+from knowledge.estimate.mlperf_rows import TRAINING_BLOCK
+from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
+from knowledge.store.base import KnowledgeBase, StoredBlock
+
+SHIPPED = "contrasts.json.gz"
+"""File of the program with the evidence of the shipped blocks: to compute it takes longer than the first use may."""
+_KIND = "evidence"
+
+
+def load_evidence(store: KnowledgeBase) -> BlockEvidence:
+    """Return the evidence of a knowledge base, weighted by the trust in its sources.
+
+    Observations are read only of blocks that are not as shipped and that changed since the last call; the evidence of
+    the others is shipped or cached.
+    """
+    stored = with_rounds(store.blocks())
+    digests = {block.name: _digest(block) for block in stored}
+    evidence = shipped_evidence(digests)
+    own = [(name, digest) for name, digest in digests.items() if name not in evidence]
+    cached = store.load_derived(_KIND, own) if own else {}
+    new = []
+    for name, digest in own:
+        if name in cached:
+            contrasts, runs = cached[name]["contrasts"], cached[name]["runs"]
+            evidence[name] = BlockEvidence(
+                contrasts=tuple(map(_contrast_from, contrasts)), runs=tuple(map(_run_from, runs))
+            )
+        else:
+            evidence[name] = _compute(store, stored, name)
+            new.append((name, digest, asdict(evidence[name])))
+    store.store_derived(_KIND, new)
+    trusted = [(evidence[block.name], block.trust) for block in stored if block.trust > 0]
+    return BlockEvidence(
+        contrasts=tuple(_weighted(c, trust) for part, trust in trusted for c in part.contrasts),
+        runs=tuple(r for part, trust in trusted if trust >= FAILURE_TRUST for r in part.runs),
+    )
+
+
+def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
+    """Return the evidence of the blocks that are as shipped, by name.
+
+    Args:
+        digests: Digests of blocks, by name.
+    """
+    record = _shipped()
+    names = {name for name, digest in record["digests"].items() if digests.get(name) == digest}
+    if not names:
+        return {}
+    contrasts: dict[str, list[Contrast]] = {name: [] for name in names}
+    for contrast in unpack_contrasts(record["contrasts"]):
+        if contrast.block in names:
+            contrasts[contrast.block].append(contrast)
+    runs: dict[str, list[RunOutcome]] = {name: [] for name in names}
+    for run in map(_run_from, record["runs"]):
+        if run.block in names:
+            runs[run.block].append(run)
+    return {name: BlockEvidence(contrasts=tuple(contrasts[name]), runs=tuple(runs[name])) for name in names}
+
+
+def compute_evidence(store: KnowledgeBase) -> dict[str, Any]:
+    """Return the evidence of all blocks, computed from the observations, as the content of :data:`SHIPPED`."""
+    stored = with_rounds(store.blocks())
+    parts = [_compute(store, stored, block.name) for block in stored]
+    return {
+        "digests": {block.name: _digest(block) for block in stored},
+        "contrasts": pack_contrasts([contrast for part in parts for contrast in part.contrasts]),
+        "runs": [asdict(run) for part in parts for run in part.runs],
+    }
+
+
+def with_rounds(stored: Sequence[StoredBlock]) -> tuple[StoredBlock, ...]:
+    """Return blocks with one more for all rounds of MLPerf Training together, if there are any.
+
+    Versions are compared between rounds, and each system of a round is a block of its own.
+    """
+    rounds = [block for block in stored if _is_round(block.name)]
+    if not rounds:
+        return tuple(stored)
+    together = replace(
+        rounds[0],
+        name=TRAINING_BLOCK,
+        digest=content_hash(sorted(block.digest for block in rounds)),
+        trust=min(block.trust for block in rounds),
+    )
+    return (*stored, together)
+
+
+def _is_round(block: str) -> bool:
+    return block.startswith("mlperf-training-")
+
+
+def _compute(store: KnowledgeBase, stored: Sequence[StoredBlock], name: str) -> BlockEvidence:
+    if name != TRAINING_BLOCK:
+        return evidence_of(store.observations(block=name))
+    rounds = [block.name for block in stored if _is_round(block.name)]
+    return evidence_of_rounds(o for block in rounds for o in store.observations(block=block))
+
+
+def _digest(block: StoredBlock) -> str:
+    """Return a digest of what the evidence of a block is computed from, as long as that of the block."""
+    return f"{FORMAT:02}{block.digest[2:]}"
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    content = (importlib.resources.files("knowledge.data") / SHIPPED).read_bytes()
+    return dict(json.loads(gzip.decompress(content)))
+
+
+def _weighted(c: Contrast, trust: float) -> Contrast:
+    """Return a contrast weighted by the trust in its source: half the trust doubles the variance."""
+    if trust == 1:
+        return c
+    widening = trust**-0.5
+    return replace(
+        c,
+        error=c.error * widening,
+        common=c.common * widening,
+        low=c.mean + (c.low - c.mean) * widening,
+        high=c.mean + (c.high - c.mean) * widening,
+    )
+
+
+def _contrast_from(record: dict[str, Any]) -> Contrast:
+    values = dict(record)
+    values["machine"] = machine_from(record["machine"])
+    values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
+    return Contrast(**values)
+
+
+def _run_from(record: dict[str, Any]) -> RunOutcome:
+    return RunOutcome(**{**record, "machine": machine_from(record["machine"])})
