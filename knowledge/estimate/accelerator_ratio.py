@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
@@ -143,9 +143,8 @@ def accelerator_ratio(
     means, covariance = predict_ratio(pairs, variances, targets)
     mean = float(means.mean())
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, float(covariance.mean())))
-    direct = tuple(
-        pair for pair in pairs if (pair.task, pair.mode) in tasks and _same_pair(pair, accelerator, reference)
-    )
+    listed = (_directed(pair, accelerator, reference) for pair in pairs if (pair.task, pair.mode) in tasks)
+    direct = [pair for pair in listed if pair is not None]
     return AcceleratorRatio(
         speedup=math.exp(mean),
         low=math.exp(mean - half),
@@ -155,12 +154,14 @@ def accelerator_ratio(
     )
 
 
-def _same_pair(pair: AcceleratorPair, accelerator: str, reference: str) -> bool:
-    """Whether a pair is of two accelerators, or of variants of them."""
+def _directed(pair: AcceleratorPair, accelerator: str, reference: str) -> AcceleratorPair | None:
+    """Return a pair of two accelerators, or of variants of them, as a comparison of the first; none if it is another."""
     ones, others = ({name, *variants_of(name)} for name in (accelerator, reference))
-    return (pair.accelerator in ones and pair.reference in others) or (
-        pair.accelerator in others and pair.reference in ones
-    )
+    if pair.accelerator in ones and pair.reference in others:
+        return pair
+    if pair.accelerator in others and pair.reference in ones:
+        return replace(pair, accelerator=pair.reference, reference=pair.accelerator, mean=-pair.mean)
+    return None
 
 
 def _evenly(pairs: Sequence[AcceleratorPair]) -> Sequence[AcceleratorPair]:
