@@ -7,29 +7,33 @@ from collections.abc import Iterator, Sequence
 from advisor.domain.words import count
 from knowledge.estimate.interface import PublishedSource, SettingEffect
 
-_MOST_LINES = 6
+_MOST_KINDS = 3
 
 
 def setting_lines(effects: Sequence[SettingEffect]) -> Iterator[str]:
-    """Yield a line for each setting, the largest gain first: its predicted effect, and what it rests on."""
-    clear = [effect for effect in effects if not effect.low <= 1 <= effect.high]
-    for effect in clear[:_MOST_LINES]:
-        yield (
-            f"{_change(effect)}: {effect.speedup:.2f} times as fast [{effect.low:.2f}, {effect.high:.2f}], "
-            f"`{effect.workload}`; {_basis(effect)}"
+    """Yield a line for each setting with a clear effect: how large it is for which workloads, and what it rests on.
+
+    Settings without a clear effect are named in one line.
+    """
+    groups: dict[str, list[SettingEffect]] = {}
+    for effect in effects:
+        groups.setdefault(f"`{effect.setting}` over `{effect.over.partition('=')[2]}` in {effect.package}", []).append(
+            effect
         )
-    if len(clear) > _MOST_LINES:
-        yield f"and {count(len(clear) - _MOST_LINES, 'other')} (`--format json` lists them)"
-    unclear = [effect for effect in effects if effect not in clear]
+    unclear = []
+    for change, listed in groups.items():
+        clear = sorted((e for e in listed if not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
+        if not clear:
+            unclear.append(change)
+            continue
+        gains = ", ".join(
+            f"{e.speedup:.2f} [{e.low:.2f}, {e.high:.2f}] for `{e.workload}`" for e in clear[:_MOST_KINDS]
+        )
+        others = len(listed) - len(clear[:_MOST_KINDS])
+        more = f", and {count(others, 'other kind')} (`--format json` lists them)" if others else ""
+        yield f"{change}, times as fast: {gains}{more}; {_basis(clear[0])}"
     if unclear:
-        listed = ", ".join(
-            f"{_change(effect)} {effect.speedup:.2f} [{effect.low:.2f}, {effect.high:.2f}]" for effect in unclear
-        )
-        yield f"no clear effect: {listed}"
-
-
-def _change(effect: SettingEffect) -> str:
-    return f"`{effect.package}`: `{effect.setting}` over `{effect.over.partition('=')[2]}`"
+        yield f"no clear effect: {', '.join(unclear)}"
 
 
 def _basis(effect: SettingEffect) -> str:

@@ -155,7 +155,7 @@ def accelerator_ratio(
 
 
 def _directed(pair: AcceleratorPair, accelerator: str, reference: str) -> AcceleratorPair | None:
-    """Return a pair of two accelerators, or of variants of them, as a comparison of the first; none if it is another."""
+    """Return a pair of two accelerators, or of variants of them, as one of the first over the second; else none."""
     ones, others = ({name, *variants_of(name)} for name in (accelerator, reference))
     if pair.accelerator in ones and pair.reference in others:
         return pair

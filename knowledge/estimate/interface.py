@@ -325,7 +325,7 @@ class SettingEffect:
         package: The framework.
         setting: The setting as ``name=value``.
         over: What it is compared with, as ``name=value``.
-        workload: Name of the workload; without a selected one, the kind for which the setting gains least.
+        workload: Name of the workload, or of a kind of workload.
         speedup: Predicted speed-up.
         low: Lower end of its interval.
         high: Upper end.

@@ -100,12 +100,9 @@ class KindsEstimator:
         return _distinct(sorted(every, key=lambda e: e.speedup))
 
     def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
-        """Return what published settings are worth, each for the kind for which it gains least."""
+        """Return what published settings are worth for each kind of workload."""
         every = [e for estimator in self._by_kind.values() for e in estimator.published_settings(stack)]
-        least: dict[tuple[str, str, str], SettingEffect] = {}
-        for effect in sorted(every, key=lambda e: e.speedup):
-            least.setdefault((effect.package, effect.setting, effect.over), effect)
-        return tuple(sorted(least.values(), key=lambda e: (-e.speedup, e.setting, e.over)))
+        return tuple(sorted(every, key=lambda e: (e.package, e.setting, e.over, -e.speedup)))
 
     def model(self, name: str) -> FrameworkModel | None:
         """Return the model of a framework for the first kind that has one."""

@@ -12,6 +12,7 @@ from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.discrepancy import Program, words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.kernel import side_key
+from knowledge.estimate.workloads import TASKS, workload_catalogue
 
 RELEASES, SETTINGS = "tasks", "settings of tasks"
 """Names of the discrepancies of versions and of settings among those of a framework."""
@@ -37,7 +38,7 @@ class TaskDiscrepancy:
 
 
 def task_discrepancies(contrasts: Iterable[Contrast]) -> Mapping[str, float]:
-    """Return the standard deviations of tasks around the mean of other tasks with the same change and accelerator.
+    """Return the standard deviations of the tasks of one kind of workload, for the same change and accelerator.
 
     Args:
         contrasts: Contrasts of one framework and device.
@@ -45,12 +46,15 @@ def task_discrepancies(contrasts: Iterable[Contrast]) -> Mapping[str, float]:
     Returns:
         Standard deviations by name; only those with at least two tasks to compare.
     """
+    kinds = _kinds_of_tasks()
     groups: dict[tuple[object, ...], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for c in contrasts:
         if c.family == PUBLISHED:
             words = words_of(c.label)
-            key = c.block, c.machine.name, words["mode"], side_key(c.side), side_key(c.reference)
-            groups[key][words["task"]].append(c.mean)
+            task = words["task"], words["mode"]
+            for kind in kinds.get(task, ()):
+                key = c.block, c.machine.name, kind, side_key(c.side), side_key(c.reference)
+                groups[key][words["task"]].append(c.mean)
     spreads: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for (*_, side, reference), tasks in groups.items():
         means = [statistics.fmean(listed) for listed in tasks.values()]
@@ -61,3 +65,12 @@ def task_discrepancies(contrasts: Iterable[Contrast]) -> Mapping[str, float]:
     return {
         name: math.sqrt(sum(v * n for v, n in listed) / sum(n for _, n in listed)) for name, listed in spreads.items()
     }
+
+
+def _kinds_of_tasks() -> Mapping[tuple[str, str], tuple[str, ...]]:
+    """Return the general kinds of workloads that a task with its mode stands for."""
+    kinds: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for workload in workload_catalogue().values():
+        for part in workload.parts.get(TASKS, ()) if workload.is_kind else ():
+            kinds[part.parameters["task"], part.parameters["mode"]].append(workload.name)
+    return {task: tuple(names) for task, names in kinds.items()}
