@@ -1,0 +1,100 @@
+"""What commands say about accelerators, from the published measurements that ship."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from advisor.report.settings import setting_lines
+from knowledge.estimate.interface import PublishedSource, SettingEffect
+from tests.advisor.test_cli import is_error
+from tests.conftest import Advisor
+
+
+def effect(
+    speedup: float, low: float, high: float, *, workload: str = "cnn-training", same: bool = True
+) -> SettingEffect:
+    """Return the effect of mixed precision."""
+    return SettingEffect(
+        package="torch",
+        setting="precision=amp",
+        over="precision=tf32",
+        workload=workload,
+        speedup=speedup,
+        low=low,
+        high=high,
+        sources=(
+            PublishedSource(name="someone/benchmarks", pairs=2, first_year=2020, last_year=2023),
+            PublishedSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
+        ),
+        same_accelerator=same,
+    )
+
+
+def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_first() -> None:
+    kinds = ("a", "b", "c", "d")
+    effects = [effect(1.2 + number, 1.1, 9, workload=name) for number, name in enumerate(kinds)]
+
+    (line,) = setting_lines(effects)
+
+    assert line.startswith("`precision=amp` over `tf32` in torch, times as fast: 4.20 [1.10, 9.00] for `d`, ")
+    assert "`a`" not in line
+    assert "1 other kind" in line
+    assert line.endswith("; 2 pairs of someone/benchmarks, 2020 to 2023, 1 pair of others/tables, 2021")
+
+
+def test_a_report_says_where_there_is_no_clear_effect_and_where_the_accelerator_was_not_measured() -> None:
+    unclear, elsewhere = effect(1.2, 0.8, 1.7), effect(1.5, 1.2, 1.9, same=False)
+
+    assert list(setting_lines([unclear])) == ["no clear effect: `precision=amp` over `tf32` in torch"]
+    assert next(setting_lines([elsewhere])).endswith("2021, on similar accelerators")
+    assert list(setting_lines([])) == []
+
+
+@pytest.mark.shipped
+def test_two_accelerators_are_compared_with_the_published_pairs(advisor_here: Advisor) -> None:
+    arguments = ("hardware", "compare", "h100", "a100", "--workload", "resnet50-training")
+    text = advisor_here(*arguments).stdout
+    document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
+
+    match = re.search(r"^(\S+) times as fast \[(\S+), (\S+)\] at 95%$", text, re.MULTILINE)
+    assert match is not None
+    speedup, low, high = map(float, match.groups())
+    assert 1.5 < low < speedup < high < 5
+    assert document["ratio"] == pytest.approx(speedup, abs=0.006)
+    assert document["pairs"]
+    assert all("h100" in pair["accelerator"] and "a100" in pair["reference"] for pair in document["pairs"])
+    assert "lambdal/deeplearning-benchmark" in text
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize(
+    ("arguments", "reason", "hint"),
+    [
+        (("h100", "a1000000", "--workload", "resnet50-training"), "there is no accelerator `a1000000`", "`a"),
+        (("h100", "a100", "--workload", "numeric"), "nothing was published for workload `numeric`", "workload"),
+        (("h100", "a100", "--workload", "juggling"), "juggling", ""),
+        (("h100", "apple-m2", "--workload", "resnet50-training"), "Apple M2", ""),
+    ],
+)
+def test_a_comparison_of_unknown_things_is_one_message(
+    advisor_here: Advisor, arguments: tuple[str, ...], reason: str, hint: str
+) -> None:
+    result = advisor_here("hardware", "compare", *arguments)
+
+    assert result.returncode == 2
+    assert reason in result.stderr
+    assert hint in result.stderr
+    assert is_error(result.stderr)
+
+
+@pytest.mark.shipped
+def test_versions_on_an_accelerator_are_estimated_from_published_pairs(advisor_here: Advisor) -> None:
+    stacks = ("--stack", "torch==2.3.0", "--against", "torch==1.13.0")
+    result = advisor_here("knowledge", "estimate", *stacks, "--hardware", "h100", "--workload", "resnet50-training")
+
+    assert "torch==2.3.0 against torch==1.13.0, on NVIDIA H100" in result.stdout
+    assert "both measured" in result.stdout
+    assert "published/lambdal/deeplearning-benchmark" in result.stdout
