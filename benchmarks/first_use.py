@@ -21,7 +21,7 @@ from pathlib import Path
 
 from knowledge.estimate.stored_evidence import compute_evidence, load_evidence
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.shipped import ShippedFile, shipped_files
+from knowledge.store.shipped_files import ShippedFile, shipped_files
 
 
 def file_at(path: Path) -> ShippedFile:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from knowledge.domain.extras import needs_extra
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.shipped import shipped_files
+from knowledge.store.shipped_files import shipped_files
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD, create_tables
 from knowledge.store.transactions import FILE_STATE, begin, for_writing

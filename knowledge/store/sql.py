@@ -28,7 +28,7 @@ from knowledge.store.quarantine import (
     quarantined_identities,
     read_quarantine,
 )
-from knowledge.store.shipped import ShippedFile
+from knowledge.store.shipped_files import ShippedFile
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing

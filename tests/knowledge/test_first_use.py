@@ -23,7 +23,7 @@ from knowledge.exchange.files import read_observations
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.shipped import ShippedFile, shipped_files
+from knowledge.store.shipped_files import ShippedFile, shipped_files
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.sqlite_file import connect_read_only
 from tests.knowledge.samples import observation
