@@ -9,7 +9,7 @@ from typing import Any
 from advisor.domain.words import count
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel
-from knowledge.hardware.shipped import ShippedMachine
+from knowledge.hardware.shipped_machines import ShippedMachine
 
 _GIB = 2**30
 _HEADS = ("name", "accelerator or processor", "architecture", "memory", "bandwidth", "capability", "year")

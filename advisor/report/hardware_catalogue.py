@@ -8,7 +8,7 @@ from itertools import groupby
 from advisor.report.docstrings import attribute_meanings
 from advisor.report.hardware import decimal_rate, gib
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
-from knowledge.hardware.shipped import PROVIDERS, ShippedMachine, cloud_instances, shipped_machines
+from knowledge.hardware.shipped_machines import PROVIDERS, ShippedMachine, cloud_instances, shipped_machines
 
 _VENDORS = {
     "nvidia": "NVIDIA",
@@ -26,8 +26,8 @@ Azure's names may be left out. `advisor hardware show NAME` prints one with all 
 `advisor hardware list` prints them with filters.
 
 The facts are in `knowledge/hardware/catalogue` and `knowledge/hardware/machines`, each with the page it was read on. A
-fact that no page states is left out. Other spellings of a name, such as `GeForce_GTX_1080_Ti` or `8x A100 80GB`, lead to
-the most specific entry that they can mean; that of `A100 80GB` contains what the variants with 80 GB share.
+fact that no page states is left out. Other spellings of a name, such as `GeForce_GTX_1080_Ti` or `8x A100 80GB`, lead
+to the most specific entry that they can mean; that of `A100 80GB` contains what the variants with 80 GB share.
 """
 _RATES = """\
 Rates are peak rates without sparsity, on the fastest units that support the element type; those of `float16` and
