@@ -109,8 +109,8 @@ def accelerator_models() -> tuple[AcceleratorModel, ...]:
 def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """Return the most specific entry that spellings of an accelerator mean.
 
-    The first spelling that names a known accelerator decides about it; the others only distinguish its variants. If they
-    do not, the entry is generic: it contains what all possible variants share.
+    The first spelling that names a known accelerator decides about it; the others only distinguish its variants. Where
+    they do not, the entry is generic: it contains what all possible variants share.
 
     Args:
         spellings: Names as drivers, benchmarks or people write them, such as ``GeForce_GTX_1080_Ti`` or ``8x A100
