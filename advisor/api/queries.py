@@ -259,7 +259,7 @@ def _machine_name(hardware: str) -> str:
     microarchitecture.
     """
     from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped import find_instance, shipped_machines
+    from knowledge.hardware.shipped_machines import find_instance, shipped_machines
 
     if hardware == "detect":
         return find_profile(hardware).identity

@@ -12,7 +12,7 @@ from advisor.cli.hardware_comparison import compare_hardware
 from advisor.cli.options import FormatOption, HardwareOption, check_format
 
 if TYPE_CHECKING:
-    from knowledge.hardware.shipped import ShippedMachine
+    from knowledge.hardware.shipped_machines import ShippedMachine
 
 app = typer.Typer(help="Show and compare hardware.", no_args_is_help=True, rich_markup_mode=None)
 app.command("compare")(compare_hardware)
@@ -33,7 +33,7 @@ def show(
     from advisor.report.hardware import machine_lines, machine_record
     from knowledge.hardware.accelerators import model_of
     from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped import find_instance, shipped_machines
+    from knowledge.hardware.shipped_machines import find_instance, shipped_machines
 
     check_format(format)
     choice = name or hardware or "detect"
@@ -42,8 +42,9 @@ def show(
     if format == "json":
         typer.echo(json.dumps(machine_record(profile, machine), indent=2))
         return
-    known = machine.model if machine is not None else None
-    model = known or next((model_of(accelerator) for accelerator in profile.accelerators), None)
+    model = machine.model if machine is not None else None
+    if model is None:
+        model = next((model_of(accelerator) for accelerator in profile.accelerators), None)
     typer.echo("\n".join(machine_lines(profile, model, machine)))
 
 
@@ -80,7 +81,7 @@ def list_profiles(
     """List the shipped profiles, or instances of cloud providers."""
     from advisor.report.hardware import hardware_table, machine_record
     from knowledge.domain.errors import InputError
-    from knowledge.hardware.shipped import PROVIDERS, cloud_instances, shipped_machines
+    from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 
     check_format(format)
     machines = list(shipped_machines().values())

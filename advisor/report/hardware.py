@@ -9,7 +9,7 @@ from typing import Any
 from advisor.domain.words import count
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel
-from knowledge.hardware.shipped import ShippedMachine
+from knowledge.hardware.shipped_machines import ShippedMachine
 
 _GIB = 2**30
 _HEADS = ("name", "accelerator or processor", "architecture", "memory", "bandwidth", "capability", "year")
@@ -35,15 +35,15 @@ def _row(machine: ShippedMachine) -> tuple[str, ...]:
     profile, model = machine.profile, machine.model
     if model is None:
         cpu = profile.cpu
-        return machine.name, cpu.model, cpu.microarchitecture, _gib(profile.memory_bytes), "", "", ""
+        return machine.name, cpu.model, cpu.microarchitecture, gib(profile.memory_bytes), "", "", ""
     accelerators = profile.accelerators[0]
     device = f"{accelerators.count} x {model.model}" if machine.provider else model.model
     return (
         machine.name,
         device,
         model.architecture,
-        _gib(model.memory_bytes),
-        _rate(model.memory_bytes_per_second, "B/s") if model.memory_bytes_per_second else "",
+        gib(model.memory_bytes),
+        decimal_rate(model.memory_bytes_per_second, "B/s"),
         model.compute_capability or model.gfx or "",
         str(model.year or ""),
     )
@@ -127,13 +127,14 @@ def _model_lines(model: AcceleratorModel) -> Iterator[str]:
     if model.tensor_core_generation:
         yield f"tensor cores    generation {model.tensor_core_generation}"
     if model.memory_bytes_per_second:
-        yield f"bandwidth       {_rate(model.memory_bytes_per_second, 'B/s')}"
+        yield f"bandwidth       {decimal_rate(model.memory_bytes_per_second, 'B/s')}"
     if model.flops:
-        rates = (f"{name} {_rate(rate, 'OP/s' if name == 'int8' else 'FLOP/s')}" for name, rate in model.flops.items())
+        units = {name: "OP/s" if name == "int8" else "FLOP/s" for name in model.flops}
+        rates = (f"{name} {decimal_rate(rate, units[name])}" for name, rate in model.flops.items())
         yield f"peak rates      {', '.join(rates)}"
     if model.interconnect:
         rate = model.interconnect_bytes_per_second
-        bandwidth = f", {_rate(rate, 'B/s')}" if rate else ""
+        bandwidth = f", {decimal_rate(rate, 'B/s')}" if rate else ""
         yield f"interconnect    {model.interconnect}{bandwidth}"
     if model.watts:
         yield f"power           {model.watts:g} W"
@@ -156,12 +157,15 @@ def _accelerator(accelerator: Accelerator) -> str:
     return ", ".join(facts)
 
 
-def _gib(size: int | None) -> str:
+def gib(size: int | None) -> str:
+    """Return a size in GiB; empty if it is not known."""
     return "" if size is None else f"{size / _GIB:g} GiB"
 
 
-def _rate(rate: float, unit: str) -> str:
-    """Return a rate with a decimal prefix, such as ``1.56 TB/s``."""
+def decimal_rate(rate: float | None, unit: str) -> str:
+    """Return a rate with a decimal prefix, such as ``1.56 TB/s``; empty if it is not known."""
+    if rate is None:
+        return ""
     for prefix, factor in (("P", 1e15), ("T", 1e12), ("G", 1e9)):
         if rate >= factor:
             return f"{rate / factor:.4g} {prefix}{unit}"

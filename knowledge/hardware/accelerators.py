@@ -30,7 +30,7 @@ class AcceleratorModel:
         kind: ``data-centre``, ``workstation``, ``consumer`` or ``embedded``.
         architecture: Short name of the architecture, such as ``ampere`` or ``cdna3``.
         sources: Addresses of the pages that state the facts.
-        form: What tells it apart from other variants: ``sxm4``, ``pcie`` and so on, or empty.
+        form: What distinguishes it from other variants: ``sxm4``, ``pcie`` and so on, or empty.
         compute_capability: ``major.minor`` of an NVIDIA GPU.
         gfx: Target of an AMD GPU in LLVM, such as ``gfx942``.
         memory_bytes: Memory of one device.
@@ -109,8 +109,8 @@ def accelerator_models() -> tuple[AcceleratorModel, ...]:
 def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """Return the most specific entry that spellings of an accelerator mean.
 
-    The first spelling that names a known accelerator decides about it; the others only tell its variants apart. If they
-    do not, the entry is generic: it contains what all possible variants share.
+    The first spelling that names a known accelerator decides about it; the others only distinguish its variants. Where
+    they do not, the entry is generic: it contains what all possible variants share.
 
     Args:
         spellings: Names as drivers, benchmarks or people write them, such as ``GeForce_GTX_1080_Ti`` or ``8x A100

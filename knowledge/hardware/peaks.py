@@ -9,6 +9,9 @@ from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 
 _FLOATS = ("float64", "float32", "tfloat32", "float16", "bfloat16")
 _EIGHT_BITS = ("float8", "int8")
+_CONSUMER_CLOCK = 4 / 3
+"""Clock of a consumer GPU with good cooling, relative to that of its peak rates: 2.1 GHz instead of 1582 MHz, see
+https://www.tomshardware.com/reviews/geforce-gtx-1080-ti-water-cooling,4975-2.html."""
 
 
 @lru_cache(maxsize=1024)
@@ -43,10 +46,12 @@ def _bound(model: AcceleratorModel, dtype: str) -> float | None:
     if not floats or (not has_matrix_rates and model.tensor_core_generation is not None):
         return None
     bound = max(floats)
-    if model.kind == "consumer" and model.tensor_core_generation is not None and "float16" in rates:
-        # The catalogue has the rate with 32-bit accumulators; with 16-bit ones, GeForce GPUs are twice as fast (Ada GPU
-        # Architecture, appendix A: 330.3 and 165.2 TFLOPS).
-        bound = max(bound, 2 * rates["float16"])
+    if model.kind == "consumer":
+        if model.tensor_core_generation is not None and "float16" in rates:
+            # The catalogue has the rate with 32-bit accumulators; with 16-bit ones, GeForce GPUs are twice as fast (Ada
+            # GPU Architecture, appendix A: 330.3 and 165.2 TFLOPS).
+            bound = max(bound, 2 * rates["float16"])
+        bound *= _CONSUMER_CLOCK
     if dtype != "int8":
         return bound
     if model.tensor_core_generation is None and not eight_bits:

@@ -10,7 +10,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
-from knowledge.hardware.shipped import ShippedMachine, cloud_instances, find_instance, shipped_machines
+from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_instance, shipped_machines
 
 
 def shipped_names() -> tuple[str, ...]:
@@ -43,11 +43,11 @@ def _hint(name: str) -> str:
     """Return a hint with at most three profiles that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
     model = find_accelerator(name)
-    meant = (model.name, model.family, *model.variants) if model is not None else ()
+    matches = (model.name, model.family, *model.variants) if model is not None else ()
     similar = difflib.get_close_matches(name.lower(), [*machines, *instances], n=3, cutoff=0.7)
     nearest = [
         profile
-        for profile in dict.fromkeys((*meant, *similar, *closest_models(name)))
+        for profile in dict.fromkeys((*matches, *similar, *closest_models(name)))
         if profile in machines or profile in instances
     ]
     if not nearest:

@@ -289,12 +289,12 @@ def test_a_cloud_instance_is_shown_with_facts_and_sources(advisor_here: Advisor)
 def test_the_list_of_hardware_is_a_table_with_filters(advisor_here: Advisor) -> None:
     arguments = ("hardware", "list", "rtx", "--vendor", "NVIDIA", "--kind", "consumer", "--architecture", "8.9")
     lines = advisor_here(*arguments, "--min-memory", "16").stdout.splitlines()
-    found = json.loads(advisor_here(*arguments, "--min-memory", "16", "--format", "json").stdout)
+    machines = json.loads(advisor_here(*arguments, "--min-memory", "16", "--format", "json").stdout)
 
     assert lines[0].split()[:2] == ["name", "accelerator"]
-    assert [line.split()[0] for line in lines[1:]] == [machine["name"] for machine in found]
-    assert "rtx4090" in [machine["name"] for machine in found]
-    assert "rtx4070" not in [machine["name"] for machine in found]
+    assert [line.split()[0] for line in lines[1:]] == [machine["name"] for machine in machines]
+    assert "rtx4090" in [machine["name"] for machine in machines]
+    assert "rtx4070" not in [machine["name"] for machine in machines]
     starts = {line.index("NVIDIA GeForce") for line in lines[1:]}
     assert starts == {lines[0].index("accelerator")}
 

@@ -13,7 +13,7 @@ from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
 from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
 from knowledge.hardware.profiles import find_profile, shipped_machine, shipped_names
-from knowledge.hardware.shipped import PROVIDERS, cloud_instances, shipped_machines
+from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 from tests.conftest import MACHINES
 
 

@@ -46,8 +46,8 @@ def shipped_machines() -> Mapping[str, ShippedMachine]:
     document = _document("hosts.yaml")
     models = {model.name: model for model in accelerator_models() if _runs_a_framework(model)}
     short_names = {name: models[target] for name, target in document["short_names"].items()}
-    named = {**{name: model for name, model in models.items() if not model.variants}, **short_names}
-    machines = [_with_accelerator(name, model, document) for name, model in named.items()]
+    named_models = {**{name: model for name, model in models.items() if not model.variants}, **short_names}
+    machines = [_with_accelerator(name, model, document) for name, model in named_models.items()]
     machines += [_processor(name, **facts) for name, facts in document["processors"].items()]
     return {machine.name: machine for machine in sorted(machines, key=lambda machine: machine.name)}
 
@@ -60,8 +60,8 @@ def cloud_instances() -> Mapping[str, ShippedMachine]:
 
 def find_instance(name: str) -> ShippedMachine | None:
     """Return an instance of a cloud provider; Azure's names may be in any case and without ``Standard_``."""
-    wanted = name.lower()
-    return _instances_by_key().get(wanted) or _instances_by_key().get(f"standard_{wanted}")
+    key = name.lower()
+    return _instances_by_key().get(key) or _instances_by_key().get(f"standard_{key}")
 
 
 @cache
