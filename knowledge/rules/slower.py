@@ -121,8 +121,8 @@ class SlowerRule:
         local_versions: Local versions of the slow builds, empty text for builds without one; all builds if empty.
         other: Another package that must be in the stack; empty if none.
         other_versions: Specifier of its versions.
-        measured_as: Framework whose measured versions stand for those of the package, such as ``jax`` for ``jaxlib``; by
-            default the package itself.
+        measured_as: Framework whose measured versions stand for those of the package, such as ``jax`` for ``jaxlib``;
+            by default the package itself.
         hardware: Hardware that the slow-down was reported on.
         fixed: First version without the slow-down, for people; empty if unknown.
         workaround: How to avoid it with the slow version, for people; empty if unknown.
