@@ -1,7 +1,7 @@
 """Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
-These are the pages of commands, findings, rules, builds, indicators, settings, executors, and the catalogues of
-workloads and of hardware.
+These are the pages of commands, findings, rules, documented slow-downs, builds, indicators, settings, executors, and
+the catalogues of workloads and of hardware.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from advisor.report.docstrings import attribute_meanings
 from advisor.report.hardware_catalogue import hardware_page
 from advisor.report.indicators import indicator_page, settings_page
 from advisor.report.workload_catalogue import workload_catalogue_page
+from advisor.resolve.slowdowns import reproduction_text
 from knowledge.rules.catalogue import shipped_rules
+from knowledge.rules.slower import SlowerRule
 from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmOptions
 from pi_runners.indicators import INDICATORS
@@ -38,6 +40,7 @@ def pages() -> dict[Path, str]:
     texts[folder / "README.md"] = "\n".join(["# Performance indicators", "", *entries, ""])
     texts[REFERENCE / "commands.md"] = commands_page()
     texts[REFERENCE / "rules.md"] = rules_page()
+    texts[REFERENCE / "documented-slowdowns.md"] = slowdowns_page()
     texts[REFERENCE / "builds.md"] = builds_page()
     texts[REFERENCE / "hardware.md"] = hardware_page()
     texts[REFERENCE / "settings.md"] = settings_page()
@@ -130,15 +133,61 @@ def rules_page() -> str:
         "| --- | --- |",
         "| `forbidden` | a version or combination that violates the rule is never recommended |",
         "| `discouraged` | it is recommended only if there is no other choice |",
+        "| `slower` | it is reported, and weak evidence in the score ([all](documented-slowdowns.md)) |",
         "| `note` | it is only reported |",
         "",
         "| rule | severity | rule text | source |",
         "| --- | --- | --- | --- |",
     ]
     for rule in shipped_rules():
-        source = re.sub(r"https://([^/\s]+)\S*", r"[\1](\g<0>)", rule.source)
-        lines.append(f"| `{rule.id}` | {rule.severity} | {_cell(summary_of_rule(rule))} | {source} |")
+        if not isinstance(rule, SlowerRule):
+            text = _cell(summary_of_rule(rule))
+            lines.append(f"| `{rule.id}` | {rule.severity} | {text} | {_links(rule.source)} |")
     return "\n".join([*lines, ""])
+
+
+def slowdowns_page() -> str:
+    """Return the page of the documented slow-downs."""
+    columns = (
+        *("rule", "slow versions", "faster", "ratio", "reports", "what is slow", "hardware", "remedy"),
+        *("measured by this program", "source"),
+    )
+    lines = [
+        "# Documented slow-downs",
+        "",
+        "Versions that users measured to be at least 10 % slower than another version, each read in a public thread,",
+        "from `knowledge/rules/catalogue/slower-*.yaml`.",
+        "[The estimator](../explanation/estimator.md#documented-slow-downs) describes what they count for. A ratio is",
+        "the time of the slow version divided by that of the other one; with several independent reports it is their",
+        "geometric mean. `python -m benchmarks.regressions` measures those that need no GPU and install on Python",
+        "3.11.",
+        "",
+        f"| {' | '.join(columns)} |",
+        f"|{' --- |' * len(columns)}",
+    ]
+    for rule in shipped_rules():
+        if isinstance(rule, SlowerRule):
+            other = f" with {rule.other} {rule.other_versions}" if rule.other else ""
+            remedies = (f"fixed in {rule.fixed}" if rule.fixed else "", rule.workaround)
+            cells = (
+                f"`{rule.id}`",
+                f"{', '.join(rule.packages)} {rule.versions}{other}",
+                rule.than,
+                f"{rule.ratio:.3g}",
+                str(len(rule.ratios)),
+                rule.workload,
+                rule.hardware.text,
+                "; ".join(filter(None, remedies)),
+                reproduction_text(rule) if rule.reproduction else "",
+                _links(rule.source),
+            )
+            lines.append(f"| {' | '.join(map(_cell, cells))} |")
+    return "\n".join([*lines, ""])
+
+
+def _links(source: str) -> str:
+    """Return the addresses of a source as links with the name of their host."""
+    return re.sub(r"https://([^/\s]+)\S*", r"[\1](\g<0>)", source)
 
 
 def _cell(text: str) -> str:

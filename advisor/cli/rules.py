@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,9 +49,18 @@ def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], forma
         return
     typer.echo(summary_of_rule(match))
     for key, value in asdict(match).items():
-        content = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        if content not in (None, ""):
+        if content := _content(value):
             typer.echo(f"  {key:15} {content}")
+
+
+def _content(value: object) -> str:
+    """Return the value of a field in words; empty if it has none."""
+    if isinstance(value, Mapping):
+        fields = ((name, _content(content)) for name, content in value.items())
+        return ", ".join(f"{name} {content}" for name, content in fields if content)
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_content, value))
+    return "" if value is None else str(value)
 
 
 def rule(

@@ -73,8 +73,6 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
         version: One of its slow versions.
         estimator: Predictions from the observations.
     """
-    if estimator.has_compared(name, version, Version(rule.than)):
-        return SlowdownScore(reason="both versions were measured on comparable hardware")
     share = estimator.time_share(name, rule.parts)
     if share is None:
         if not rule.whole:
@@ -82,6 +80,8 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
         share = 1.0
     if not share:
         return SlowdownScore(reason="it is not known to be a part of the workload")
+    if estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
+        return SlowdownScore(reason="both versions were measured on comparable hardware")
     steps = int(gain_without(rule, share).cautious / SPEED_STEP)
     return SlowdownScore(steps=steps) if steps > 0 else SlowdownScore(reason="it is too uncertain")
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -43,6 +44,14 @@ class HardwareCondition:
     features: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
     os: tuple[str, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The hardware in words; empty for all hardware."""
+        vendors = {"none": "CPU", "nvidia": "NVIDIA", "amd": "AMD", "": ""}
+        capability = f"compute capability {self.capability}" if self.capability else ""
+        words = (vendors[self.accelerator], *self.models, capability, *self.features, *self.architectures, *self.os)
+        return ", ".join(filter(None, words))
 
     def admits(self, hardware: HardwareProfile) -> bool:
         """Whether a machine has the hardware."""
@@ -112,6 +121,8 @@ class SlowerRule:
         local_versions: Local versions of the slow builds, empty text for builds without one; all builds if empty.
         other: Another package that must be in the stack; empty if none.
         other_versions: Specifier of its versions.
+        measured_as: Framework whose measured versions stand for those of the package, such as ``jax`` for ``jaxlib``;
+            by default the package itself.
         hardware: Hardware that the slow-down was reported on.
         fixed: First version without the slow-down, for people; empty if unknown.
         workaround: How to avoid it with the slow version, for people; empty if unknown.
@@ -133,6 +144,7 @@ class SlowerRule:
     local_versions: tuple[str, ...] = ()
     other: str = ""
     other_versions: str = ""
+    measured_as: str = ""
     hardware: HardwareCondition = HardwareCondition()
     fixed: str = ""
     workaround: str = ""
@@ -193,7 +205,13 @@ class SlowerRule:
 
 
 def _admits(specifier: str, version: Version) -> bool:
-    return SpecifierSet(specifier).contains(Version(version.public), prereleases=True)
+    return _specifier_set(specifier).contains(Version(version.public), prereleases=True)
+
+
+@lru_cache(maxsize=1024)
+def _specifier_set(specifier: str) -> SpecifierSet:
+    """Return a parsed specifier, cached because it is compared with all versions of its package."""
+    return SpecifierSet(specifier)
 
 
 def _words(model: str) -> set[str]:

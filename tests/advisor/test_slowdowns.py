@@ -100,9 +100,9 @@ def test_the_optimum_with_slow_downs_equals_that_of_brute_force(
         return sum(hours[name][Version(str(stack[name]))] for name in names)
 
     def speed(stack: Stack) -> int:
-        found = book.slowdowns_of({name: Version(str(version)) for name, version in stack.items()})
+        matches = book.slowdowns_of({name: Version(str(version)) for name, version in stack.items()})
         measured = {("a", v) for v in gains}
-        steps = sum(steps_of(rule) for rule, name in found if (name, stack[name]) not in measured)
+        steps = sum(steps_of(rule) for rule, name in matches if (name, stack[name]) not in measured)
         return steps + (best_gain - gains.get(stack["a"], 0) if "a" in stack else 0)
 
     def rank(stack: Stack) -> tuple[object, ...]:
@@ -183,6 +183,8 @@ def test_a_measurement_of_both_versions_replaces_a_report() -> None:
     rule = slower_rule(ratios=(9.0,))
 
     assert "both versions were measured" in score_slowdown(rule, "torch", Version("2"), measured).reason
+    of_library = slower_rule(ratios=(9.0,), packages=("libtorch",), measured_as="torch")
+    assert "both versions were measured" in score_slowdown(of_library, "libtorch", Version("2"), measured).reason
     assert score_slowdown(rule, "torch", Version("2"), one_of_them).steps > 0
 
 

@@ -10,7 +10,7 @@ import jax
 from jax import numpy as jnp
 from jax.scipy import stats
 
-SAMPLES, OBSERVATIONS = 2_000, 1_000
+SAMPLES, OBSERVATIONS = 20_000, 1_000
 
 key = jax.random.key(0)
 predictor = jax.random.normal(key, (OBSERVATIONS,))

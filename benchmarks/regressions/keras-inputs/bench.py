@@ -4,7 +4,7 @@ import time
 
 from tensorflow.keras import Input
 
-SUMS = 3000
+SUMS = 1500
 
 left, right = Input((1,)), Input((1,))
 left + right

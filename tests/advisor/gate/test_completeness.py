@@ -166,3 +166,20 @@ def test_a_problem_of_an_exception_in_the_base_is_not_reported_again(project: Pa
 
     assert {f["code"] for f in check()["findings"]} == {"ADV020", "ADV022"}
     assert check("--base", "HEAD")["findings"] == []
+
+
+def test_a_documented_slow_down_of_the_base_is_not_reported_again(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    for version in ("1.14.1", "1.15.2"):
+        index.add("scipy", version, code="")
+    change(project / "pyproject.toml", '  "a",\n', '  "a",\n  "scipy",\n')
+    (project / "slow.txt").write_text("a==2.0\nb==1.1\nscipy==1.15.2\n")
+    (project / "fast.txt").write_text("a==2.0\nb==1.1\nscipy==1.11.4\n")
+
+    new = check("--current", "slow.txt", "--base", "fast.txt")
+    unchanged = check("--current", "slow.txt", "--base", "slow.txt")
+
+    slow = [(f["level"], f["subject"], f["line"]) for f in new["findings"] if f["code"] == "ADV033"]
+    assert slow == [("warning", "slower-scipy-1.12-nnls", 3), ("warning", "slower-scipy-1.15-linprog", 3)]
+    assert not [f for f in unchanged["findings"] if f["code"] == "ADV033"]
