@@ -26,7 +26,7 @@ from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.kernel import similarity_of, task_of
-from knowledge.estimate.published import published_contrasts
+from knowledge.estimate.published_rows import published_contrasts
 from knowledge.estimate.published_settings import setting_change
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
@@ -146,9 +146,9 @@ def main() -> None:
         # A contrast of the files that also ships is not predicted from itself.
         own = [c for c in contrasts if c.framework == framework and identity_of(c) not in held_out_rows]
         new = [c for c in held_out if c.framework == framework]
-        chosen = [("files", lambda c: identity_of(c) in held_out_rows)] if held_out else list(splits(own))
+        groups = [("files", lambda c: identity_of(c) in held_out_rows)] if held_out else list(splits(own))
         amplitudes = fit_amplitudes(own) if len(own) >= FEWEST else None
-        for name, is_hidden in chosen if amplitudes is not None else ():
+        for name, is_hidden in groups if amplitudes is not None else ():
             for change, row in predict([*own, *new], is_hidden, amplitudes):
                 results[name, "all"].append(row)
                 results[name, change].append(row)

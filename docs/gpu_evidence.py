@@ -21,7 +21,7 @@ from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
 from knowledge.estimate.discrepancy import words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.kernel import task_of
-from knowledge.estimate.published import published_contrasts
+from knowledge.estimate.published_rows import published_contrasts
 from knowledge.estimate.published_settings import setting_change
 from knowledge.store.engine import open_knowledge_base
 

@@ -36,6 +36,7 @@ NAMES = (
 MODULES_OF = ("advisor", "knowledge", "pi_runners", "docs", "benchmarks")
 NOUNS = {
     "training": "the name of the indicator",
+    "published": "the name of the indicator, which the benchmark tests",
     "timing": "a noun: one measured duration",
     "unindexed": "an adjective: packages that come from no index",
     "derived": "the name of a migration, which stays as it was released",

@@ -12,7 +12,7 @@ from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.estimate.evidence import features_of
 from knowledge.estimate.mlperf_rows import inference_rows, training_rows
-from knowledge.estimate.published import published_side
+from knowledge.estimate.published_rows import published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.store.base import KnowledgeBase
 

@@ -101,9 +101,9 @@ def predict_ratio(
         result: Array = np.sum(parts, axis=0)
         return result
 
-    known = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + 1e-9 * np.eye(len(pairs))
+    own = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + 1e-9 * np.eye(len(pairs))
     cross = total(targets, pairs)
-    solved = np.linalg.solve(known, np.column_stack([[pair.mean for pair in pairs], cross.T]))
+    solved = np.linalg.solve(own, np.column_stack([[pair.mean for pair in pairs], cross.T]))
     means: Array = cross @ solved[:, 0]
     covariances: Array = total(targets, targets) - cross @ solved[:, 1:]
     return means, covariances

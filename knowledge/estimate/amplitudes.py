@@ -101,7 +101,7 @@ def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     """Fit the amplitudes to contrasts of one framework and device."""
     is_cpu = device_of(contrasts) == "cpu"
     sample = _evenly(contrasts, MOST_FOR_AMPLITUDES if is_cpu else MOST_ON_ACCELERATORS)
-    # Accelerators have few measurements of each label, and settings with large effects beside versions with small ones.
+    # Accelerators have few measurements of each label, and settings with larger effects than versions.
     scales = scales_of(contrasts, _usual_difference(contrasts)) if is_cpu else {}
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
     fits = (_fit(sample, length=length, scales=scales, spans=spans) for length in LENGTHS)

@@ -155,15 +155,15 @@ class BlockEvidence:
 def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the contrasts of versions between rounds of MLPerf Training."""
     from knowledge.estimate.mlperf_rows import ADVISED, training_rows
-    from knowledge.estimate.published import published_contrasts
+    from knowledge.estimate.published_rows import published_contrasts
 
-    rows = (row for row in training_rows(observations) if row.framework in ADVISED)
+    rows = (r for r in training_rows(observations) if r.framework in ADVISED and r.indicator.device == "cuda")
     return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
 
 
 def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the evidence of observations; a project's own benchmark says nothing about other projects."""
-    from knowledge.estimate.published import published_contrasts
+    from knowledge.estimate.published_rows import published_contrasts
 
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)

@@ -13,7 +13,7 @@ from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.interface import NORMAL_QUANTILE, PublishedSource, SettingEffect
 from knowledge.estimate.kernel import similarity_of
-from knowledge.estimate.published import DEFAULTS
+from knowledge.estimate.published_rows import DEFAULTS
 
 if TYPE_CHECKING:
     from knowledge.estimate.framework_model import FrameworkModel

@@ -16,7 +16,7 @@ from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
-from knowledge.estimate.published import published_contrasts
+from knowledge.estimate.published_rows import published_contrasts
 from knowledge.estimate.published_settings import published_settings, setting_change
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import TASKS, find_workload

@@ -80,7 +80,7 @@ def published_side(o: Observation) -> Side:
     if in_container and settings.get("precision") == "fp32" and model and model.architecture in _TF32_IN_CONTAINERS:
         settings["precision"] = "tf32"
     settings = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
-    # The libraries of a container change with its framework: their effects cannot be told apart.
+    # The libraries of a container change with its framework: their effects cannot be separated.
     return Side(version=_release(side.version), companions={}, settings=settings)
 
 
