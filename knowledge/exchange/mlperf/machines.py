@@ -32,10 +32,12 @@ class Machine:
     Attributes:
         hardware: Its profile.
         unknown: Name of an accelerator that the catalogue does not contain, or empty.
+        unread: Counts of the description that are no numbers, each with its key.
     """
 
     hardware: HardwareProfile
     unknown: str = ""
+    unread: tuple[str, ...] = ()
 
 
 def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
@@ -46,7 +48,13 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         left: Fields of the description.
     """
     spelled, name = left.pop("accelerator_model_name", "")[:_LONGEST_NAME], name[:_LONGEST_NAME]
-    per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
+    counts = {
+        key: left.pop(key, "") for key in ("accelerators_per_node", "number_of_nodes", "host_processors_per_node")
+    }
+    per_node, nodes, sockets = map(_number, counts.values())
+    unread = tuple(
+        f"`{key}` is `{text[:40]}`: not a count" for key, text in counts.items() if text and _number(text) is None
+    )
     if (machine := _machine_of_name(name, nodes)) is not None:
         return Machine(hardware=machine)
     memory = left.get("accelerator_memory_capacity", "")[:_LONGEST_NAME]
@@ -56,7 +64,6 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         accelerator = Accelerator(vendor=_vendor(spelled), model=spelled)
     count = per_node or _count_in(name, accelerator)
     processor = left.pop("host_processor_model_name", "")[:_LONGEST_NAME]
-    sockets = _number(left.pop("host_processors_per_node", ""))
     architecture = "aarch64" if _ARM.search(processor) else "x86_64"
     if accelerator is not None and accelerator.vendor == "google" and "tpu" in accelerator.model.lower():
         # Rounds describe the hosts of a TPU slice in different ways or not at all, so a slice is a number of chips.
@@ -70,6 +77,7 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
             nodes=nodes or 1,
         ),
         unknown=unknown,
+        unread=unread,
     )
 
 
