@@ -1,6 +1,7 @@
 """Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
-These are the pages of commands, findings, rules, builds, indicators, settings, executors, and the workload catalogue.
+These are the pages of commands, findings, rules, builds, indicators, settings, executors, and the catalogues of
+workloads and of hardware.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from advisor.cli.rules import summary_of_rule
 from advisor.gate.codes import all_codes
 from advisor.report.builds import builds_page
 from advisor.report.docstrings import attribute_meanings
+from advisor.report.hardware_catalogue import hardware_page
 from advisor.report.indicators import indicator_page, settings_page
 from advisor.report.workload_catalogue import workload_catalogue_page
 from knowledge.rules.catalogue import shipped_rules
@@ -37,6 +39,7 @@ def pages() -> dict[Path, str]:
     texts[REFERENCE / "commands.md"] = commands_page()
     texts[REFERENCE / "rules.md"] = rules_page()
     texts[REFERENCE / "builds.md"] = builds_page()
+    texts[REFERENCE / "hardware.md"] = hardware_page()
     texts[REFERENCE / "settings.md"] = settings_page()
     texts[REFERENCE / "findings.md"] = findings_page()
     texts[REFERENCE / "executors.md"] = executors_page()

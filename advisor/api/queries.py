@@ -169,15 +169,18 @@ def estimate(
 def _machine_name(hardware: str) -> str:
     """Return how the knowledge base names a machine.
 
-    This machine's identity for ``detect``; of a shipped profile its accelerator or its microarchitecture.
+    This machine's identity for ``detect``; of a shipped profile or a cloud instance its accelerator or its
+    microarchitecture.
     """
-    from knowledge.hardware.profiles import find_profile, shipped_names
+    from knowledge.hardware.profiles import find_profile
+    from knowledge.hardware.shipped_machines import find_instance, shipped_machines
 
     if hardware == "detect":
         return find_profile(hardware).identity
-    if hardware.lower() in shipped_names():
-        profile = find_profile(hardware)
-        return profile.gpu.model if profile.gpu else profile.cpu.microarchitecture
+    machine = shipped_machines().get(hardware.lower()) or find_instance(hardware)
+    if machine is not None:
+        gpu = machine.profile.gpu
+        return gpu.model if gpu else machine.profile.cpu.microarchitecture
     return hardware
 
 

@@ -1,107 +1,149 @@
-"""`advisor hardware`: the machine, and the shipped profiles."""
+"""`advisor hardware`: the machine, the shipped profiles, and instances of cloud providers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from advisor.cli.options import FormatOption, HardwareOption, check_format
-from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from knowledge.domain.hardware import HardwareProfile
+    from knowledge.hardware.shipped_machines import ShippedMachine
 
 app = typer.Typer(help="Show hardware profiles.", no_args_is_help=True, rich_markup_mode=None)
+_PROCESSOR = "processor"
+"""Kind of a machine without an accelerator."""
 
 
 @app.command("show")
 def show(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A shipped profile, a YAML or JSON file, or `detect`.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="A shipped profile, a cloud instance, a YAML or JSON file, or `detect`."),
     ] = None,
     hardware: HardwareOption = None,
     format: FormatOption = "text",
 ) -> None:
-    """Print a hardware profile; by default this machine's."""
+    """Print a hardware profile, by default this machine's, and what the catalogue states about its accelerators."""
+    from advisor.report.hardware import machine_lines, machine_record
+    from knowledge.hardware.accelerators import model_of
     from knowledge.hardware.profiles import find_profile
+    from knowledge.hardware.shipped_machines import find_instance, shipped_machines
 
     check_format(format)
-    profile = find_profile(name or hardware or "detect")
-    typer.echo(json.dumps(asdict(profile), indent=2) if format == "json" else "\n".join(_lines(profile)))
+    choice = name or hardware or "detect"
+    profile = find_profile(choice)
+    machine = shipped_machines().get(choice.lower()) or find_instance(choice)
+    if format == "json":
+        typer.echo(json.dumps(machine_record(profile, machine), indent=2))
+        return
+    model = machine.model if machine is not None else None
+    if model is None:
+        model = next((model_of(accelerator) for accelerator in profile.accelerators), None)
+    typer.echo("\n".join(machine_lines(profile, model, machine)))
 
 
 @app.command("list")
-def list_profiles(format: FormatOption = "text") -> None:
-    """List the shipped profiles."""
-    from knowledge.hardware.profiles import shipped_names, shipped_profile
+def list_profiles(
+    text: Annotated[
+        str | None, typer.Argument(metavar="[TEXT]", help="Only profiles whose name or model contains this text.")
+    ] = None,
+    vendor: Annotated[
+        str | None, typer.Option("--vendor", metavar="NAME", help="Vendor of the accelerator or the processor.")
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind", metavar="KIND", help="`data-centre`, `workstation`, `consumer`, `embedded` or `processor`."
+        ),
+    ] = None,
+    architecture: Annotated[
+        str | None,
+        typer.Option("--architecture", metavar="NAME", help="Architecture, compute capability or gfx target."),
+    ] = None,
+    min_memory: Annotated[
+        float | None,
+        typer.Option("--min-memory", metavar="GIB", help="Least memory of one accelerator, or else of the machine."),
+    ] = None,
+    instances: Annotated[
+        str | None,
+        typer.Option(
+            "--instances", metavar="PROVIDER", help="Instances of `aws`, `gcp`, `azure` or `all` instead of profiles."
+        ),
+    ] = None,
+    format: FormatOption = "text",
+) -> None:
+    """List the shipped profiles, or instances of cloud providers."""
+    from advisor.report.hardware import hardware_table, machine_record
+    from knowledge.domain.errors import InputError
+    from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 
     check_format(format)
-    profiles = [shipped_profile(name) for name in shipped_names()]
+    machines = list(shipped_machines().values())
+    if instances is not None:
+        check_format(instances, among=(*PROVIDERS, "all"), what="cloud provider")
+        machines = [m for m in cloud_instances().values() if instances in (m.provider, "all")]
+    if vendor is not None:
+        _check_filter("vendor", vendor, {_vendor(m) for m in machines})
+        machines = [m for m in machines if vendor.lower() == _vendor(m)]
+    if kind is not None:
+        _check_filter("kind", kind, {_kind(m) for m in machines})
+        machines = [m for m in machines if kind.lower() == _kind(m)]
+    if architecture is not None:
+        _check_filter("architecture", architecture, {value for m in machines for value in _architectures(m)})
+        machines = [m for m in machines if architecture.lower() in _architectures(m)]
+    if min_memory is not None:
+        machines = [m for m in machines if _memory(m) >= min_memory * 2**30]
+    if text is not None:
+        machines = [m for m in machines if text.lower() in f"{m.name} {_model(m)}".lower()]
+    if not machines:
+        raise InputError("no profile has these properties", hint="`advisor hardware list` lists all of them")
     if format == "json":
-        typer.echo(json.dumps([asdict(profile) for profile in profiles], indent=2))
+        typer.echo(json.dumps([machine_record(m.profile, m) for m in machines], indent=2))
         return
-    for profile in profiles:
-        typer.echo(f"{profile.name:14} {_summary(profile)}")
+    typer.echo(hardware_table(machines))
 
 
-def _summary(profile: HardwareProfile) -> str:
-    gpu = next(iter(profile.accelerators), None)
-    if gpu is None:
-        return f"{profile.cpu.model or profile.cpu.microarchitecture} ({profile.cpu.microarchitecture}), no accelerator"
-    capability = f", compute capability {gpu.compute_capability}" if gpu.compute_capability else ""
-    return f"{gpu.count} x {gpu.model}{capability}"
+def _check_filter(option: str, value: str, values: Iterable[str]) -> None:
+    """Refuse a value that no profile has.
+
+    Raises:
+        InputError: If no profile has it.
+    """
+    from knowledge.domain.errors import InputError
+    from knowledge.domain.suggestions import suggest
+
+    choices = sorted(choice for choice in values if choice)
+    if value.lower() not in choices:
+        raise InputError(f"no profile has {option} `{value}`", hint=suggest(value.lower(), choices))
 
 
-def _lines(profile: HardwareProfile) -> Iterator[str]:
-    cpu = profile.cpu
-    counts = [
-        count(number, name)
-        for number, name in ((cpu.sockets, "socket"), (cpu.cores, "core"), (cpu.threads, "thread"))
-        if number
-    ]
-    yield f"profile         {profile.name}"
-    yield f"cpu             {cpu.model or 'unnamed'} ({cpu.vendor or 'vendor unknown'})"
-    yield f"architecture    {cpu.architecture}, microarchitecture {cpu.microarchitecture}"
-    yield f"topology        {', '.join(counts) or 'not known'}; {_numa(profile)}"
-    yield f"features        {' '.join(cpu.features) or 'not known'}"
-    memory = f"{profile.memory_bytes / 2**30:.1f} GiB" if profile.memory_bytes else "not known"
-    yield f"memory          {memory}"
-    yield f"system          {profile.os}, {profile.libc or 'C library not known'} {profile.libc_version}".rstrip()
-    yield f"virtualisation  {profile.virtualisation or 'none found'}"
-    if not profile.accelerators:
-        yield "accelerators    none found"
-    for gpu in profile.accelerators:
-        yield f"accelerators    {gpu.count} x {gpu.model}, {_gpu(gpu)}"
-    if profile.driver:
-        newest = profile.driver.newest_cuda
-        yield f"driver          {profile.driver.version}" + (f", CUDA up to {newest}" if newest else "")
-    elif profile.accelerators:
-        yield "driver          not known"
-    for reason in profile.unknown:
-        yield f"not known       {reason}"
+def _vendor(machine: ShippedMachine) -> str:
+    """Return the vendor of the accelerator, or of the processor by its usual name."""
+    if machine.model is not None:
+        return machine.model.vendor
+    vendor = machine.profile.cpu.vendor
+    return {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor, vendor.lower())
 
 
-def _numa(profile: HardwareProfile) -> str:
-    if profile.numa_nodes is None:
-        return "NUMA nodes not known"
-    return count(profile.numa_nodes, "NUMA node")
+def _kind(machine: ShippedMachine) -> str:
+    return machine.model.kind if machine.model is not None else _PROCESSOR
 
 
-def _gpu(gpu: object) -> str:
-    from knowledge.domain.hardware import Accelerator
+def _architectures(machine: ShippedMachine) -> tuple[str, ...]:
+    model = machine.model
+    if model is None:
+        return (machine.profile.cpu.microarchitecture,)
+    return tuple(value for value in (model.architecture, model.compute_capability, model.gfx) if value)
 
-    assert isinstance(gpu, Accelerator)
-    facts = [f"{gpu.memory_bytes / 2**30:.0f} GiB" if gpu.memory_bytes else "memory not known"]
-    if gpu.compute_capability:
-        facts.append(f"compute capability {gpu.compute_capability}")
-    if gpu.interconnect:
-        facts.append(gpu.interconnect)
-    if gpu.numa_nodes:
-        facts.append(f"NUMA {','.join(map(str, gpu.numa_nodes))}")
-    if gpu.partition:
-        facts.append(gpu.partition)
-    return ", ".join(facts)
+
+def _memory(machine: ShippedMachine) -> int:
+    of_model = machine.model.memory_bytes if machine.model is not None else machine.profile.memory_bytes
+    return of_model or 0
+
+
+def _model(machine: ShippedMachine) -> str:
+    return machine.model.model if machine.model is not None else machine.profile.cpu.model

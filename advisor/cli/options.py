@@ -17,7 +17,7 @@ HardwareOption = Annotated[
         "--hardware",
         metavar="NAME|FILE|detect",
         envvar="ADVISOR_HARDWARE",
-        help="Target hardware: a shipped profile, a YAML or JSON file, or `detect`.",
+        help="Target hardware: a shipped profile, a cloud instance, a YAML or JSON file, or `detect`.",
     ),
 ]
 KnowledgeOption = Annotated[

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation
+from knowledge.hardware.peaks import peak_operations
 
 MLPERF = ("mlperf_training", "mlperf_inference")
 """Names of the indicators of imported MLPerf results, which this program does not measure."""
@@ -143,14 +144,11 @@ def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | No
     Returns:
         Operations per second; none if the bound is unknown.
     """
-    peaks = _peaks()
     if device == "cuda":
-        gpu = hardware.gpu
-        entry = peaks["gpu"].get(gpu.compute_capability) if gpu is not None else None
-        if gpu is None or entry is None:
-            return None
-        factor = float(peaks["gpu"]["int8_factor"]) if dtype == "int8" else 1.0
-        return float(entry["flops"]) * gpu.count * factor
+        accelerator = hardware.gpu or next(iter(hardware.accelerators), None)
+        peak = peak_operations(accelerator, dtype) if accelerator is not None else None
+        return None if accelerator is None or peak is None else peak * accelerator.count
+    peaks = _peaks()
     cores = hardware.cpu.cores or hardware.cpu.threads
     cycle = next((c["flops"] for c in peaks["cpu"]["cycle"] if c["feature"] in hardware.cpu.features), None)
     if device != "cpu" or cores is None or cycle is None:

@@ -19,7 +19,7 @@ _MEMORY_TOLERANCE = 0.07
 
 
 class Variant(Protocol):
-    """Properties that tell the variants of a family apart."""
+    """Properties that distinguish the variants of a family."""
 
     @property
     def model(self) -> str:
@@ -27,7 +27,7 @@ class Variant(Protocol):
 
     @property
     def form(self) -> str:
-        """Form, such as ``sxm4`` or ``pcie``; empty if it does not tell variants apart."""
+        """Form, such as ``sxm4`` or ``pcie``; empty if it does not distinguish variants."""
 
     @property
     def memory_gib(self) -> float | None:
@@ -81,8 +81,7 @@ def narrow(variants: Sequence[V], spellings: Iterable[str]) -> tuple[V, ...]:
             [v for v in remaining if _states_memory(text, v.memory_gib)],
             [v for v in remaining if v.watts is not None and str(int(v.watts)) in _POWER.findall(text)],
         ):
-            kept = [v for v in remaining if v in agreeing]
-            remaining = tuple(kept) or remaining
+            remaining = tuple(v for v in remaining if v in agreeing) or remaining
     return remaining
 
 

@@ -30,7 +30,7 @@ class AcceleratorModel:
         kind: ``data-centre``, ``workstation``, ``consumer`` or ``embedded``.
         architecture: Short name of the architecture, such as ``ampere`` or ``cdna3``.
         sources: Addresses of the pages that state the facts.
-        form: What tells it apart from other variants: ``sxm4``, ``pcie`` and so on, or empty.
+        form: What distinguishes it from other variants: ``sxm4``, ``pcie`` and so on, or empty.
         compute_capability: ``major.minor`` of an NVIDIA GPU.
         gfx: Target of an AMD GPU in LLVM, such as ``gfx942``.
         memory_bytes: Memory of one device.
@@ -109,8 +109,8 @@ def accelerator_models() -> tuple[AcceleratorModel, ...]:
 def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """Return the most specific entry that spellings of an accelerator mean.
 
-    The first spelling that names a known accelerator decides about it; the others only tell its variants apart. If they
-    do not, the entry is generic: it contains what all possible variants share.
+    The first spelling that names a known accelerator decides about it; the others only distinguish its variants. Where
+    they do not, the entry is generic: it contains what all possible variants share.
 
     Args:
         spellings: Names as drivers, benchmarks or people write them, such as ``GeForce_GTX_1080_Ti`` or ``8x A100
@@ -121,6 +121,8 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
     """
     texts = [normalise(spelling) for spelling in spellings]
     for text in texts:
+        if text in _variants_by_name():
+            return _variants_by_name()[text]
         matches = [(family_match(family.pattern, text), family) for family in _families()]
         length, family = max(matches, key=lambda match: match[0])
         if length:
@@ -140,12 +142,13 @@ def model_of(accelerator: Accelerator) -> AcceleratorModel | None:
 
 def closest_models(text: str) -> tuple[str, ...]:
     """Return the names of at most three entries whose names or models are similar to a text, the most similar first."""
-    wanted = normalise(text)
-    names = {
-        normalise(spelling): entry.name for entry in accelerator_models() for spelling in (entry.name, entry.model)
-    }
-    similar = difflib.get_close_matches(wanted, names, n=6, cutoff=0.5)
+    names = {_compact(spelling): entry.name for entry in accelerator_models() for spelling in (entry.name, entry.model)}
+    similar = difflib.get_close_matches(_compact(text), names, n=6, cutoff=0.6)
     return tuple(dict.fromkeys(names[spelling] for spelling in similar))[:3]
+
+
+def _compact(spelling: str) -> str:
+    return normalise(spelling).replace(" ", "")
 
 
 def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> AcceleratorModel:
@@ -175,12 +178,17 @@ def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> Acceler
 
 
 @cache
+def _variants_by_name() -> Mapping[str, AcceleratorModel]:
+    return {normalise(variant.name): variant for family in _families() for variant in family.variants}
+
+
+@cache
 def _families() -> tuple[_Family, ...]:
     import yaml
 
     folder = importlib.resources.files("knowledge.hardware") / "catalogue"
     documents = {
-        file.name: yaml.safe_load(file.read_text(encoding="utf-8"))
+        file.name: yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         for file in sorted(folder.iterdir(), key=lambda file: file.name)
         if file.name.endswith(".yaml")
     }

@@ -2,37 +2,61 @@
 
 from __future__ import annotations
 
-import importlib.resources
+import difflib
 from pathlib import Path
 from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.suggestions import suggest
+from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
+from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_instance, shipped_machines
 
 
 def shipped_names() -> tuple[str, ...]:
-    """Return the names of the shipped profiles, sorted."""
-    folder = importlib.resources.files("knowledge.hardware") / "profiles"
-    return tuple(sorted(file.name.removesuffix(".yaml") for file in folder.iterdir() if file.name.endswith(".yaml")))
+    """Return the names of the shipped profiles, sorted; those of cloud instances are not among them."""
+    return tuple(shipped_machines())
+
+
+def shipped_machine(name: str) -> ShippedMachine:
+    """Return the machine of a shipped profile, or a cloud instance.
+
+    Raises:
+        InputError: If there is neither; the hint has the nearest names.
+    """
+    machine = shipped_machines().get(name.lower()) or find_instance(name)
+    if machine is None:
+        raise InputError(f"there is no hardware profile `{name}`", hint=_hint(name))
+    return machine
 
 
 def shipped_profile(name: str) -> HardwareProfile:
-    """Return a shipped profile.
+    """Return a shipped profile, or that of a cloud instance.
 
     Raises:
         InputError: If there is no profile with this name.
     """
-    if name not in shipped_names():
-        hint = suggest(name, shipped_names(), otherwise="`advisor hardware list` lists the shipped profiles")
-        raise InputError(f"there is no hardware profile `{name}`", hint=hint)
-    text = (importlib.resources.files("knowledge.hardware") / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
-    return read_profile(text, where=f"{name}.yaml", name=name)
+    return shipped_machine(name).profile
+
+
+def _hint(name: str) -> str:
+    """Return a hint with at most three profiles that a wrong name may mean."""
+    machines, instances = shipped_machines(), cloud_instances()
+    model = find_accelerator(name)
+    matches = (model.name, model.family, *model.variants) if model is not None else ()
+    similar = difflib.get_close_matches(name.lower(), [*machines, *instances], n=3, cutoff=0.7)
+    nearest = [
+        profile
+        for profile in dict.fromkeys((*matches, *similar, *closest_models(name)))
+        if profile in machines or profile in instances
+    ]
+    if not nearest:
+        return "`advisor hardware list` lists the shipped profiles"
+    return f"did you mean {' or '.join(f'`{profile}`' for profile in nearest[:3])}?"
 
 
 def find_profile(choice: str) -> HardwareProfile:
-    """Return the profile of a ``--hardware`` option: ``detect``, a shipped profile, or a YAML or JSON file.
+    """Return the profile of a ``--hardware`` option: ``detect``, a shipped profile, a cloud instance, or a file.
 
     Raises:
         InputError: If there is no such profile, or the file is not one.
@@ -46,11 +70,11 @@ def find_profile(choice: str) -> HardwareProfile:
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"the hardware profile `{path}` cannot be read: {error}") from None
         return read_profile(text, where=str(path), name=path.stem)
-    return shipped_profile(choice.lower())
+    return shipped_profile(choice)
 
 
 def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
-    """Read a profile from YAML or JSON; the field ``source`` is ignored.
+    """Read a profile from YAML or JSON; the fields ``source`` and ``catalogue`` are ignored.
 
     Raises:
         InputError: If it is not a hardware profile; the message names the field.
@@ -64,7 +88,8 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
         raise InputError(f"the hardware profile `{where}` is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise InputError(f"the hardware profile `{where}` is not a table of fields")
-    document.pop("source", None)
+    for comment in ("source", "catalogue"):
+        document.pop(comment, None)
     try:
         return TypeAdapter(HardwareProfile).validate_python({"name": name, **document})
     except ValidationError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -271,6 +272,56 @@ def test_hardware_is_shown_by_name_and_by_option(advisor_here: Advisor) -> None:
     assert "Tesla V100" in by_name.stdout
     assert by_name.stdout == by_option.stdout
     assert advisor_here("hardware", "show", "h300").returncode == 2
+
+
+def test_a_cloud_instance_is_shown_with_facts_and_sources(advisor_here: Advisor) -> None:
+    text = advisor_here("hardware", "show", "p4d.24xlarge").stdout
+    document = json.loads(advisor_here("hardware", "show", "p4d.24xlarge", "--format", "json").stdout)
+
+    assert "8 x NVIDIA A100-SXM4-40GB" in text
+    assert "bfloat16 312 TFLOP/s" in text
+    assert re.search(r"^source +https://", text, re.MULTILINE)
+    assert document["catalogue"]["flops"]["bfloat16"] == 312e12
+    assert document["catalogue"]["sources"]
+    assert set(document["catalogue"]["sources"]) < set(document["source"])
+
+
+def test_the_list_of_hardware_is_a_table_with_filters(advisor_here: Advisor) -> None:
+    arguments = ("hardware", "list", "rtx", "--vendor", "NVIDIA", "--kind", "consumer", "--architecture", "8.9")
+    lines = advisor_here(*arguments, "--min-memory", "16").stdout.splitlines()
+    machines = json.loads(advisor_here(*arguments, "--min-memory", "16", "--format", "json").stdout)
+
+    assert lines[0].split()[:2] == ["name", "accelerator"]
+    assert [line.split()[0] for line in lines[1:]] == [machine["name"] for machine in machines]
+    assert "rtx4090" in [machine["name"] for machine in machines]
+    assert "rtx4070" not in [machine["name"] for machine in machines]
+    starts = {line.index("NVIDIA GeForce") for line in lines[1:]}
+    assert starts == {lines[0].index("accelerator")}
+
+
+def test_instances_of_a_provider_are_listed(advisor_here: Advisor) -> None:
+    names = advisor_here("hardware", "list", "--instances", "azure", "--architecture", "ampere").stdout.split()
+
+    assert "Standard_ND96asr_v4" in names
+    assert "p4d.24xlarge" not in names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("list", "--vendor", "nvidea"), "error: no profile has vendor `nvidea`"),
+        (("list", "--instances", "oracle"), "error: there is no cloud provider `oracle`"),
+        (("list", "--min-memory", "100000"), "error: no profile has these properties"),
+        (("show", "RTX 4099"), "hint: did you mean `rtx4090`"),
+    ],
+)
+def test_wrong_questions_about_hardware_are_answered(
+    advisor_here: Advisor, arguments: tuple[str, ...], message: str
+) -> None:
+    result = advisor_here("hardware", *arguments)
+
+    assert result.returncode == 2
+    assert message in result.stderr
 
 
 def test_a_closed_pipe_ends_the_command_without_a_message() -> None:

@@ -83,9 +83,34 @@ def test_a_benchmark_is_accepted_without_formulae_and_with_numbers_that_the_prog
 def test_peaks_are_upper_bounds_and_grow_with_the_hardware() -> None:
     assert peak_flops(DESKTOP, "cpu", "float32") == 32 * 8 * 6.5e9
     assert peak_flops(MACHINE, "cpu", "float32") is None
-    assert peak_flops(SERVER, "cuda", "float16") == 2 * 9.9e14
-    assert peak_flops(SERVER, "cuda", "int8") == 4 * 9.9e14
+    assert peak_flops(SERVER, "cuda", "float16") == 2 * 1979e12 / 2
+    assert peak_flops(SERVER, "cuda", "int8") == 2 * 1979e12
     assert peak_flops(DESKTOP, "cuda", "float32") is None
+
+
+@pytest.mark.parametrize(
+    ("model", "capability", "dtype", "peak"),
+    [
+        ("Tesla V100-SXM2-16GB", "7.0", "float32", 125e12),
+        ("NVIDIA A10", "8.6", "float16", 125e12),
+        # Consumer GPUs have a third more than the nominal clock.
+        ("NVIDIA GeForce GTX 1080 Ti", "6.1", "float32", 11.34e12 * 4 / 3),
+        # Twice the rate with 32-bit accumulators.
+        ("NVIDIA GeForce RTX 4090", "8.9", "float16", 2 * 165.2e12 * 4 / 3),
+        # The catalogue has no rate of its tensor cores: those of the RTX 3090 Ti, the fastest of capability 8.6.
+        ("NVIDIA A10G", "8.6", "float16", 160e12 * 4 / 3),
+        ("GPU of the future", "8.0", "float16", 312e12),
+        ("GPU of the future", "99.0", "float16", None),
+        # Its sources do not say how fast it computes with 8-bit integers.
+        ("NVIDIA GeForce GTX 1080 Ti", "6.1", "int8", None),
+    ],
+)
+def test_the_peak_is_that_of_the_model_or_else_the_largest_of_its_compute_capability(
+    model: str, capability: str, dtype: str, peak: float | None
+) -> None:
+    gpu = Accelerator(vendor="nvidia", model=model, compute_capability=capability)
+
+    assert peak_flops(replace(SERVER, accelerators=(gpu,)), "cuda", dtype) == pytest.approx(peak)
 
 
 def test_every_indicator_computes_its_operations_and_bytes() -> None:

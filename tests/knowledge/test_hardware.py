@@ -9,9 +9,11 @@ import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Driver, HardwareProfile
+from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
 from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
-from knowledge.hardware.profiles import find_profile, shipped_names, shipped_profile
+from knowledge.hardware.profiles import find_profile, shipped_machine, shipped_names
+from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 from tests.conftest import MACHINES
 
 
@@ -99,22 +101,94 @@ def test_this_machine_is_detected_without_error() -> None:
     assert profile.memory_bytes
 
 
-@pytest.mark.parametrize("name", shipped_names())
-def test_a_shipped_profile_is_valid_and_known_to_archspec(name: str) -> None:
+@pytest.mark.parametrize("name", [*shipped_names(), *cloud_instances()])
+def test_a_shipped_machine_is_valid_and_known_to_archspec(name: str) -> None:
     import archspec.cpu
 
-    profile = shipped_profile(name)
+    machine = shipped_machine(name)
+    profile = machine.profile
 
     assert profile.name == name
-    assert profile.cpu.microarchitecture in archspec.cpu.TARGETS
-    assert archspec.cpu.TARGETS[profile.cpu.microarchitecture].vendor == profile.cpu.vendor
+    target = archspec.cpu.TARGETS[profile.cpu.microarchitecture]
+    architecture = {"arm64": "aarch64"}.get(profile.cpu.architecture, profile.cpu.architecture)
+    assert (target.vendor, target.family.name) == (profile.cpu.vendor, architecture)
+    assert machine.sources
+    assert all(source.startswith("https://") for source in machine.sources)
+    if machine.model is not None:
+        assert profile.accelerators[0].vendor == machine.model.vendor
+        assert model_of(profile.accelerators[0]) is not None
+    assert (machine.model is None) == (profile.accelerators == ())
 
 
-def test_the_error_of_an_unknown_profile_names_the_nearest_one() -> None:
-    with pytest.raises(InputError, match="no hardware profile `h20`") as caught:
-        find_profile("h20")
+def test_the_usual_gpus_have_a_profile() -> None:
+    machines = shipped_machines()
+    names = """
+        k80 m40 m60 p100 v100 t4 a10 a10g a30 a40 a100 l4 l40 l40s h100 h200 gh200 b200 gb200 titan-v titan-rtx
+        quadro-rtx6000 quadro-rtx8000 rtx-a4000 rtx-a6000 rtx6000-ada gtx1080ti rtx2080ti rtx3090 rtx4090 rtx5090
+        jetson-orin jetson-agx-xavier mi100 mi210 mi250x mi300x mi325x rx7900xtx arc-a770 max1550
+        cpu-haswell cpu-skylake cpu-icelake cpu-zen2 cpu-zen3 cpu-zen4 cpu-neoverse-n1 cpu-neoverse-v2
+    """
 
-    assert "did you mean `h200`" in caught.value.hint
+    assert not set(names.split()) - set(machines)
+    assert len(machines) > 70
+    for family in (model for model in accelerator_models() if len(model.variants) > 1):
+        variants = [name for name in family.variants if name in machines]
+        assert not variants or family.name in machines, family.name
+
+
+@pytest.mark.parametrize(
+    ("name", "microarchitecture", "gpu", "count"),
+    [
+        ("p3.2xlarge", "broadwell", "Tesla V100-SXM2-16GB", 1),
+        ("p4d.24xlarge", "cascadelake", "NVIDIA A100-SXM4-40GB", 8),
+        ("p5.48xlarge", "zen3", "NVIDIA H100 80GB HBM3", 8),
+        ("g5.xlarge", "zen2", "NVIDIA A10G", 1),
+        ("a2-highgpu-1g", "cascadelake", "NVIDIA A100-SXM4-40GB", 1),
+        ("a3-highgpu-8g", "sapphirerapids", "NVIDIA H100 80GB HBM3", 8),
+        ("Standard_ND96asr_v4", "zen2", "NVIDIA A100-SXM4-40GB", 8),
+        ("standard_nc24ads_a100_v4", "zen3", "NVIDIA A100 80GB PCIe", 1),
+        ("NC24ads_A100_v4", "zen3", "NVIDIA A100 80GB PCIe", 1),
+        ("c7g.xlarge", "neoverse_v1", None, 0),
+    ],
+)
+def test_a_cloud_instance_is_a_machine(name: str, microarchitecture: str, gpu: str | None, count: int) -> None:
+    profile = find_profile(name)
+
+    assert profile.cpu.microarchitecture == microarchitecture
+    assert profile.cpu.threads
+    assert profile.memory_bytes
+    assert [(a.model, a.count) for a in profile.accelerators] == ([(gpu, count)] if gpu else [])
+
+
+def test_every_provider_has_instances_with_and_without_accelerators() -> None:
+    instances = cloud_instances().values()
+
+    assert len([i for i in instances if i.model is not None]) > 40
+    for provider in PROVIDERS:
+        assert {i.model is None for i in instances if i.provider == provider} == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("h20", "`h200`"),
+        ("Tesla V100", "`v100` or `v100-sxm2-16gb` or `v100-sxm2-32gb`"),
+        ("RTX 4099", "`rtx4090`"),
+        ("p4d.24xlarg", "`p4d.24xlarge`"),
+    ],
+)
+def test_the_error_of_an_unknown_profile_names_the_nearest_ones(name: str, nearest: str) -> None:
+    with pytest.raises(InputError, match=f"^there is no hardware profile `{name}`$") as caught:
+        find_profile(name)
+
+    assert caught.value.hint.startswith(f"did you mean {nearest}")
+
+
+def test_the_error_of_a_profile_unlike_all_others_names_the_list() -> None:
+    with pytest.raises(InputError) as caught:
+        find_profile("abacus")
+
+    assert caught.value.hint == "`advisor hardware list` lists the shipped profiles"
 
 
 def test_an_invalid_field_of_a_profile_file_is_reported(tmp_path: Path) -> None:
@@ -133,6 +207,17 @@ def test_a_printed_profile_can_be_read_back(tmp_path: Path) -> None:
     path.write_text(json.dumps({**asdict(profile), "name": "dgx"}))
 
     assert find_profile(str(path)).identity == profile.identity
+
+
+@pytest.mark.parametrize("name", ["a100", "rtx4090", "cpu-zen4", "p4d.24xlarge"])
+def test_a_printed_machine_with_its_sources_can_be_read_back(tmp_path: Path, name: str) -> None:
+    from advisor.report.hardware import machine_record
+
+    machine = shipped_machine(name)
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(machine_record(machine.profile, machine)))
+
+    assert find_profile(str(path)).identity == machine.profile.identity
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,172 @@
+"""Reports of machines: a table of shipped profiles, and one machine with what the catalogue states about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+from advisor.domain.words import count
+from knowledge.domain.hardware import Accelerator, HardwareProfile
+from knowledge.hardware.accelerators import AcceleratorModel
+from knowledge.hardware.shipped_machines import ShippedMachine
+
+_GIB = 2**30
+_HEADS = ("name", "accelerator or processor", "architecture", "memory", "bandwidth", "capability", "year")
+_RIGHT = (3, 4)
+"""Columns of numbers, which are aligned at the right."""
+
+
+def hardware_table(machines: Iterable[ShippedMachine]) -> str:
+    """Return machines as a table with aligned columns, without a line that ends in spaces."""
+    rows = [_HEADS, *map(_row, machines)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADS))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in _RIGHT else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
+
+
+def _row(machine: ShippedMachine) -> tuple[str, ...]:
+    """Return the cells of a machine; memory and bandwidth are those of one accelerator, if it has one."""
+    profile, model = machine.profile, machine.model
+    if model is None:
+        cpu = profile.cpu
+        return machine.name, cpu.model, cpu.microarchitecture, gib(profile.memory_bytes), "", "", ""
+    accelerators = profile.accelerators[0]
+    device = f"{accelerators.count} x {model.model}" if machine.provider else model.model
+    return (
+        machine.name,
+        device,
+        model.architecture,
+        gib(model.memory_bytes),
+        decimal_rate(model.memory_bytes_per_second, "B/s"),
+        model.compute_capability or model.gfx or "",
+        str(model.year or ""),
+    )
+
+
+def machine_record(profile: HardwareProfile, machine: ShippedMachine | None) -> dict[str, Any]:
+    """Return a profile as JSON-serialisable values that can be read back, with the facts of the catalogue."""
+    record = asdict(profile)
+    if machine is not None:
+        record["source"] = list(machine.sources)
+    model = machine.model if machine is not None else None
+    if model is not None:
+        record["catalogue"] = model_record(model)
+    return record
+
+
+def model_record(model: AcceleratorModel) -> dict[str, Any]:
+    """Return an entry of the catalogue as JSON-serialisable values; facts that its sources do not state are null."""
+    names = (field for field in AcceleratorModel.__dataclass_fields__ if field not in ("flops", "sources", "variants"))
+    return {
+        **{name: getattr(model, name) for name in names},
+        "flops": dict(model.flops),
+        "sources": list(model.sources),
+    }
+
+
+def machine_lines(
+    profile: HardwareProfile, model: AcceleratorModel | None, machine: ShippedMachine | None
+) -> Iterator[str]:
+    """Yield the lines of a machine: its profile, what the catalogue states about its accelerators, and the sources.
+
+    Args:
+        profile: The machine.
+        model: Entry of its accelerators in the catalogue, or none.
+        machine: The shipped profile or the cloud instance, or none.
+    """
+    yield from _profile_lines(profile)
+    if model is not None:
+        yield from _model_lines(model)
+    sources = machine.sources if machine is not None else model.sources if model is not None else ()
+    for source in sources:
+        yield f"source          {source}"
+
+
+def _profile_lines(profile: HardwareProfile) -> Iterator[str]:
+    cpu = profile.cpu
+    counts = [
+        count(number, name)
+        for number, name in ((cpu.sockets, "socket"), (cpu.cores, "core"), (cpu.threads, "thread"))
+        if number
+    ]
+    yield f"profile         {profile.name}"
+    yield f"cpu             {cpu.model or 'unnamed'} ({cpu.vendor or 'vendor unknown'})"
+    yield f"architecture    {cpu.architecture}, microarchitecture {cpu.microarchitecture}"
+    yield f"topology        {', '.join(counts) or 'not known'}; {_numa(profile)}"
+    yield f"features        {' '.join(cpu.features) or 'not known'}"
+    memory = f"{profile.memory_bytes / _GIB:.1f} GiB" if profile.memory_bytes else "not known"
+    yield f"memory          {memory}"
+    yield f"system          {profile.os}, {profile.libc or 'C library not known'} {profile.libc_version}".rstrip()
+    yield f"virtualisation  {profile.virtualisation or 'none found'}"
+    if not profile.accelerators:
+        yield "accelerators    none found"
+    for accelerator in profile.accelerators:
+        yield f"accelerators    {accelerator.count} x {accelerator.model}, {_accelerator(accelerator)}"
+    if profile.driver:
+        newest = profile.driver.newest_cuda
+        yield f"driver          {profile.driver.version}" + (f", CUDA up to {newest}" if newest else "")
+    elif profile.accelerators:
+        yield "driver          not known"
+    for reason in profile.unknown:
+        yield f"not known       {reason}"
+
+
+def _model_lines(model: AcceleratorModel) -> Iterator[str]:
+    """Yield what the catalogue states about an accelerator; facts that its sources do not state are left out."""
+    place = f"{model.kind}, {model.architecture}"
+    year = f", {model.year}" if model.year else ""
+    yield f"catalogue       {model.name}: {place}{year}"
+    if model.gfx:
+        yield f"target          {model.gfx}"
+    if model.tensor_core_generation:
+        yield f"tensor cores    generation {model.tensor_core_generation}"
+    if model.memory_bytes_per_second:
+        yield f"bandwidth       {decimal_rate(model.memory_bytes_per_second, 'B/s')}"
+    if model.flops:
+        units = {name: "OP/s" if name == "int8" else "FLOP/s" for name in model.flops}
+        rates = (f"{name} {decimal_rate(rate, units[name])}" for name, rate in model.flops.items())
+        yield f"peak rates      {', '.join(rates)}"
+    if model.interconnect:
+        rate = model.interconnect_bytes_per_second
+        bandwidth = f", {decimal_rate(rate, 'B/s')}" if rate else ""
+        yield f"interconnect    {model.interconnect}{bandwidth}"
+    if model.watts:
+        yield f"power           {model.watts:g} W"
+
+
+def _numa(profile: HardwareProfile) -> str:
+    return "NUMA nodes not known" if profile.numa_nodes is None else count(profile.numa_nodes, "NUMA node")
+
+
+def _accelerator(accelerator: Accelerator) -> str:
+    facts = [f"{accelerator.memory_bytes / _GIB:.0f} GiB" if accelerator.memory_bytes else "memory not known"]
+    if accelerator.compute_capability:
+        facts.append(f"compute capability {accelerator.compute_capability}")
+    if accelerator.interconnect:
+        facts.append(accelerator.interconnect)
+    if accelerator.numa_nodes:
+        facts.append(f"NUMA {','.join(map(str, accelerator.numa_nodes))}")
+    if accelerator.partition:
+        facts.append(accelerator.partition)
+    return ", ".join(facts)
+
+
+def gib(size: int | None) -> str:
+    """Return a size in GiB; empty if it is not known."""
+    return "" if size is None else f"{size / _GIB:g} GiB"
+
+
+def decimal_rate(rate: float | None, unit: str) -> str:
+    """Return a rate with a decimal prefix, such as ``1.56 TB/s``; empty if it is not known."""
+    if rate is None:
+        return ""
+    for prefix, factor in (("P", 1e15), ("T", 1e12), ("G", 1e9)):
+        if rate >= factor:
+            return f"{rate / factor:.4g} {prefix}{unit}"
+    return f"{rate / 1e6:.4g} M{unit}"

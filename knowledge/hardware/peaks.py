@@ -1,0 +1,59 @@
+"""Upper bounds of what accelerators compute, from the peak rates of the catalogue."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from knowledge.domain.hardware import Accelerator
+from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, model_of
+
+_FLOATS = ("float64", "float32", "tfloat32", "float16", "bfloat16")
+_EIGHT_BITS = ("float8", "int8")
+_CONSUMER_CLOCK = 4 / 3
+"""Clock of a consumer GPU with good cooling, relative to that of its peak rates: 2.1 GHz instead of 1582 MHz, see
+https://www.tomshardware.com/reviews/geforce-gtx-1080-ti-water-cooling,4975-2.html."""
+
+
+@lru_cache(maxsize=1024)
+def peak_operations(accelerator: Accelerator, dtype: str) -> float | None:
+    """Return an upper bound of the operations per second of one device.
+
+    It holds for every floating-point type, because frameworks may compute in a shorter type than that of the data.
+
+    Args:
+        accelerator: The accelerators of a machine.
+        dtype: Element type.
+
+    Returns:
+        The bound of the model; if it is not in the catalogue, or its sources do not state enough, the largest bound of
+        the same compute capability; none if there is none.
+    """
+    model = model_of(accelerator)
+    bound = _bound(model, dtype) if model is not None else None
+    if bound is not None or accelerator.compute_capability is None:
+        return bound
+    alike = [m for m in accelerator_models() if m.compute_capability == accelerator.compute_capability]
+    return max((rate for m in alike if (rate := _bound(m, dtype)) is not None), default=None)
+
+
+def _bound(model: AcceleratorModel, dtype: str) -> float | None:
+    """Return the bound of a model; none if its sources do not state the rates of its tensor cores."""
+    rates = model.flops
+    eight_bits = [rates[name] for name in _EIGHT_BITS if name in rates]
+    # 16-bit operations run at half of the rate of 8-bit ones, also where their rate is not stated.
+    floats = [rates[name] for name in _FLOATS if name in rates] + [rate / 2 for rate in eight_bits]
+    has_matrix_rates = bool(eight_bits) or any(name in rates for name in ("float16", "bfloat16"))
+    if not floats or (not has_matrix_rates and model.tensor_core_generation is not None):
+        return None
+    bound = max(floats)
+    if model.kind == "consumer":
+        if model.tensor_core_generation is not None and "float16" in rates:
+            # The catalogue has the rate with 32-bit accumulators; with 16-bit ones, GeForce GPUs are twice as fast (Ada
+            # GPU Architecture, appendix A: 330.3 and 165.2 TFLOPS).
+            bound = max(bound, 2 * rates["float16"])
+        bound *= _CONSUMER_CLOCK
+    if dtype != "int8":
+        return bound
+    if model.tensor_core_generation is None and not eight_bits:
+        return None
+    return max([*eight_bits, 2 * bound])

@@ -1,0 +1,132 @@
+"""Machines that ship with the program: an accelerator or a processor with a typical host, and cloud instances."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
+
+_RUNNABLE = ("nvidia", "amd")
+"""Vendors whose accelerators all run a framework that the program advises on."""
+_GIB = 2**30
+_CPU_SOURCE = "https://github.com/archspec/archspec-json/blob/master/cpu/microarchitectures.json"
+PROVIDERS = {"aws": "Amazon EC2", "gcp": "Google Compute Engine", "azure": "Microsoft Azure"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShippedMachine:
+    """A machine that ``--hardware`` names.
+
+    Attributes:
+        profile: The machine.
+        model: Entry of its accelerators in the catalogue, or none.
+        sources: Addresses of the pages that state its properties.
+        provider: Cloud provider of an instance: ``aws``, ``gcp`` or ``azure``; else empty.
+    """
+
+    profile: HardwareProfile
+    model: AcceleratorModel | None = None
+    sources: tuple[str, ...]
+    provider: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the profile."""
+        return self.profile.name
+
+
+@cache
+def shipped_machines() -> Mapping[str, ShippedMachine]:
+    """Return the machines of shipped profiles by name: each accelerator with a typical host, and processors."""
+    document = _document("hosts.yaml")
+    models = {model.name: model for model in accelerator_models() if _runs_a_framework(model)}
+    short_names = {name: models[target] for name, target in document["short_names"].items()}
+    named_models = {**{name: model for name, model in models.items() if not model.variants}, **short_names}
+    machines = [_with_accelerator(name, model, document) for name, model in named_models.items()]
+    machines += [_processor(name, **facts) for name, facts in document["processors"].items()]
+    return {machine.name: machine for machine in sorted(machines, key=lambda machine: machine.name)}
+
+
+@cache
+def cloud_instances() -> Mapping[str, ShippedMachine]:
+    """Return the known instances of cloud providers by name, in the order of the providers' lists."""
+    return {machine.name: machine for provider in PROVIDERS for machine in _instances(provider)}
+
+
+def find_instance(name: str) -> ShippedMachine | None:
+    """Return an instance of a cloud provider; Azure's names may be in any case and without ``Standard_``."""
+    key = name.lower()
+    return _instances_by_key().get(key) or _instances_by_key().get(f"standard_{key}")
+
+
+@cache
+def _instances_by_key() -> Mapping[str, ShippedMachine]:
+    return {name.lower(): machine for name, machine in cloud_instances().items()}
+
+
+def _runs_a_framework(model: AcceleratorModel) -> bool:
+    return model.vendor in _RUNNABLE or (model.vendor == "intel" and not model.family.startswith("gaudi"))
+
+
+def _with_accelerator(name: str, model: AcceleratorModel, document: Mapping[str, Any]) -> ShippedMachine:
+    hosts: Mapping[str, str] = document["accelerator_hosts"]
+    host = hosts.get(model.name) or hosts.get(model.family) or "any-x86-64"
+    if host in document["hosts"]:
+        facts = document["hosts"][host]
+        cpu, source = Cpu(**facts["cpu"]), str(facts["source"])
+    else:
+        instance = cloud_instances()[host]
+        # One GPU of such a machine: how many processors the instance has does not matter to the profile.
+        cpu, source = replace(instance.profile.cpu, model="", threads=None), instance.sources[0]
+    # The driver is not named, so that any stack whose CUDA runtime a current driver serves may be advised.
+    profile = _linux(name, cpu)
+    return ShippedMachine(
+        profile=replace(profile, accelerators=(model.accelerator(),)), model=model, sources=(*model.sources, source)
+    )
+
+
+def _processor(name: str, *, os: str = "linux", architecture: str = "x86_64", **cpu: Any) -> ShippedMachine:
+    processor = Cpu(architecture=architecture, **cpu)
+    profile = _linux(name, processor) if os == "linux" else HardwareProfile(name=name, cpu=processor, os=os)
+    return ShippedMachine(profile=profile, sources=(_CPU_SOURCE,))
+
+
+def _linux(name: str, cpu: Cpu) -> HardwareProfile:
+    return HardwareProfile(name=name, cpu=cpu, os="linux", libc="glibc", libc_version="2.28")
+
+
+def _instances(provider: str) -> Iterator[ShippedMachine]:
+    processors = _document("processors.yaml")["processors"]
+    models = {model.name: model for model in accelerator_models()}
+    for group in _document(f"{provider}.yaml")["groups"]:
+        facts = processors[group["processor"]]
+        model = models[group["accelerator"]] if "accelerator" in group else None
+        sources = (group["source"], facts["source"], *(model.sources if model is not None else ()))
+        for name, (threads, memory_gib, count) in group["instances"].items():
+            cpu = Cpu(
+                architecture=facts["architecture"],
+                microarchitecture=facts["microarchitecture"],
+                vendor=facts["vendor"],
+                model=group["processor"],
+                threads=threads,
+            )
+            profile = replace(
+                _linux(name, cpu),
+                memory_bytes=None if memory_gib is None else int(memory_gib * _GIB),
+                accelerators=(model.accelerator(count),) if model is not None else (),
+            )
+            yield ShippedMachine(profile=profile, model=model, sources=tuple(dict.fromkeys(sources)), provider=provider)
+
+
+@cache
+def _document(name: str) -> dict[str, Any]:
+    import yaml
+
+    text = (importlib.resources.files("knowledge.hardware") / "machines" / name).read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return document
