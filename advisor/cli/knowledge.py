@@ -13,7 +13,7 @@ import typer
 
 from advisor.api.admission import AdmittingSink
 from advisor.api.resources import open_readable_store, open_writable_store
-from advisor.cli import knowledge_published, knowledge_queries, knowledge_sync
+from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
@@ -246,5 +246,5 @@ app.add_typer(knowledge_sync.sources, name="source")
 app.command("compare")(knowledge_queries.compare)
 app.command("estimate")(knowledge_queries.estimate)
 app.command("import-mlperf")(knowledge_queries.import_mlperf)
-app.command("import-published")(knowledge_published.import_published)
+app.command("import-published")(knowledge_tables.import_published)
 app.command("mlperf-table")(knowledge_queries.mlperf_table)

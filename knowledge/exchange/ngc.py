@@ -11,7 +11,7 @@ from typing import Any
 CONTAINER_INDEX = "ngc"
 """Index of packages that came in a container of NVIDIA's GPU cloud."""
 COMPONENTS = ("cuda", "cublas", "cudnn", "nccl", "tensorrt", "python", "driver")
-"""Keys of :func:`container_versions` beside ``version``; ``driver`` is the oldest driver of the release notes."""
+"""Keys of :func:`container_versions`, with ``version``; ``driver`` is the oldest driver of the release notes."""
 _RELEASE = re.compile(r"\s*v?(?P<year>\d\d)\.(?P<month>\d\d)(?:\.\d+)?(?:-(?P<tag>tf[12])\b)?(?:-[\w-]*)?\s*$", re.I)
 _ALIASES = {
     "pytorch": "torch",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import importlib.resources
 import io
@@ -419,3 +420,12 @@ def advisories(suffix: str) -> list[bytes]:
     """Return the records of advisory databases in a format."""
     folder = TRACES.parent / "advisories"
     return [path.read_bytes() for path in sorted(folder.glob(f"*{suffix}"))]
+
+
+def published() -> list[bytes]:
+    """Tables of published measurements, as CSV and as JSON Lines."""
+    lines = (
+        (Path(__file__).parents[1] / "fixtures" / "published" / "small.csv").read_text(encoding="utf-8").splitlines()
+    )
+    rows = list(csv.DictReader(lines[:1] + lines[1:60:6]))
+    return ["\n".join(lines[:1] + lines[1:60:6]).encode(), "\n".join(json.dumps(row) for row in rows).encode()]

@@ -49,6 +49,7 @@ from knowledge.exchange.files import DamagedLine, observation_file, read_lines, 
 from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.results import distinct_results
 from knowledge.exchange.mlperf.tree import read_results
+from knowledge.exchange.published.observations import read_published
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
@@ -235,6 +236,12 @@ def _read_results(path: Path) -> None:
         raise InputError(results.skipped[0].reason)
 
 
+def _read_published(content: bytes, folder: Path) -> None:
+    path = folder / "published.csv"
+    path.write_bytes(content)
+    observation_file(read_published(path).observations)
+
+
 def _read_mlperf_log(content: bytes, folder: Path) -> None:
     log = folder / "v0.6" / "made-up" / "results" / "dgx1" / "resnet" / "result_0.txt"
     log.parent.mkdir(parents=True)
@@ -397,6 +404,7 @@ PARSERS: dict[str, Parser] = {
         read=_read_observations,
     ),
     "observation-folder": Parser(seeds=documents.observations, kind="jsonl", read=_read_folder),
+    "published": Parser(seeds=documents.published, kind="lines", read=_read_published),
     "mlperf-log": Parser(
         seeds=lambda: [text.encode() for text in (V05, MLL, MLLOG)], kind="lines", read=_read_mlperf_log
     ),

@@ -74,14 +74,14 @@ def _without_duplicates(measurements: Sequence[Measurement]) -> tuple[list[Measu
     duplicates = []
     for m in measurements:
         key = (_configuration(m), m.versions.get("version", ""), m.container, m.value)
-        known = earliest.setdefault(key, m)
-        if known is m:
+        first = earliest.setdefault(key, m)
+        if first is m:
             continue
-        if m.day < known.day:
-            earliest[key], m = m, known
+        if m.day < first.day:
+            earliest[key], m = m, first
         duplicates.append(m.row.number)
-    kept = {m.row.number for m in earliest.values()}
-    return [m for m in measurements if m.row.number in kept], tuple(sorted(duplicates))
+    remaining = {m.row.number for m in earliest.values()}
+    return [m for m in measurements if m.row.number in remaining], tuple(sorted(duplicates))
 
 
 def _configuration(m: Measurement) -> Hashable:
@@ -170,7 +170,7 @@ def _impossible_scaling(measurements: Iterable[Measurement]) -> Mapping[int, str
 
 
 def _grouped(measurements: Sequence[Measurement]) -> tuple[tuple[Group, ...], Mapping[int, str]]:
-    """Join repetitions; rows that differ in their value only, and by more, lack the column that tells them apart."""
+    """Join repetitions; rows that differ in their value only, and by more, lack the column that distinguishes them."""
     groups: dict[Hashable, list[Measurement]] = {}
     for m in measurements:
         place = (m.row.text("path"), m.row.text("commit"), m.day)
@@ -184,6 +184,6 @@ def _grouped(measurements: Sequence[Measurement]) -> tuple[tuple[Group, ...], Ma
         for m in members:
             lost[m.row.number] = (
                 f"{len(values)} rows with the same configuration have values from {min(values):g} to {max(values):g}: "
-                "the column that tells them apart is missing"
+                "the column that distinguishes them is missing"
             )
     return tuple(joined), lost

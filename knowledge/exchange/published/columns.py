@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ _DELIMITERS = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TableRow:
     """A row of a table.
 
     Attributes:
@@ -68,7 +69,7 @@ class Table:
         unknown: Columns that are not read, in order.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[TableRow, ...]
     skipped: tuple[SkippedRow, ...]
     unknown: tuple[str, ...]
 
@@ -97,12 +98,17 @@ def read_table(content: bytes, *, where: str) -> Table:
 
 def _csv_table(lines: Sequence[str], where: str) -> Table:
     numbered = [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
-    header = [name.strip() for name in next(csv.reader([numbered[0][1]]))]
+    if len(numbered[0][1]) > _LONGEST_ROW:
+        raise InputError(f"the first line of `{where}` is longer than {_LONGEST_ROW} characters")
+    try:
+        header = [name.strip() for name in next(csv.reader([numbered[0][1]]))]
+    except csv.Error as error:
+        raise InputError(f"the first line of `{where}` does not name columns: {error}") from None
     _check_header(header, numbered[0][1], where)
     rows, skipped = [], []
     for number, line in numbered[1:]:
         try:
-            rows.append(Row(number=number, cells=_checked(dict(zip(header, _cells(line, header), strict=True)))))
+            rows.append(TableRow(number=number, cells=_checked(dict(zip(header, _cells(line, header), strict=True)))))
         except RowError as error:
             skipped.append(SkippedRow(number=number, reason=str(error)))
     return Table(rows=tuple(rows), skipped=tuple(skipped), unknown=_unknown(header))
@@ -119,7 +125,7 @@ def _check_header(header: Sequence[str], line: str, where: str) -> None:
             hint=suggest(missing[0], [name for name in header if name not in _COLUMNS], otherwise="")
             or "the first line names the columns; `repository` says whose measurements these are",
         )
-    twice = sorted({name for name in header if header.count(name) > 1})
+    twice = sorted(name for name, number in Counter(header).items() if number > 1)
     if twice:
         raise InputError(f"`{where}` has more than one column {_names(twice)}", hint="remove one of them")
 
@@ -155,7 +161,7 @@ def _json_table(lines: Sequence[str], where: str) -> Table:
         if missing:
             skipped.append(SkippedRow(number=number, reason=f"it has no {_names(missing)}"))
         else:
-            rows.append(Row(number=number, cells=cells))
+            rows.append(TableRow(number=number, cells=cells))
     if not rows:
         raise InputError(f"`{where}` contains no row that can be read", hint=skipped[0].reason if skipped else "")
     return Table(rows=tuple(rows), skipped=tuple(skipped), unknown=tuple(unknown))

@@ -102,12 +102,15 @@ def read_batch(text: str, precision: str) -> int | str | None:
 
     Where a cell states the batch of each precision (``10@FP16, 4@FP32``, ``128 (FP32) / 256 (AMP)``), that of the row's
     precision counts.
+
+    Raises:
+        RowError: If a batch size is 0 or has more than nine digits.
     """
     if not text:
         return None
-    if _THOUSANDS.fullmatch(text) or text.isdecimal():
-        return int(text.replace(",", ""))
-    batches = {(name or other).lower(): int(n.replace(",", "")) for n, name, other in _BATCHES.findall(text)}
+    if _THOUSANDS.fullmatch(text) or re.fullmatch(r"[0-9]+", text):
+        return whole_number(text, "batch")
+    batches = {(a or b).lower(): whole_number(number, "batch") for number, a, b in _BATCHES.findall(text)}
     if batches:
         names = {"amp": ("amp", "fp16", "mixed"), "fp32": ("fp32",), "tf32": ("tf32", "tf"), "fp16": ("fp16",)}
         return next((batches[n] for n in names.get(precision, (precision,)) if n in batches), text)

@@ -94,11 +94,6 @@ def largest_flops(m: Measurement) -> float | None:
     """Return the peak rate of a measurement's GPUs in operations per second, for any element type; none if unknown."""
     from knowledge.admission.plausibility import peak_flops
 
-    model = _model(m)
-    peaks = list(model.flops.values()) if model is not None else []
-    peaks = [peak * m.gpus for peak in peaks]
     hardware = make_hardware(m)
-    bound = peak_flops(hardware, "cuda", "float16")
-    if bound is not None:
-        peaks.append(bound * (m.configuration.nodes or 1))
-    return max(peaks, default=None)
+    bound = peak_flops(hardware, "cuda", "as-published")
+    return bound * (hardware.nodes or 1) if bound is not None else None

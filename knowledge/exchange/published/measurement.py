@@ -12,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from knowledge.exchange import ngc
 from knowledge.exchange.published import names
-from knowledge.exchange.published.columns import Row, RowError
+from knowledge.exchange.published.columns import RowError, TableRow
 from knowledge.exchange.published.configuration import Configuration, read_batch, read_settings, whole_number
 from knowledge.exchange.published.units import Unit, read_unit
 
@@ -45,7 +45,7 @@ class Measurement:
         day: Day of the publication.
     """
 
-    row: Row
+    row: TableRow
     repository: names.Repository
     task: names.Task
     mode: str
@@ -73,7 +73,7 @@ class Measurement:
         return self.unit.seconds_per_item(self.value * self.repository.factor, batch)
 
 
-def read_measurement(row: Row, *, today: date | None = None) -> Measurement:
+def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement:
     """Read the cells of a row.
 
     Args:
@@ -85,10 +85,10 @@ def read_measurement(row: Row, *, today: date | None = None) -> Measurement:
     """
     repository = names.read_repository(row)
     if not re.fullmatch(r"[\w.-]+/[\w.-]+|https?://\S+", row.text("repository")):
-        raise RowError(f"`repository` is `{row.text('repository')}`; write `OWNER/NAME` of GitHub, or an address")
-    known = {"gpus", "gpu", "phase"}
+        raise RowError(f"`repository` is `{row.text('repository')}`; write `USER/NAME` of GitHub, or an address")
+    columns = {"gpus", "gpu", "phase"}
     configuration = read_settings(
-        row.text("settings"), {name: text for name, text in repository.facts.items() if name not in known}
+        row.text("settings"), {name: text for name, text in repository.facts.items() if name not in columns}
     )
     framework = names.read_framework(row.text("framework"))
     precision = _precision(row)
@@ -115,7 +115,7 @@ def read_measurement(row: Row, *, today: date | None = None) -> Measurement:
     )
 
 
-def _precision(row: Row) -> str:
+def _precision(row: TableRow) -> str:
     """Return the precision of a row; what its unit quotes from the table's head counts more than the column."""
     stated = names.read_precision(row.text("precision"))
     quoted = re.search(r"(?P<tf32>\bTF32)|(?P<fp32>\bFP32)|(?P<amp>mixed[ -]precision|AMP\b)", row.text("unit"), re.I)
@@ -124,7 +124,7 @@ def _precision(row: Row) -> str:
     return quoted.lastgroup or stated
 
 
-def _check_direction(row: Row, unit: Unit) -> None:
+def _check_direction(row: TableRow, unit: Unit) -> None:
     better = row.text("better").lower()
     if better not in ("", "higher", "lower"):
         raise RowError(f"`better` is `{better}`; write `higher` or `lower`")
@@ -132,7 +132,7 @@ def _check_direction(row: Row, unit: Unit) -> None:
         raise RowError(f"`better` is `{better}`, which contradicts the unit `{row.text('unit')}`")
 
 
-def _value(row: Row, unit: Unit) -> float:
+def _value(row: TableRow, unit: Unit) -> float:
     text = row.text("value")
     try:
         value = float(text)
@@ -155,7 +155,7 @@ def _day(text: str, today: date) -> date:
     return day
 
 
-def _container(row: Row, framework: str) -> str:
+def _container(row: TableRow, framework: str) -> str:
     """Return the release of the container, if the row states one or the build of the framework belongs to only one."""
     text = row.text("container")
     if text:
@@ -171,7 +171,7 @@ def _container(row: Row, framework: str) -> str:
     return releases[-1] if len(releases) == 1 else ""
 
 
-def _versions(row: Row, framework: str, container: str) -> dict[str, str]:
+def _versions(row: TableRow, framework: str, container: str) -> dict[str, str]:
     versions = dict(ngc.container_versions(framework, container)) if container else {}
     versions.pop("driver", None)
     own = {"version": "framework_version", "cuda": "cuda", "cudnn": "cudnn"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from knowledge.exchange.published.columns import Row, RowError
+from knowledge.exchange.published.columns import RowError, TableRow
 
 _PRECISIONS = {
     "fp32": r"fp ?32|float ?32|single( precision)?|f32",
@@ -41,13 +41,13 @@ class Task:
         name: The program's name of it; the table's own, in lower case, if no other is known.
         variant: What a source distinguishes, such as ``v1.5``; or empty.
         flops: Least floating-point operations for an item; 0 if unknown.
-        known: Whether the list of tasks names it.
+        listed: Whether the list of tasks names it.
     """
 
     name: str
     variant: str = ""
     flops: float = 0.0
-    known: bool = True
+    listed: bool = True
 
 
 @cache
@@ -57,7 +57,7 @@ def read_task(text: str) -> Task:
     for entry in _load("tasks.yaml")["tasks"]:
         if re.fullmatch(entry["match"], plain):
             return Task(name=entry["task"], variant=entry.get("variant", ""), flops=float(entry.get("flops", 0)))
-    return Task(name=re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-"), known=False)
+    return Task(name=re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-"), listed=False)
 
 
 def task_names() -> tuple[str, ...]:
@@ -118,8 +118,8 @@ class Repository:
     unit: str
 
 
-def read_repository(row: Row) -> Repository:
-    """Return what the repository and the path of a row say beside its columns.
+def read_repository(row: TableRow) -> Repository:
+    """Return what the repository and the path of a row say in addition to its columns.
 
     Raises:
         RowError: If the path contradicts the columns.
@@ -136,13 +136,13 @@ def read_repository(row: Row) -> Repository:
     if "gpus" not in facts and entry.get("one_gpu"):
         facts["gpus"] = str(entry.get("aliases", {}).get(host, 1))
     unit = row.text("unit")
-    meant = (r["means"] for r in entry.get("units", ()) if r["unit"] == unit and re.search(r["path"], path))
+    meanings = (r["means"] for r in entry.get("units", ()) if r["unit"] == unit and re.search(r["path"], path))
     licence = row.text("licence") or entry.get("licence", "")
     factor = 1.0 if unit == "latency" else _factor(entry, path, row)
-    return Repository(licence=licence, facts=facts, factor=factor, unit=next(meant, unit))
+    return Repository(licence=licence, facts=facts, factor=factor, unit=next(meanings, unit))
 
 
-def _factor(entry: Mapping[str, Any], path: str, row: Row) -> float:
+def _factor(entry: Mapping[str, Any], path: str, row: TableRow) -> float:
     for rule in entry.get("values", ()):
         try:
             small = float(row.text("value")) < rule["below"]

@@ -13,7 +13,7 @@ from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.domain.suggestions import suggest
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.exchange.published.checks import Group, check_table
-from knowledge.exchange.published.columns import Row, RowError, SkippedRow, read_table
+from knowledge.exchange.published.columns import RowError, SkippedRow, TableRow, read_table
 from knowledge.exchange.published.machine import hint_for, is_cpu, make_hardware, unknown_gpu
 from knowledge.exchange.published.measurement import Measurement, read_measurement
 from knowledge.exchange.published.names import read_precision, task_names
@@ -109,7 +109,7 @@ def read_published_content(content: bytes, *, where: str, today: date | None = N
     )
 
 
-def _measurements(rows: tuple[Row, ...], today: date | None) -> tuple[list[Measurement], list[SkippedRow]]:
+def _measurements(rows: tuple[TableRow, ...], today: date | None) -> tuple[list[Measurement], list[SkippedRow]]:
     measurements, skipped = [], []
     for row in rows:
         try:
@@ -125,17 +125,17 @@ def _measurements(rows: tuple[Row, ...], today: date | None) -> tuple[list[Measu
 def _column_warnings(unknown: tuple[str, ...]) -> list[TableWarning]:
     if not unknown:
         return []
-    named = ", ".join(f"`{name}`" for name in unknown)
+    names = ", ".join(f"`{name}`" for name in unknown)
     return [
         TableWarning(
-            message=f"columns that are not read: {named}", hint="write settings as `settings` (`name=value;...`)"
+            message=f"columns that are not read: {names}", hint="write settings as `settings` (`name=value;...`)"
         )
     ]
 
 
 def _name_warnings(measurements: list[Measurement]) -> list[TableWarning]:
     gpus = sorted({gpu for m in measurements if (gpu := unknown_gpu(m)) is not None})
-    tasks = sorted({m.task.name for m in measurements if not m.task.known})
+    tasks = sorted({m.task.name for m in measurements if not m.task.listed})
     other = [m for m in measurements if m.precision != read_precision(m.row.text("precision"))]
     contradictions = f"the unit of {len(other)} rows names another precision than their column; the unit counts"
     return [
@@ -234,7 +234,7 @@ def _environment(m: Measurement) -> dict[str, Scalar]:
     return {name: str(text)[: _LONGEST_TEXT * 2] for name, text in texts.items() if text}
 
 
-def source_address(row: Row) -> str:
+def source_address(row: TableRow) -> str:
     """Return the address where a row stands: its file at its commit, or the nearest directory of it."""
     repository, commit, path = row.text("repository"), row.text("commit"), row.text("path")
     if "://" in repository:

@@ -69,8 +69,8 @@ def _list_skipped(path: Path, skipped: Sequence[SkippedRow]) -> None:
     for row in skipped:
         lines.setdefault(row.reason, []).append(row.number)
     for reason, numbers in list(lines.items())[:_MANY]:
-        named = ", ".join(map(str, numbers[:_MANY])) + (f" and {len(numbers) - _MANY} more" * (len(numbers) > _MANY))
-        warn(f"{path}: {'line' if len(numbers) == 1 else 'lines'} {named}: skipped: {reason}")
+        places = ", ".join(map(str, numbers[:_MANY])) + (f" and {len(numbers) - _MANY} more" * (len(numbers) > _MANY))
+        warn(f"{path}: {'line' if len(numbers) == 1 else 'lines'} {places}: skipped: {reason}")
     if len(lines) > _MANY:
         rest = sum(len(numbers) for numbers in list(lines.values())[_MANY:])
         say(f"{count(rest, 'more row')} skipped for other reasons; `--format json` lists all of them")

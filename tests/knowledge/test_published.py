@@ -1,0 +1,542 @@
+"""Tables of published measurements: what their rows become, and what is not believed."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.resources
+import io
+import json
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from knowledge.admission.plausibility import PUBLISHED, implausibilities
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import Driver
+from knowledge.domain.observation import Observation
+from knowledge.exchange.files import read_lines, read_observations
+from knowledge.exchange.published.columns import OPTIONAL, REQUIRED
+from knowledge.exchange.published.names import read_framework, read_phase, read_precision, read_task, task_names
+from knowledge.exchange.published.observations import (
+    INDICATOR,
+    PublishedTable,
+    read_published,
+    read_published_content,
+)
+from knowledge.exchange.published.units import read_unit
+from pi_runners.catalogue import Indicators
+
+SMALL = Path(__file__).parents[1] / "fixtures" / "published" / "small.csv"
+REAL = Path(__file__).parents[3] / "shared" / "data" / "published"
+TODAY = date(2026, 6, 1)
+ROW = {
+    "repository": "someone/benchmarks",
+    "commit": "0" * 40,
+    "path": "results/table.csv",
+    "date": "2023-05-06",
+    "task": "ResNet-50",
+    "phase": "training",
+    "framework": "PyTorch",
+    "framework_version": "2.0.1",
+    "container": "",
+    "cuda": "11.8",
+    "cudnn": "8.7.0",
+    "driver": "525.85.12",
+    "gpu": "A100-SXM4-80GB",
+    "gpus": "1",
+    "cpu": "AMD EPYC 7742",
+    "precision": "amp",
+    "settings": "channels_last=yes;data=syn",
+    "batch": "256",
+    "runs": "3",
+    "value": "2500",
+    "unit": "images/s",
+    "better": "higher",
+}
+
+
+def table(*rows: Mapping[str, str], columns: tuple[str, ...] = tuple(ROW)) -> PublishedTable:
+    """Read a table with these rows."""
+    return read_published_content(written(*rows, columns=columns), where="t.csv", today=TODAY)
+
+
+def written(*rows: Mapping[str, str], columns: tuple[str, ...] = tuple(ROW)) -> bytes:
+    """Return a CSV file with these rows."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def only(**changes: str) -> Observation:
+    """Return the observation of one row."""
+    (observation,) = table({**ROW, **changes}).observations
+    return observation
+
+
+def reason(**changes: str) -> str:
+    """Return why a changed row is skipped, where another row is sound."""
+    (skipped,) = table(ROW, {**ROW, **changes}).skipped
+    assert skipped.number == 3
+    return skipped.reason
+
+
+def test_a_row_is_one_observation_with_everything_that_it_says() -> None:
+    o = only()
+
+    assert (o.indicator.name, o.indicator.version, o.indicator.backend) == (INDICATOR, 1, "torch")
+    assert (o.indicator.device, o.indicator.dtype) == ("cuda", "as-published")
+    assert o.indicator.parameters == {
+        "task": "resnet50", "mode": "training", "batch": 256, "gpus": 1, "unit": "images", "data": "syn",
+    }  # fmt: skip
+    assert o.settings == {"precision": "amp", "channels_last": "on"}
+    assert o.samples == (1 / 2500,)
+    assert (o.loops, o.steady, o.round, o.arm, o.reference) == (1, True, 0, 0, False)
+    assert o.block == "published/someone/benchmarks"
+    assert o.metrics == {"value": 2500.0, "runs": 3.0}
+    assert o.started_at == "2023-05-06T00:00:00+00:00"
+    assert (o.stack.version_of("torch"), o.stack.cuda, o.stack.cudnn) == ("2.0.1", "11.8", "8.7.0")
+    assert o.hardware.accelerators[0].model == "NVIDIA A100-SXM4-80GB"
+    assert o.hardware.driver == Driver(version="525.85.12")
+    assert o.hardware.cpu.model == "AMD EPYC 7742"
+    assert o.environment["source"] == f"https://github.com/someone/benchmarks/blob/{'0' * 40}/results/table.csv"
+
+
+def test_json_lines_and_gzip_give_the_same_observations() -> None:
+    expected = table(ROW).observations
+    lines = json.dumps({**ROW, "value": 2500, "gpus": 1, "batch": 256}).encode()
+
+    assert read_published_content(lines, where="t.jsonl", today=TODAY).observations == expected
+    assert read_published_content(gzip.compress(lines), where="t.jsonl.gz", today=TODAY).observations == expected
+    assert read_published_content(gzip.compress(written(ROW)), where="t.csv.gz", today=TODAY).observations == expected
+
+
+def test_only_the_required_columns_are_necessary() -> None:
+    (o,) = table(ROW, columns=REQUIRED).observations
+
+    assert o.stack.packages == ()
+    assert o.environment["source"] == "https://github.com/someone/benchmarks"
+    assert set(ROW) <= {*REQUIRED, *OPTIONAL}
+
+
+def test_a_container_adds_the_versions_that_the_row_lacks() -> None:
+    o = only(container="20.12", framework_version="", cuda="", cudnn="")
+
+    assert {p.name: (p.version, p.index) for p in o.stack.packages} == {
+        "cublas": ("11.3.0", "ngc"),
+        "nccl": ("2.8.3", "ngc"),
+        "tensorrt": ("7.2.2", "ngc"),
+        "torch": ("1.8.0a0+1606899", "ngc"),
+    }
+    assert (o.stack.cuda, o.stack.cudnn, o.stack.python) == ("11.1.1", "8.0.5", "3.8")
+
+
+def test_a_build_of_nvidia_belongs_to_its_container() -> None:
+    assert only(framework_version="2.3.0a0+40ec155e58.nv24.03").environment["container"] == "24.03"
+    assert only(framework_version="1.10.0a0+ecc3718", cudnn="..").environment["container"] == "21.07"
+    # Two releases contain this build: which of them ran is unknown.
+    ambiguous = only(framework_version="1.4.0a0+a5b4d78")
+    assert "container" not in ambiguous.environment
+    assert ambiguous.stack.packages[0].index == "ngc"
+
+
+def test_the_folder_says_whether_a_container_of_tensorflow_holds_version_1_or_2() -> None:
+    row = {"framework": "tensorflow", "framework_version": "", "container": "21.07"}
+
+    assert only(**row, path="TensorFlow/A/README.md").stack.version_of("tensorflow") == "1.15.5"
+    assert only(**row, path="TensorFlow2/A/README.md").stack.version_of("tensorflow") == "2.5.0"
+
+
+def test_the_table_may_say_which_variant_of_a_gpu_ran() -> None:
+    hardware = only(gpu="A100", settings="table=Training performance: NVIDIA DGX A100 (8x A100 80GB)").hardware
+
+    assert hardware.accelerators[0].memory_bytes == 80 * 2**30
+    assert only(gpu="A100", settings="").hardware.accelerators[0].memory_bytes is None
+    # A table of another GPU says nothing.
+    other = only(gpu="A100", settings="table=Training performance: NVIDIA DGX-1 (8x V100 16GB)").hardware
+    assert other.accelerators[0].memory_bytes is None
+
+
+def test_an_unknown_gpu_keeps_its_name_with_the_nearest_names_as_a_hint() -> None:
+    result = table({**ROW, "gpu": "NVIDIA A1000-SXM9"})
+
+    assert result.observations[0].hardware.accelerators[0].model == "NVIDIA A1000-SXM9"
+    assert result.warnings[0].message == "the GPU `NVIDIA A1000-SXM9` is unknown and keeps its name"
+    assert "`a100" in result.warnings[0].hint
+
+
+def test_an_unknown_task_keeps_its_name_with_a_warning() -> None:
+    result = table({**ROW, "task": "ResNeXt 2000"})
+
+    assert result.observations[0].indicator.parameters["task"] == "resnext-2000"
+    assert "the task `resnext-2000` is unknown" in result.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "variant"),
+    [
+        ("Classification/ConvNets/resnet50v1.5", "resnet50", "v1.5"),
+        ("resnet50", "resnet50", ""),
+        ("SSD", "ssd300", ""),
+        ("bert_large_squad", "bert_large", "squad"),
+        ("transformerxlbase", "transformer_xl", "base"),
+        ("LanguageModeling/Transformer-XL", "transformer_xl", ""),
+        ("Translation/Transformer", "transformer", ""),
+        ("Segmentation/UNet_3D_Medical", "unet3d", ""),
+        ("SpeechSynthesis/HiFi-GAN", "hifigan", ""),
+        ("SpeechSynthesis/HiFiGAN", "hifigan", ""),
+        ("Forecasting/TFT/TemporalFusionTransformers/tft_pyt", "tft", ""),
+        ("DrugDiscovery/SE3Transformer", "se3_transformer", ""),
+    ],
+)
+def test_tasks_have_one_name(text: str, name: str, variant: str) -> None:
+    task = read_task(text)
+
+    assert (task.name, task.variant, task.listed) == (name, variant, True)
+
+
+def test_tasks_are_named_as_this_program_names_them() -> None:
+    from pi_runners.models.catalogue import NETWORKS
+
+    shared = {"resnet50", "bert_base", "mobilenet_v2", "unet", "gpt2", "dlrm"}
+
+    assert shared <= set(task_names()) & set(NETWORKS)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "factor", "lower"),
+    [
+        ("images/s", "images", 1.0, False),
+        ("Throughput TF32 mol/ms", "molecules", 1000.0, False),
+        ("Throughput (samples / s)", "samples", 1.0, False),
+        ("Throughput Mixed precision (tok/s)", "tokens", 1.0, False),
+        ("Throughput samples/sAMP", "samples", 1.0, False),
+        ("TensorRT FP16 Throughput (sequences/seco", "sequences", 1.0, False),
+        ("Frames/s with mixed precision", "frames", 1.0, False),
+        ("AMP items/sec", "items", 1.0, False),
+        ("Throughput mixed precisionASP", "items", 1.0, False),
+        ("Throughput FP32 (BS40)", "items", 1.0, False),
+        ("Msamples/s", "samples", 1e6, False),
+        ("k tokens per second", "tokens", 1e3, False),
+        ("latency (ms)", "latency", 1e-3, True),
+        ("average latency, seconds", "latency", 1.0, True),
+        ("ms", "latency", 1e-3, True),
+    ],
+)
+def test_units_are_normalised(text: str, name: str, factor: float, lower: bool) -> None:
+    unit = read_unit(text)
+
+    assert (unit.name, unit.lower) == (name, lower)
+    assert unit.factor == pytest.approx(factor)
+
+
+def test_a_latency_is_that_of_its_batch() -> None:
+    o = only(value="20", unit="latency (ms)", better="lower", batch="8")
+
+    assert o.samples == (0.0025,)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("TF32", "tf32"),
+        ("mixed precision", "amp"),
+        ("AMP", "amp"),
+        ("fp16", "fp16"),
+        ("float32", "fp32"),
+        ("BF16", "bf16"),
+    ],
+)
+def test_precisions_have_one_name(text: str, name: str) -> None:
+    assert read_precision(text) == name
+
+
+def test_frameworks_and_phases_have_one_name() -> None:
+    assert [read_framework(text) for text in ("PyTorch", "TensorFlow 2", "MXNet")] == ["torch", "tensorflow", "mxnet"]
+    assert [read_phase(text) for text in ("Train", "inference")] == ["training", "inference"]
+
+
+def test_the_unit_quotes_the_head_of_the_table_and_counts_more_than_the_column() -> None:
+    result = table({**ROW, "unit": "Throughput FP32 (img/s)", "precision": "amp"})
+
+    assert result.observations[0].settings["precision"] == "fp32"
+    assert "names another precision than their column" in result.warnings[0].message
+
+
+@pytest.mark.parametrize(
+    ("batch", "precision", "expected"),
+    [
+        ("131,072", "amp", 131072),
+        ("10@FP16, 4@FP32", "fp32", 4),
+        ("10@FP16, 4@FP32", "amp", 10),
+        ("128 (FP32) / 256 (AMP)", "amp", 256),
+        ("10240/5120", "amp", "10240/5120"),
+    ],
+)
+def test_the_batch_of_the_precision_counts(batch: str, precision: str, expected: int | str) -> None:
+    assert only(batch=batch, precision=precision).indicator.parameters["batch"] == expected
+
+
+def test_nodes_of_a_table_are_machines_with_their_own_gpus() -> None:
+    settings = "num nodes=4;table=Multi-node on NVIDIA DGX-2H V100 (16x V100 32GB)"
+    hardware = only(gpu="V100", gpus="", settings=settings).hardware
+
+    assert (hardware.nodes, hardware.accelerators[0].count) == (4, 16)
+
+
+def test_paths_say_what_the_columns_of_a_repository_lack() -> None:
+    row = {"repository": "lambdal/deeplearning-benchmark", "path": "pytorch/results/8xA100_p4", "value": "18000"}
+    tensorflow = {
+        "repository": "lambdal/lambda-tensorflow-benchmark",
+        "path": "logs/7742-A100*/real-replicated-fp16-2gpus-distortions-inference/resnet50-256",
+    }
+
+    assert only(**row).indicator.parameters["gpus"] == 8
+    assert only(**row).environment["licence"] == "none stated; numbers cited as facts"
+    assert only(**tensorflow).indicator.parameters["mode"] == "inference"
+    assert only(**tensorflow).indicator.parameters["distortions"] == "distortions"
+    assert str(only(**tensorflow).environment["source"]).endswith("/logs")
+    assert "which of them ran is unknown" in reason(**{**row, "path": "pytorch/results/4xV100"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"value": "-5"}, "`value` is -5; a rate or a latency is more than 0"),
+        ({"value": "0"}, "more than 0"),
+        ({"value": "nan"}, "more than 0"),
+        ({"value": "twelve"}, "`value` is `twelve`, which is not a number"),
+        ({"value": "1,5"}, "the decimal mark is a point"),
+        ({"value": "1e15"}, "nothing processes"),
+        ({"value": "1e7"}, "times the peak of 1 x `A100-SXM4-80GB`"),
+        ({"value": "0.2"}, "a step would take"),
+        ({"value": ""}, "is not a number"),
+        ({"unit": "images/s, ms"}, "names more than one unit"),
+        ({"unit": "images/s or samples/s"}, "names more than one unit"),
+        ({"unit": "bananas/s"}, "counts `bananas`, which is unknown"),
+        ({"unit": "latency", "better": ""}, "does not say whether it is in seconds or milliseconds"),
+        ({"unit": "speed"}, "the unit `speed` is unknown"),
+        ({"better": "lower"}, "contradicts the unit"),
+        ({"better": "more"}, "write `higher` or `lower`"),
+        ({"framework_version": "1.13 / 2.0"}, "`framework_version` is `1.13 / 2.0`, which is not one version"),
+        ({"cuda": "11.8, 12.1"}, "`cuda` is `11.8, 12.1`, which is not one version"),
+        ({"driver": "450 or 470"}, "`driver` is `450 or 470`, which is not one version"),
+        ({"container": "22.10 and 22.11"}, "is not a release of NVIDIA's containers"),
+        ({"runs": "2.5"}, "`runs` is `2.5`, which is not a positive whole number"),
+        ({"runs": "many"}, "`runs` is `many`"),
+        ({"gpus": "0"}, "`gpus` is `0`"),
+        ({"batch": "0"}, "`batch` is `0`"),
+        ({"batch": "9" * 400}, "which is not a positive whole number"),
+        ({"gpus": "eight"}, "`gpus` is `eight`"),
+        ({"date": "1969-12-31"}, "published measurements are from 2015-01-01 to today"),
+        ({"date": "2030-01-01"}, "published measurements are from 2015-01-01 to today"),
+        ({"date": "06.05.2023"}, "which is not a day such as"),
+        ({"precision": "fp12"}, "`precision` is `fp12`"),
+        ({"phase": "testing"}, "`phase` is `testing`"),
+        ({"framework": "caffe"}, "`framework` is `caffe`"),
+        ({"repository": "somewhere"}, "write `USER/NAME` of GitHub"),
+        ({"gpu": ""}, "write `cpu` for a measurement without a GPU"),
+        ({"settings": "xla"}, "the setting `xla` is not `name=value`"),
+        ({"settings": "xla=maybe"}, "neither on nor off"),
+        ({"settings": "a=1;a=2"}, "is stated twice"),
+        ({"cpu": "x" * 5000}, "`cpu` is longer than 2000 characters"),
+        ({"cpu": "\x1b[31mred"}, "`cpu` contains control characters"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_listed_with_its_line_and_the_others_are_imported(
+    changes: dict[str, str], text: str
+) -> None:
+    assert text in reason(**changes)
+
+
+def test_two_values_of_one_configuration_lack_a_column_unless_they_agree() -> None:
+    agreeing = table(ROW, {**ROW, "value": "2520"})
+    different = table({**ROW, "batch": "1"}, ROW, {**ROW, "value": "900"})
+
+    assert (len(agreeing.observations), agreeing.repetitions) == (1, 1)
+    assert agreeing.observations[0].metrics == {"value": 2510.0, "runs": 6.0}
+    assert agreeing.observations[0].samples[0] == pytest.approx(1 / 2510, rel=1e-5)
+    assert [row.number for row in different.skipped] == [3, 4]
+    assert "values from 900 to 2500: the column that distinguishes them is missing" in different.skipped[0].reason
+
+
+def test_a_row_that_is_published_again_counts_once_at_its_earliest_date() -> None:
+    again = {**ROW, "date": "2022-01-01", "path": "old/table.csv"}
+
+    result = table(ROW, again, ROW)
+
+    assert len(result.observations) == 1
+    assert result.observations[0].environment["date"] == "2022-01-01"
+    assert result.duplicates == (2, 4)
+
+
+def test_thousands_in_one_row_of_a_table_are_another_unit() -> None:
+    rows = [{**ROW, "precision": p, "value": v} for p, v in (("fp32", "900"), ("tf32", "1400"), ("amp", "2.5"))]
+
+    (skipped,) = table(*rows).skipped
+
+    assert skipped.number == 4
+    assert "times less than in other rows with this batch size: another unit" in skipped.reason
+
+
+def test_several_gpus_that_are_too_fast_for_one_are_not_believed() -> None:
+    rows = [ROW, {**ROW, "gpus": "2", "value": "4800"}, {**ROW, "gpus": "4", "value": "60000"}]
+
+    result = table(*rows)
+
+    assert len(result.observations) == 2
+    assert "4 GPUs are 24 times as fast as one with the same batch size" in result.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (b"", "t.csv", "`t.csv` is empty"),
+        (b"\n \n", "t.csv", "`t.csv` is empty"),
+        (b"task,phase\nresnet50,training\n", "t.csv", "`t.csv` has no column `repository`, `date`"),
+        (written(ROW).replace(b",", b";"), "t.csv", "the columns of `t.csv` are separated by semicolons"),
+        (written(ROW).replace(b",", b"\t"), "t.csv", "the columns of `t.csv` are separated by tabs"),
+        (written(ROW), "t.csv.gz", "`t.csv.gz` is not compressed with gzip"),
+        (gzip.compress(written(ROW))[:-20], "t.csv.gz", "the compressed file is damaged or truncated"),
+        (written({**ROW, "cpu": "x"}).replace(b",x,", b",\xff,"), "t.csv", "t.csv:2: not UTF-8"),
+        (written({**ROW, "value": "-1"}), "t.csv", "contains no measurement that can be used"),
+        (written(ROW).replace(b"commit", b"path", 1), "t.csv", "has more than one column `path`"),
+        (b"{broken\n", "t.jsonl", "contains no row that can be read"),
+        (written(), "t.csv", "contains no measurement that can be used"),
+        (b"a," * 40_000, "t.csv", "the first line of `t.csv` is longer than 65536 characters"),
+        (b"task\rphase,x\n1,2\n", "t.csv", "the first line of `t.csv` does not name columns"),
+    ],
+)
+def test_a_file_that_is_no_table_gives_one_message(content: bytes, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_published_content(content, where=name, today=TODAY)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"a,b", "it has 2 cells, and the first line 22 columns"),
+        (b'"unclosed,' + b"x," * 21, "it is not CSV"),
+        (b"x" * 70000, "the row is longer than 65536 characters"),
+    ],
+)
+def test_a_damaged_line_does_not_stop_the_others(line: bytes, text: str) -> None:
+    result = read_published_content(written(ROW) + line + b"\n", where="t.csv", today=TODAY)
+
+    assert len(result.observations) == 1
+    assert (result.skipped[0].number, text in result.skipped[0].reason) == (3, True)
+
+
+def test_a_column_that_is_not_read_is_named() -> None:
+    result = table({**ROW, "colour": "red"}, columns=(*ROW, "colour"))
+
+    assert result.warnings[0].message == "columns that are not read: `colour`"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column() -> None:
+    assert len(read_published_content(b"\xef\xbb\xbf" + written(ROW), where="t.csv", today=TODAY).observations) == 1
+
+
+def test_published_measurements_are_plausible_by_rules_of_their_own() -> None:
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    sound = only()
+    changed: list[tuple[Callable[[Observation], Observation], str]] = [
+        (lambda o: _replace(o, samples=(1e-9,)), "times the peak of its hardware"),
+        (lambda o: _replace(o, settings={}), "it does not say its `precision`"),
+        (lambda o: _replace(o, environment={}), "`source`"),
+        (lambda o: _replace(o, metrics={}), "a published measurement is one value"),
+        (lambda o: _replace(o, started_at="2030-01-01T00:00:00+00:00"), "in the future"),
+    ]
+
+    assert list(implausibilities(sound, Indicators(), now=now)) == []
+    for change, text in changed:
+        assert any(text in line for line in implausibilities(change(sound), Indicators(), now=now)), text
+
+
+def _replace(o: Observation, **changes: object) -> Observation:
+    from dataclasses import replace
+
+    return replace(o, **changes)  # type: ignore[arg-type]
+
+
+def test_the_small_table_is_read_as_it_was() -> None:
+    result = read_published(SMALL)
+
+    assert (result.rows, len(result.observations), len(result.skipped)) == (174, 146, 19)
+    assert {o.indicator.name for o in result.observations} == {PUBLISHED}
+    assert len({o.identity for o in result.observations}) == len(result.observations)
+    assert all(str(o.environment["source"]).startswith("https://github.com/") for o in result.observations)
+    assert all(o.environment["licence"] for o in result.observations)
+
+
+@pytest.fixture(scope="module")
+def real() -> dict[str, PublishedTable]:
+    """The real tables, by name."""
+    if not REAL.is_dir():
+        pytest.skip(f"{REAL} is absent")
+    return {path.name.partition(".")[0]: read_published(path) for path in sorted(REAL.glob("*.csv.gz"))}
+
+
+def test_every_row_of_the_real_tables_is_an_observation_or_has_a_reason(real: dict[str, PublishedTable]) -> None:
+    for result in real.values():
+        counted = len(result.observations) + result.repetitions + len(result.duplicates) + len(result.skipped)
+        assert counted == result.rows
+        assert not any(w.message.startswith("the task") for w in result.warnings)
+    assert len(real["lambda-tensorflow"].skipped) == 0
+    assert len(real["lambda-pytorch"].skipped) < 60
+
+
+def test_values_gpus_and_versions_are_those_of_the_rows(real: dict[str, PublishedTable]) -> None:
+    """Compare every observation of one table with an independent reading of its row."""
+    with gzip.open(REAL / "lambda-tensorflow.csv.gz", "rt", encoding="utf-8") as file:
+        rows = {row["path"]: row for row in csv.DictReader(file)}
+    observations = real["lambda-tensorflow"].observations
+
+    assert len(observations) == len(rows)
+    for o in observations:
+        row = rows[str(o.environment["path"])]
+        count = int(re.search(r"-(\d+)gpus", row["path"])[1])  # type: ignore[index]
+        assert o.samples[0] == pytest.approx(1 / float(row["value"]), rel=1e-5)
+        assert (o.hardware.accelerators[0].count, o.indicator.parameters["gpus"]) == (count, count)
+        assert o.stack.version_of("tensorflow") == (row["framework_version"] or None)
+        assert o.indicator.parameters["mode"] == ("inference" if "inference" in row["path"] else "training")
+        assert o.settings["xla"] == re.search(r"xla=(\w+)", row["settings"])[1]  # type: ignore[index]
+        if row["gpu"]:
+            words = set(re.findall(r"\d{3,}", row["gpu"]))
+            assert words <= set(re.findall(r"\d{3,}", o.hardware.accelerators[0].model)), row["gpu"]
+
+
+def test_the_effects_that_were_seen_in_the_tables_are_there(real: dict[str, PublishedTable]) -> None:
+    """Versions of PyTorch and TensorFlow on identical hardware: 9 % and nothing, in the median."""
+    torch = _version_ratios(real["lambda-pytorch"].observations, "torch", "1.13", "2.3.", gpu="H100")
+    tensorflow = _version_ratios(real["lambda-tensorflow"].observations, "tensorflow", "1.15.3", "2.2.0", gpu="2080")
+
+    assert sorted(torch)[len(torch) // 2] == pytest.approx(1.09, abs=0.02)
+    assert sorted(tensorflow)[len(tensorflow) // 2] == pytest.approx(1.0, abs=0.02)
+
+
+def _version_ratios(
+    observations: tuple[Observation, ...], framework: str, old: str, new: str, *, gpu: str
+) -> list[float]:
+    groups: dict[tuple[str, str, str, str], dict[str, float]] = {}
+    for o in observations:
+        host = re.sub(r"_TF\d_\d+", "", str(o.environment["host"])) if framework == "tensorflow" else ""
+        key = (o.indicator.label, json.dumps(dict(o.settings), sort_keys=True), o.hardware.accelerators[0].model, host)
+        version = o.stack.version_of(framework) or ""
+        if gpu in key[2]:
+            groups.setdefault(key, {})[next((v for v in (old, new) if version.startswith(v)), "")] = o.samples[0]
+    return [g[old] / g[new] for g in groups.values() if old in g and new in g]
+
+
+def test_the_shipped_files_are_what_the_tables_say_now(real: dict[str, PublishedTable]) -> None:
+    """If a list of names changed, write them again: `advisor knowledge import-published TABLE -o FILE`."""
+    for name, result in real.items():
+        content = (importlib.resources.files("knowledge.data") / f"published-{name}.jsonl.gz").read_bytes()
+        shipped = read_observations(read_lines(content, where=name), where=name)
+
+        assert {o.identity for o in shipped} == {o.identity for o in result.observations}, name
