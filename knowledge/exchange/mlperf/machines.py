@@ -26,7 +26,7 @@ _LARGEST_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class DescribedMachine:
     """A machine, or a cluster of them.
 
     Attributes:
@@ -40,7 +40,7 @@ class Machine:
     unread: tuple[str, ...] = ()
 
 
-def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
+def read_machine(name: str, left: MutableMapping[str, str]) -> DescribedMachine:
     """Build the machine of a description, and remove the fields that it was built from.
 
     Args:
@@ -56,7 +56,7 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         f"`{key}` is `{text[:40]}`: not a count" for key, text in counts.items() if text and _number(text) is None
     )
     if (machine := _machine_of_name(name, nodes)) is not None:
-        return Machine(hardware=machine)
+        return DescribedMachine(hardware=machine)
     memory = left.get("accelerator_memory_capacity", "")[:_LONGEST_NAME]
     accelerator = None if per_node == 0 else _accelerator(spelled, memory, name)
     unknown = spelled if accelerator is None and spelled and per_node != 0 else ""
@@ -69,7 +69,7 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         # Rounds describe the hosts of a TPU slice in different ways or not at all, so a slice is a number of chips.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
         name = f"{accelerator.model} x {count}"
-    return Machine(
+    return DescribedMachine(
         hardware=HardwareProfile(
             name=name,
             cpu=Cpu(architecture=architecture, microarchitecture="", model=processor, sockets=sockets),
@@ -129,8 +129,8 @@ def _accelerator(spelled: str, memory: str, name: str) -> Accelerator | None:
 def _vendor(spelled: str) -> str:
     """Return the vendor of an accelerator that the catalogue does not contain: a known one, or its first word."""
     words = spelled.lower()
-    known = next((vendor for word, vendor in _VENDORS.items() if word in words), "")
-    return known or next(iter(re.findall(r"[a-z]+", words)), "unknown")
+    vendor_name = next((vendor for word, vendor in _VENDORS.items() if word in words), "")
+    return vendor_name or next(iter(re.findall(r"[a-z]+", words)), "unknown")
 
 
 def _number(text: str) -> int | None:

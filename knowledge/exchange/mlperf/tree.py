@@ -104,13 +104,13 @@ def _observations(content: _Content, warnings: dict[str, None]) -> Iterator[tupl
 
     def system_of(key: SystemKey, entry: str, benchmark: str, place: str = "") -> System:
         """Return the system of a result; a log may describe it, if no file does."""
-        known = key, entry if key not in content.descriptions else "", benchmark, place
-        if known not in systems:
+        system_key = key, entry if key not in content.descriptions else "", benchmark, place
+        if system_key not in systems:
             described = content.descriptions.get(key)
             if described is None:
                 described = read_description(entry) if entry.startswith("{") else {}
-            systems[known] = make_system(key[3], described, benchmark=benchmark, submitter=key[2], place=place)
-        return systems[known]
+            systems[system_key] = make_system(key[3], described, benchmark=benchmark, submitter=key[2], place=place)
+        return systems[system_key]
 
     for place, run in sorted(content.runs, key=lambda entry: entry[0].path):
         try:
