@@ -28,6 +28,7 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Machine, Side, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.mlperf import score_submissions, software_gains
+from knowledge.exchange.mlperf.catalogue import round_order
 from knowledge.store.engine import open_knowledge_base
 
 Array = NDArray[np.float64]
@@ -191,10 +192,12 @@ def errors_of_held_out_machines(groups: dict[str, list[Contrast]]) -> None:
 def mlperf_contrasts(observations: Iterable[Observation]) -> list[Contrast]:
     """Return the software gain of each MLPerf round on identical hardware, as contrasts of NVIDIA's container releases.
 
-    A label is a benchmark with the targets of both rounds; a block is a machine with a benchmark.
+    A label is a benchmark with the targets of both rounds; a block is a machine with a benchmark. Only the rounds up to
+    v0.7 count, whose machines are known by name.
     """
     contrasts = []
-    for gain in software_gains(score_submissions(observations)):
+    scores = (s for s in score_submissions(observations) if round_order(s.round_) < (1, 0))
+    for gain in software_gains(scores):
         releases = [str(s.observation.environment.get("container", "")) for s in (gain.later, gain.earlier)]
         if not all(releases):
             continue

@@ -13,6 +13,7 @@ from typing import Any
 
 from advisor.report.evidence import draw_svg, ratios_plot, software
 from knowledge.estimate.mlperf import Gain, Score, efficiency, scaling, score_submissions, software_gains
+from knowledge.exchange.mlperf.catalogue import round_order
 from knowledge.exchange.mlperf.results import TRAINING
 from knowledge.store.engine import open_knowledge_base
 
@@ -101,7 +102,9 @@ def print_figures(scores: tuple[Score, ...], gains: list[Gain], grown: list[Gain
 def main() -> None:
     """Draw and print everything."""
     with open_knowledge_base("sqlite://") as store:
-        scores = score_submissions(store.observations(indicator=TRAINING))
+        every = score_submissions(store.observations(indicator=TRAINING))
+    # The page is about the rounds up to v0.7.
+    scores = tuple(s for s in every if round_order(s.round_) < (1, 0))
     gains, grown = list(software_gains(scores)), list(scaling(scores))
     draw_software(gains)
     draw_scaling(grown)

@@ -23,6 +23,7 @@ from tests.knowledge.samples import block
 from tests.knowledge.test_mlperf import MLL, MLLOG, V05
 
 TRACES = Path(__file__).parents[1] / "fixtures" / "traces"
+MLPERF = Path(__file__).parents[1] / "fixtures" / "mlperf"
 WORKLOADS = b"""\
 schema_version = 1
 [[workload]]
@@ -294,6 +295,15 @@ def tars() -> list[bytes]:
     logs = {f"results/dgx1/resnet/result_{n}.txt": text.encode() for n, text in enumerate((V05, MLL, MLLOG))}
     files = {f"made-up/{name}": log for name, log in logs.items()} | {"made-up/systems/dgx1.json": SYSTEM}
     return [make_tar(files, compression=compression) for compression in _COMPRESSIONS]
+
+
+def summaries() -> list[bytes]:
+    """Return a summary of LoadGen for each scenario, and of the MultiStream of earlier rounds."""
+    with tarfile.open(MLPERF / "inference.tar.gz") as archive:
+        names = [name for name in archive.getnames() if name.endswith("summary.txt")]
+        scenarios = {tuple(name.split("/results/")[1].split("/")[2:3]) + (name[:2],): name for name in sorted(names)}
+        files = [archive.extractfile(name) for name in scenarios.values()]
+        return [file.read() for file in files if file is not None]
 
 
 def observations() -> list[bytes]:

@@ -47,10 +47,12 @@ from knowledge.builds.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
+from knowledge.exchange.mlperf.results import distinct_results
 from knowledge.exchange.mlperf.tree import read_results
 from knowledge.exchange.published.observations import read_published
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
+from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
 from pi_runners.matrix_file import read_matrix
 from tests.advisor.variant_wheels import ALL, description
@@ -218,9 +220,17 @@ def _read_folder(content: bytes, folder: Path) -> None:
         ObservationFolder(folder, session=session)
 
 
+@cache
+def _results_store() -> SqlKnowledgeBase:
+    return open_knowledge_base("sqlite://", shipped=False)
+
+
 def _read_results(path: Path) -> None:
     results = read_results(path)
-    observation_file(results.observations)
+    content = observation_file(results.observations)
+    tuple(read_observations(read_lines(content, where="results"), where="results"))
+    _results_store().add(results.observations)
+    distinct_results(results.observations)
     if results.skipped:
         # A tree is read without skipped files; here, the skipped file is the damaged one.
         raise InputError(results.skipped[0].reason)
@@ -244,6 +254,13 @@ def _read_mlperf_system(content: bytes, folder: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_bytes(content)
     _read_mlperf_log(MLL.encode(), folder)
+
+
+def _read_mlperf_summary(content: bytes, folder: Path) -> None:
+    run = folder / "v2.1" / "closed" / "made-up" / "results" / "box" / "bert-99" / "Offline" / "performance" / "run_1"
+    run.mkdir(parents=True)
+    (run / "mlperf_log_summary.txt").write_bytes(content)
+    _read_results(folder / "v2.1")
 
 
 def _read_mlperf_tar(content: bytes, folder: Path) -> None:
@@ -392,6 +409,7 @@ PARSERS: dict[str, Parser] = {
         seeds=lambda: [text.encode() for text in (V05, MLL, MLLOG)], kind="lines", read=_read_mlperf_log
     ),
     "mlperf-system": Parser(seeds=lambda: [documents.SYSTEM], kind="json", read=_read_mlperf_system),
+    "mlperf-summary": Parser(seeds=documents.summaries, kind="lines", read=_read_mlperf_summary),
     "mlperf-tar": Parser(seeds=documents.tars, kind="archive", read=_read_mlperf_tar),
     "matrix": Parser(seeds=documents.matrices, kind="toml", read=_read_matrix),
     "torch-trace": Parser(seeds=lambda: documents.traces("torch"), kind="json", read=_read_trace),

@@ -26,19 +26,21 @@ _LARGEST_COUNT = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class DescribedMachine:
     """A machine, or a cluster of them.
 
     Attributes:
         hardware: Its profile.
         unknown: Name of an accelerator that the catalogue does not contain, or empty.
+        unread: Counts of the description that are no numbers, each with its key.
     """
 
     hardware: HardwareProfile
     unknown: str = ""
+    unread: tuple[str, ...] = ()
 
 
-def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
+def read_machine(name: str, left: MutableMapping[str, str]) -> DescribedMachine:
     """Build the machine of a description, and remove the fields that it was built from.
 
     Args:
@@ -46,9 +48,15 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         left: Fields of the description.
     """
     spelled, name = left.pop("accelerator_model_name", "")[:_LONGEST_NAME], name[:_LONGEST_NAME]
-    per_node, nodes = _number(left.pop("accelerators_per_node", "")), _number(left.pop("number_of_nodes", ""))
+    counts = {
+        key: left.pop(key, "") for key in ("accelerators_per_node", "number_of_nodes", "host_processors_per_node")
+    }
+    per_node, nodes, sockets = map(_number, counts.values())
+    unread = tuple(
+        f"`{key}` is `{text[:40]}`: not a count" for key, text in counts.items() if text and _number(text) is None
+    )
     if (machine := _machine_of_name(name, nodes)) is not None:
-        return Machine(hardware=machine)
+        return DescribedMachine(hardware=machine)
     memory = left.get("accelerator_memory_capacity", "")[:_LONGEST_NAME]
     accelerator = None if per_node == 0 else _accelerator(spelled, memory, name)
     unknown = spelled if accelerator is None and spelled and per_node != 0 else ""
@@ -56,13 +64,12 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
         accelerator = Accelerator(vendor=_vendor(spelled), model=spelled)
     count = per_node or _count_in(name, accelerator)
     processor = left.pop("host_processor_model_name", "")[:_LONGEST_NAME]
-    sockets = _number(left.pop("host_processors_per_node", ""))
     architecture = "aarch64" if _ARM.search(processor) else "x86_64"
     if accelerator is not None and accelerator.vendor == "google" and "tpu" in accelerator.model.lower():
         # Rounds describe the hosts of a TPU slice in different ways or not at all, so a slice is a number of chips.
         processor, sockets, count, nodes = "", None, count * (nodes or 1), 1
         name = f"{accelerator.model} x {count}"
-    return Machine(
+    return DescribedMachine(
         hardware=HardwareProfile(
             name=name,
             cpu=Cpu(architecture=architecture, microarchitecture="", model=processor, sockets=sockets),
@@ -70,6 +77,7 @@ def read_machine(name: str, left: MutableMapping[str, str]) -> Machine:
             nodes=nodes or 1,
         ),
         unknown=unknown,
+        unread=unread,
     )
 
 
@@ -121,8 +129,8 @@ def _accelerator(spelled: str, memory: str, name: str) -> Accelerator | None:
 def _vendor(spelled: str) -> str:
     """Return the vendor of an accelerator that the catalogue does not contain: a known one, or its first word."""
     words = spelled.lower()
-    known = next((vendor for word, vendor in _VENDORS.items() if word in words), "")
-    return known or next(iter(re.findall(r"[a-z]+", words)), "unknown")
+    vendor_name = next((vendor for word, vendor in _VENDORS.items() if word in words), "")
+    return vendor_name or next(iter(re.findall(r"[a-z]+", words)), "unknown")
 
 
 def _number(text: str) -> int | None:

@@ -29,7 +29,7 @@ class TrainingPlace:
         path: Path in the tree.
         key: System that ran it.
         benchmark: Usual name of the benchmark, or empty if only the log names it.
-        number: Number of the run.
+        number: Number of the run; -1 if it has more than nine digits.
     """
 
     path: str
@@ -48,7 +48,7 @@ class InferencePlace:
         benchmark: Usual name of the benchmark, with the required accuracy: ``bert-99`` and ``bert-99.9``.
         version: Version of the benchmark's definition in its round.
         scenario: Name of the scenario's directory, in lower case.
-        number: Number of the run, from 0.
+        number: Number of the run, from 0; -1 if it has more than nine digits.
     """
 
     path: str
@@ -111,7 +111,8 @@ def inference_place(name: str, option: str | None) -> InferencePlace | None:
         benchmark=benchmark,
         version=version,
         scenario=inside[-1].lower(),
-        number=max(0, _number(run[1]) - 1),
+        # Runs count from 1.
+        number=max(0, _number(run[1]) - 1) if len(run[1]) <= 9 else -1,
     )
 
 
@@ -129,14 +130,8 @@ def _division(parts: Iterable[str]) -> str:
 
 
 def _number(digits: str) -> int:
-    """Return the number of a run.
-
-    Raises:
-        ValueError: If it has more than nine digits.
-    """
-    if len(digits) > 9:
-        raise ValueError(f"the number of the run, {digits[:20]}, has more than 9 digits")
-    return int(digits)
+    """Return the number of a run; -1 if it has more than nine digits."""
+    return int(digits) if len(digits) <= 9 else -1
 
 
 def _round_of(parts: Iterable[str], option: str | None) -> tuple[str, int]:

@@ -157,7 +157,7 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         stated.setdefault("rocm", bare.partition("+rocm")[2])
     contents = {key: text for key, text in container_versions(framework, container).items() if key in _CONTENTS}
     container_names = set(contents)
-    known = {*stated, *(("version",) if normal_version(version) else ())}
+    names = {*stated, *(("version",) if normal_version(version) else ())}
     version = version or contents.pop("version", "")
     stated = {**contents, **stated}
     python = stated.pop("python", "")
@@ -168,7 +168,7 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         container=container,
         components={key: release for key, text in sorted(stated.items()) if (release := normal_version(text))},
         python=python,
-        expanded=tuple(sorted(container_names - known)),
+        expanded=tuple(sorted(container_names - names)),
         unread=tuple(unread),
     )
 
@@ -189,12 +189,12 @@ def _stated(left: MutableMapping[str, str]) -> tuple[dict[str, str], list[str]]:
         text = left.get(key)
         if text is None:
             continue
-        found = sorted(set(_versions(text[:_LONGEST_NAME])))
-        if len(found) == 1:
-            stated.setdefault(component, found[0])
+        numbers = sorted(set(_versions(text[:_LONGEST_NAME])))
+        if len(numbers) == 1:
+            stated.setdefault(component, numbers[0])
             del left[key]
         else:
-            unread.append(f"`{key}` is `{text[:80]}`: {'several versions' if found else 'not a version'}")
+            unread.append(f"`{key}` is `{text[:80]}`: {'several versions' if numbers else 'not a version'}")
     if "nvidia-kernel-driver" in stated and "nvidia-driver" not in stated:
         stated["nvidia-driver"] = stated["nvidia-kernel-driver"]
     return stated, unread
@@ -241,7 +241,7 @@ def _releases(text: str) -> dict[str, list[str]]:
     A version belongs to the names before it that have none yet: ``NGC MXNET/PYTORCH 20.06``. In ``NVIDIA Release 24.04
     MxNet, pytorch and 23.09 pytorch``, it belongs to those after it.
     """
-    found: dict[str, list[str]] = {}
+    releases: dict[str, list[str]] = {}
     ahead = re.match(r"\W*(?:nvidia\s+)?release\s+\d", text, re.IGNORECASE) is not None
     for clause in text.split(";"):
         pending: list[str] = []
@@ -249,7 +249,7 @@ def _releases(text: str) -> dict[str, list[str]]:
         current = ""
         for name, version, start in _tokens(clause):
             if name:
-                found.setdefault(name, []).extend([current] if ahead and current else [])
+                releases.setdefault(name, []).extend([current] if ahead and current else [])
                 pending.append(name)
             if version and ahead:
                 current = version
@@ -258,8 +258,8 @@ def _releases(text: str) -> dict[str, list[str]]:
                 shared = pending if not name or _RELEASE.fullmatch(version) else [name]
                 owners, pending = shared or owners, []
                 for owner in owners:
-                    found[owner].append(version)
-    return {name: versions for name, versions in found.items() if name in _FRAMEWORKS}
+                    releases[owner].append(version)
+    return {name: versions for name, versions in releases.items() if name in _FRAMEWORKS}
 
 
 def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, set[str]]:

@@ -84,7 +84,7 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
         described={key: value[:_LONGEST_TEXT] for key, value in sorted(remaining.items())},
         warnings=(
             *((_unknown_accelerator(machine.unknown),) if machine.unknown else ()),
-            *(f"system `{name}`: {reason}, so it is not stored" for reason in software.unread),
+            *(f"system `{name}`: {reason}, so it is not stored" for reason in (*machine.unread, *software.unread)),
         ),
     )
 

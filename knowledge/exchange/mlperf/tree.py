@@ -6,7 +6,7 @@ import lzma
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -100,13 +100,22 @@ def read_results(path: Path, *, round_: str | None = None) -> ImportResult:
 
 def _observations(content: _Content, warnings: dict[str, None]) -> Iterator[tuple[str, Observation | str]]:
     """Yield the path of each result in order, with its observation or the reason why there is none."""
-    for place, run in sorted(content.runs, key=lambda entry: entry[0].path):
-        described = content.descriptions.get(place.key)
-        try:
+    systems: dict[tuple[SystemKey, str, str, str], System] = {}
+
+    def system_of(key: SystemKey, entry: str, benchmark: str, place: str = "") -> System:
+        """Return the system of a result; a log may describe it, if no file does."""
+        system_key = key, entry if key not in content.descriptions else "", benchmark, place
+        if system_key not in systems:
+            described = content.descriptions.get(key)
             if described is None:
-                described = read_description(run.entry) if run.entry.startswith("{") else {}
+                described = read_description(entry) if entry.startswith("{") else {}
+            systems[system_key] = make_system(key[3], described, benchmark=benchmark, submitter=key[2], place=place)
+        return systems[system_key]
+
+    for place, run in sorted(content.runs, key=lambda entry: entry[0].path):
+        try:
             benchmark = place.benchmark or benchmark_name(run.benchmark, place.key[0])
-            system = _system(place.key, described, benchmark=benchmark, place=run.place)
+            system = system_of(place.key, run.entry, benchmark, run.place)
             observation = training_observation(place, run, system)
             # Values that JSON does not support, such as NaN, have no identity.
             _ = observation.identity
@@ -115,19 +124,11 @@ def _observations(content: _Content, warnings: dict[str, None]) -> Iterator[tupl
             continue
         warnings.update(dict.fromkeys(system.warnings))
         yield place.path, observation
-    systems: dict[SystemKey, System] = {}
     for result_place, result in sorted(content.results, key=lambda entry: entry[0].path):
-        key = result_place.key
-        if key not in systems:
-            described = content.descriptions.get(key, {})
-            systems[key] = _system(key, described, benchmark=result_place.benchmark)
-            warnings.update(dict.fromkeys(systems[key].warnings))
-        rules = inference_rules(key[0])
-        yield result_place.path, inference_observation(result_place, result, systems[key], rules)
-
-
-def _system(key: SystemKey, described: Mapping[str, str], *, benchmark: str, place: str = "") -> System:
-    return make_system(key[3], described, benchmark=benchmark, submitter=key[2], place=place)
+        system = system_of(result_place.key, "", result_place.benchmark)
+        warnings.update(dict.fromkeys(system.warnings))
+        rules = inference_rules(result_place.key[0])
+        yield result_place.path, inference_observation(result_place, result, system, rules)
 
 
 def _check_kind(path: Path, content: _Content) -> None:
@@ -178,9 +179,11 @@ def _gather(path: Path, round_: str | None) -> _Content:
 def _read(name: str, size: int, file: IO[bytes], round_: str | None, content: _Content) -> None:
     if (place := training_place(name, round_)) is not None:
         content.logs += 1
+        _check_number(place.number)
         content.runs.append((place, read_log(_log_lines(size, file))))
     elif (summary := inference_place(name, round_)) is not None:
         content.summaries += 1
+        _check_number(summary.number)
         if size > _LARGEST_SUMMARY:
             raise UnreadableSummaryError(f"it is larger than {_LARGEST_SUMMARY // 2**20} MiB")
         text = file.read(_LARGEST_SUMMARY).decode("utf-8", "replace")
@@ -191,6 +194,11 @@ def _read(name: str, size: int, file: IO[bytes], round_: str | None, content: _C
             content.descriptions[key] = read_description(file.read(_LARGEST_DESCRIPTION).decode("utf-8", "replace"))
         except (ValueError, RecursionError) as error:
             raise ValueError(f"not a description of a system: {error}") from None
+
+
+def _check_number(number: int) -> None:
+    if number < 0:
+        raise ValueError("the number of the run has more than 9 digits")
 
 
 def _log_lines(size: int, file: IO[bytes]) -> str:
