@@ -33,6 +33,8 @@ DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off"}
 """Values of settings that rows name although they are what happens without the setting."""
 _TF32_IN_CONTAINERS = ("ampere", "ada", "hopper", "blackwell")
 _IDENTITY_DIGITS = 12
+_FIRST_CONTAINER = 17
+"""Year of NVIDIA's first containers; no framework has such a major version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,14 @@ def published_side(o: Observation) -> Side:
 def _release(version: str) -> str:
     """Return the release that a version is of; empty if it is unknown.
 
-    NVIDIA's containers have builds from days before a release, such as ``1.13.0a0+d0d6b1f``.
+    NVIDIA's containers have builds from days before a release, such as ``1.13.0a0+d0d6b1f``. Where nothing says what a
+    container contains, a record has the release of the container as version, such as ``20.6``.
     """
     try:
-        return Version(version).base_version
+        parsed = Version(version)
     except InvalidVersion:
         return ""
+    return parsed.base_version if parsed.major < _FIRST_CONTAINER else ""
 
 
 def _software(o: Observation) -> tuple[str, ...]:
