@@ -22,7 +22,7 @@ from knowledge.estimate.discrepancy import words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.kernel import task_of
 from knowledge.estimate.published_rows import published_contrasts
-from knowledge.estimate.published_settings import setting_change
+from knowledge.estimate.published_settings import USUAL_VALUES, setting_change
 from knowledge.store.engine import open_knowledge_base
 
 PAGE = Path(__file__).parent / "explanation" / "gpu-evidence.md"
@@ -63,11 +63,13 @@ def grouped(
 
 
 def amp_key(c: Contrast) -> tuple[str, ...] | None:
-    """Return accelerator, mode, model and comparison of a pair of automatic mixed precision."""
+    """Return accelerator, mode, model and comparison of a pair of mixed precision."""
     change, family = setting_change(c), family_of(c.machine.name)
-    if change is None or change[:2] != ("precision", "amp") or change[2] not in ("", "tf32") or not family:
+    if change is None or change[0] != "precision" or change[1] not in ("amp", "fp16") or not family:
         return None
-    return family, words_of(c.label)["mode"], task_of(c.label), f"over {change[2] or 'fp32'}"
+    if change[2] not in USUAL_VALUES:
+        return None
+    return family, words_of(c.label)["mode"], task_of(c.label), f"{change[1]} over {change[2] or 'fp32'}"
 
 
 def xla_key(c: Contrast) -> tuple[str, ...] | None:
@@ -145,7 +147,7 @@ def main() -> None:
     for name, content in tables.items():
         text = replace_table(text, name, content)
     PAGE.write_text(text, encoding="utf-8")
-    draw("gpu-amp.svg", "What automatic mixed precision gains, by accelerator and model (median, middle 80 %)", amp)
+    draw("gpu-amp.svg", "What mixed precision gains, by accelerator and model (median, middle 80 %)", amp)
     draw("gpu-xla.svg", "What XLA gains in TensorFlow, by model and precision (median, middle 80 %)", xla)
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import InvalidVersion, Version
 
 from knowledge.estimate.evidence import Machine, Side
+from knowledge.estimate.similarity import similarity_of_machines, similarity_of_settings
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -145,7 +146,7 @@ class Design:
         names = ("side", "label", "family", "mode", "kind", "machine", "model", "similar")
         self._codes: dict[str, Array] = dict(zip(names, (c.array for c in self._columns), strict=True))
         self._sides = self._codes["side"]
-        self._similarity = _similarity(list(self._columns[-1].numbers))
+        self._similarity = similarity_of_machines(list(self._columns[-1].numbers))
         self._distinct_sides: dict[object, Side] = {} if base is None else dict(base._distinct_sides)
         self._distinct_sides.update((keys[identity], side) for identity, side in objects.items())
         sides = list(self._distinct_sides.values())
@@ -158,7 +159,7 @@ class Design:
         ]
         settings = [tuple(sorted(s.settings.items())) for s in sides]
         self._settings = codes(settings)
-        self._shared_settings = _shared(list(dict.fromkeys(settings)))
+        self._shared_settings = similarity_of_settings(list(dict.fromkeys(settings)))
 
     def __len__(self) -> int:
         """Return the number of points."""
@@ -322,37 +323,6 @@ def _version(text: str) -> Version:
         return Version(text)
     except InvalidVersion:
         return Version("0")
-
-
-def _shared(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
-    """Return the number of settings that two sets share (n, n); default settings have no effect."""
-    import numpy as np
-
-    return np.array([[float(len(set(a) & set(b))) for b in settings] for a in settings])
-
-
-def _similarity(values: Sequence[object]) -> Array:
-    """Return the similarity of machines (n, n), by the features of their accelerators.
-
-    Args:
-        values: Features of each machine, or its kind if they are unknown: such a machine is similar to its kind only.
-    """
-    import numpy as np
-
-    similarity = np.eye(len(values))
-    rows = [i for i, value in enumerate(values) if isinstance(value, tuple)]
-    if not rows:
-        return similarity
-    features = np.array([values[i] for i in rows], dtype=float).reshape(len(rows), -1)
-    distances = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
-    similarity[np.ix_(rows, rows)] = np.exp(-0.5 * distances)
-    return similarity
-
-
-def similarity_of(one: Machine, other: Machine) -> float:
-    """Return the similarity of two machines: 1 for the same properties, decreasing with their difference."""
-    values = [machine.features or machine.kind for machine in (one, other)]
-    return float(_similarity(values)[0, 1]) if values[0] != values[1] else 1.0
 
 
 def task_of(label: str) -> str:

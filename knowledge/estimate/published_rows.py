@@ -32,6 +32,8 @@ releases. The bounds are a judgement."""
 DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off"}
 """Values of settings that rows name although they are what happens without the setting."""
 _TF32_IN_CONTAINERS = ("ampere", "ada", "hopper", "blackwell")
+_FIRST_WITH_TF32 = 3
+"""Generation of the first tensor cores that compute with TF32."""
 _IDENTITY_DIGITS = 12
 _FIRST_CONTAINER = 17
 """Year of NVIDIA's first containers; no framework has such a major version."""
@@ -81,6 +83,9 @@ def published_side(o: Observation) -> Side:
     in_container = o.framework == "torch" and package is not None and package.index == "ngc"
     if in_container and settings.get("precision") == "fp32" and model and model.architecture in _TF32_IN_CONTAINERS:
         settings["precision"] = "tf32"
+    if settings.get("precision") == "tf32" and model and (model.tensor_core_generation or 0) < _FIRST_WITH_TF32:
+        # Tables that list two accelerators together name one precision for both.
+        settings["precision"] = "fp32"
     settings = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
     # The libraries of a container change with its framework: their effects cannot be separated.
     return Side(version=_release(side.version), companions={}, settings=settings)

@@ -12,8 +12,8 @@ from packaging.version import Version
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.interface import NORMAL_QUANTILE, PublishedSource, SettingEffect
-from knowledge.estimate.kernel import similarity_of
 from knowledge.estimate.published_rows import DEFAULTS
+from knowledge.estimate.similarity import similarity_of
 
 if TYPE_CHECKING:
     from knowledge.estimate.framework_model import FrameworkModel
