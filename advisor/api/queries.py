@@ -213,6 +213,8 @@ def compare_hardware(
     from knowledge.estimate.workloads import TASKS, find_workload
 
     models = [_accelerator(name) for name in (accelerator, reference)]
+    if models[0].name == models[1].name:
+        raise InputError(f"`{accelerator}` and `{reference}` are the same accelerator")
     for model in models:
         if not features_of(model):
             raise InputError(
@@ -244,12 +246,25 @@ def _accelerator(name: str) -> AcceleratorModel:
     from knowledge.domain.errors import InputError
     from knowledge.hardware.accelerators import closest_models, find_accelerator
 
-    model = find_accelerator(name)
+    model = find_accelerator(name) or _of_profile(name)
     if model is None:
         closest = closest_models(name)
         hint = f"similar names: {quoted(closest)}" if closest else "`advisor hardware list` lists the accelerators"
         raise InputError(f"there is no accelerator `{name}` in the catalogue", hint=hint)
     return model
+
+
+def _of_profile(name: str) -> AcceleratorModel | None:
+    """Return the accelerator of a profile or a cloud instance; none if there is no such profile, or it has none."""
+    from knowledge.domain.errors import InputError
+    from knowledge.hardware.accelerators import model_of
+    from knowledge.hardware.profiles import find_profile
+
+    try:
+        accelerators = find_profile(name).accelerators
+    except InputError:
+        return None
+    return model_of(accelerators[0]) if accelerators else None
 
 
 def _machine_name(hardware: str) -> str:

@@ -29,7 +29,7 @@ def hardware_comparison_text(comparison: HardwareComparison) -> str:
         )
         return "\n".join(lines)
     lines += [
-        f"{count(len(ratio.pairs), 'published pair')} of these two, {ratio.related} of other accelerators and tasks:",
+        f"{count(len(ratio.pairs), 'published pair')} of these two, of {ratio.related} that the prediction rests on:",
         table(
             ("ratio", "accelerators", "year", "source", "configuration"),
             (

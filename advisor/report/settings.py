@@ -29,19 +29,25 @@ def setting_lines(effects: Sequence[SettingEffect]) -> Iterator[str]:
         gains = ", ".join(
             f"{e.speedup:.2f} [{e.low:.2f}, {e.high:.2f}] for `{e.workload}`" for e in clear[:_MOST_KINDS]
         )
-        others = len(listed) - len(clear[:_MOST_KINDS])
-        more = f", and {count(others, 'other kind')} (`--format json` lists them)" if others else ""
+        others = len(clear) - len(clear[:_MOST_KINDS])
+        more = f" and {count(others, 'other kind')}" if others else ""
+        doubtful = len(listed) - len(clear)
+        more += f", no clear effect for {count(doubtful, 'other kind')}" if doubtful else ""
         yield f"{change}, times as fast: {gains}{more}; {_basis(clear[0])}"
     if unclear:
         yield f"no clear effect: {', '.join(unclear)}"
 
 
 def _basis(effect: SettingEffect) -> str:
-    listed = ", ".join(map(_source, effect.sources))
-    return listed if effect.same_accelerator else f"{listed}, on similar accelerators"
+    """Return what the effect rests on: pairs at the tasks of its workload on such an accelerator, or what else."""
+    where = [
+        *(() if effect.same_tasks else ("of other tasks",)),
+        *(() if effect.same_accelerator else ("on similar accelerators",)),
+    ]
+    return " ".join([", ".join(map(_source, effect.sources)), *where])
 
 
 def _source(source: PublishedSource) -> str:
     first, last = source.first_year, source.last_year
     years = str(last) if first == last else f"{first} to {last}"
-    return f"{count(source.pairs, 'pair')} of {source.name}, {years}"
+    return f"{count(source.pairs, 'pair')} of {source.name} (published by {years})"

@@ -141,10 +141,15 @@ def _slow_in_baseline(
         known: Packages whose version has another reason.
     """
     remaining = {rule.id for rule, _ in rules.slowdowns_of({str(c.name): c.version for c in stack})}
-    return {
-        NormalizedName(name): f"has a documented slow-down: {rule.workload} ({rule.source})"
+    avoided = [
+        (rule, name)
         for rule, name in rules.slowdowns_of({str(c.name): c.version for c in baseline})
         if rule.id not in remaining and name not in known
+    ]
+    # The one that says most about other programs comes last, and is the reason.
+    avoided.sort(key=lambda entry: (entry[0].whole, len(entry[0].ratios), entry[0].ratio))
+    return {
+        NormalizedName(name): f"has a documented slow-down: {rule.workload} ({rule.source})" for rule, name in avoided
     }
 
 

@@ -17,6 +17,9 @@ from knowledge.estimate.interface import Estimator, PredictedGain
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.slower import SlowerRule
 
+FEWEST_PROGRAMS = 2
+"""Fewest independent reports that say something about a program whose workload is not selected."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowdownScore:
@@ -77,6 +80,8 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
     if share is None:
         if not rule.whole:
             return SlowdownScore(reason="no workload is selected, and it is a slow-down of one operation")
+        if len(rule.ratios) < FEWEST_PROGRAMS:
+            return SlowdownScore(reason="no workload is selected, and it is the report of one program")
         share = 1.0
     if not share:
         return SlowdownScore(reason="it is not known to be a part of the workload")

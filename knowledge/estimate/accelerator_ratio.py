@@ -9,6 +9,7 @@ difference of two such speeds. Each row has noise of its own.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from knowledge.estimate.accelerator_pairs import AcceleratorPair
 from knowledge.estimate.amplitudes import half_shared
 from knowledge.estimate.evidence import features_of
 from knowledge.estimate.interface import NORMAL_QUANTILE
+from knowledge.estimate.kernel import codes
 from knowledge.hardware.accelerators import find_accelerator
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class AcceleratorRatio:
         low: Lower end of the interval.
         high: Upper end.
         pairs: Published pairs of just these accelerators at the tasks, in order of weight.
-        related: Number of other pairs with which the model was conditioned.
+        related: Number of pairs of any accelerators with which the model was conditioned.
     """
 
     speedup: float
@@ -94,8 +96,6 @@ def predict_ratio(
     """
     import numpy as np
 
-    pairs = _evenly(pairs)
-
     def total(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPair]) -> Array:
         parts = [variances[" ".join(effect)] * _covariance(rows, columns, effect) for effect in EFFECTS]
         result: Array = np.sum(parts, axis=0)
@@ -126,42 +126,58 @@ def accelerator_ratio(
         reference: Name in the catalogue.
         tasks: Task and mode of each part of the workload.
     """
+    import numpy as np
+
+    # A name may stand for several variants: any of them is meant.
+    variants = [(one, other) for one in variants_of(accelerator) for other in variants_of(reference)]
     targets = [
         AcceleratorPair(
             source="",
             configuration="",
             task=task,
             mode=mode,
-            accelerator=accelerator,
-            reference=reference,
+            accelerator=one,
+            reference=other,
             mean=0.0,
             count=1,
             year=0,
         )
+        for one, other in variants
         for task, mode in tasks
     ]
     means, covariance = predict_ratio(pairs, variances, targets)
-    mean = float(means.mean())
-    half = NORMAL_QUANTILE * math.sqrt(max(0.0, float(covariance.mean())))
-    listed = (_directed(pair, accelerator, reference) for pair in pairs if (pair.task, pair.mode) in tasks)
-    direct = [pair for pair in listed if pair is not None]
+    weights = np.kron(np.eye(len(variants)), np.full((1, len(tasks)), 1 / len(tasks)))
+    by_variant = weights @ means
+    mean = float(by_variant.mean())
+    variance = float(np.diag(weights @ covariance @ weights.T).mean()) + float(by_variant.var())
+    half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
+    direct = [pair for pair in direct_pairs(pairs, accelerator, reference) if (pair.task, pair.mode) in tasks]
     return AcceleratorRatio(
         speedup=math.exp(mean),
         low=math.exp(mean - half),
         high=math.exp(mean + half),
         pairs=tuple(sorted(direct, key=lambda pair: (-pair.year, pair.source, pair.configuration))),
-        related=len(pairs) - len(direct),
+        related=len(pairs),
     )
 
 
-def _directed(pair: AcceleratorPair, accelerator: str, reference: str) -> AcceleratorPair | None:
-    """Return a pair of two accelerators, or of variants of them, as one of the first over the second; else none."""
-    ones, others = ({name, *variants_of(name)} for name in (accelerator, reference))
-    if pair.accelerator in ones and pair.reference in others:
-        return pair
-    if pair.accelerator in others and pair.reference in ones:
-        return replace(pair, accelerator=pair.reference, reference=pair.accelerator, mean=-pair.mean)
-    return None
+def direct_pairs(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> list[AcceleratorPair]:
+    """Return the published pairs of two accelerators, or of variants of them, as ratios of the first.
+
+    All rows of a configuration were compared with one of them, so two of its rows may be compared through it.
+    """
+    groups: dict[tuple[object, ...], dict[str, AcceleratorPair]] = defaultdict(dict)
+    for pair in pairs:
+        rows = groups[pair.source, pair.task, pair.mode, pair.configuration, pair.count]
+        rows[pair.reference] = replace(pair, accelerator=pair.reference, mean=0.0)
+        rows[pair.accelerator] = pair
+    return [
+        replace(rows[one], reference=other, mean=rows[one].mean - rows[other].mean)
+        for rows in groups.values()
+        for one in variants_of(accelerator, with_name=True)
+        for other in variants_of(reference, with_name=True)
+        if one != other and one in rows and other in rows
+    ]
 
 
 def _evenly(pairs: Sequence[AcceleratorPair]) -> Sequence[AcceleratorPair]:
@@ -191,16 +207,21 @@ def _covariance(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPa
 
     total: Array = difference(rows) @ kernel @ difference(columns).T
     if shared != "all":
-        keys = [[p.mode if shared == "mode" else f"{p.task} {p.mode}" for p in side] for side in (rows, columns)]
-        total *= np.array([[float(one == other) for other in keys[1]] for one in keys[0]])
+        keys = codes(p.mode if shared == "mode" else f"{p.task} {p.mode}" for p in (*rows, *columns))
+        total *= keys[: len(rows), None] == keys[None, len(rows) :]
     return total
 
 
-def variants_of(name: str) -> tuple[str, ...]:
-    """Return the models with known properties that a name of the catalogue stands for; itself if it is one."""
+def variants_of(name: str, *, with_name: bool = False) -> tuple[str, ...]:
+    """Return the models with known properties that a name of the catalogue stands for; itself if it is one.
+
+    Args:
+        name: Name of an entry.
+        with_name: Whether the name itself is included: tables use it, too.
+    """
     entry = find_accelerator(name)
     listed = tuple(v for v in (entry.variants if entry else ()) if (m := find_accelerator(v)) and features_of(m))
-    return listed or (name,)
+    return tuple(dict.fromkeys((name, *listed))) if with_name else listed or (name,)
 
 
 def _kernel(names: Sequence[str], kind: str) -> Array:

@@ -10,12 +10,13 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
-from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator, model_of
+from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, find_accelerator, model_of
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
@@ -26,6 +27,9 @@ FORMAT = 9
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
 run ``python docs/contrasts.py``."""
 _QUANTILE = 1.959964
+_MATRIX_UNITS, _WITH_MATRIX_UNITS = 3, 4
+"""Generation that counts for matrix units of other makers than NVIDIA, which have no such number; they have them if
+float16 is at least this many times as fast as float32. The number is a judgement."""
 LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
 """Largest standard error of a contrast: with a larger one, its 95 % interval would be wider than that of any result."""
 
@@ -273,10 +277,24 @@ def features_of(model: AcceleratorModel) -> tuple[float, ...]:
             if (variant := find_accelerator(name)) is not None and (features := features_of(variant))
         ]
         return tuple(statistics.fmean(column) for column in zip(*variants, strict=True))
-    short = max(model.flops.get("float16", plain), plain)
-    generation = float(model.tensor_core_generation or 0)
+    short = model.flops.get("float16") or plain * _usual_speed_of_float16(model.architecture, model.kind)
+    short = max(short, plain)
+    generation = float(model.tensor_core_generation or (_MATRIX_UNITS if short >= _WITH_MATRIX_UNITS * plain else 0))
     logs = (math.log2(short / bandwidth), math.log2(plain / bandwidth), math.log2(bandwidth))
     return (generation, *(value / 2 for value in logs))
+
+
+@cache
+def _usual_speed_of_float16(architecture: str, kind: str) -> float:
+    """Return the median ratio of the peak rates of float16 and float32 of an architecture; 1 if none is stated.
+
+    The sources do not state the rate of float16 of every model, and models of one architecture have the same units.
+    """
+    listed = [
+        m for m in accelerator_models() if m.architecture == architecture and {"float16", "float32"} <= set(m.flops)
+    ]
+    same = [m for m in listed if m.kind == kind] or listed
+    return statistics.median([m.flops["float16"] / m.flops["float32"] for m in same] or [1.0])
 
 
 def _run(o: Observation) -> RunOutcome:

@@ -329,7 +329,9 @@ class SettingEffect:
         speedup: Predicted speed-up.
         low: Lower end of its interval.
         high: Upper end.
-        sources: Published sources of this comparison, most pairs first.
+        sources: Published sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
+            other tasks if there are none.
+        same_tasks: Whether the pairs are at the tasks of the workload.
         same_accelerator: Whether some of the pairs were measured on the same model of accelerator.
     """
 
@@ -341,6 +343,7 @@ class SettingEffect:
     low: float
     high: float
     sources: tuple[PublishedSource, ...]
+    same_tasks: bool
     same_accelerator: bool
 
 

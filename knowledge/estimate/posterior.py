@@ -32,7 +32,7 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.published_settings import published_settings
 from knowledge.estimate.task_discrepancy import RELEASES, SETTINGS, TaskDiscrepancy
-from knowledge.estimate.time_shares import share_of_parts, time_shares
+from knowledge.estimate.time_shares import published_shares, share_of_parts, time_shares
 from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload
 
 if TYPE_CHECKING:
@@ -175,11 +175,13 @@ class PosteriorEstimator:
         """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
         effects: list[SettingEffect] = []
         for name in self._measured(stack):
-            model, device = self.model(name), self._device(name)
-            process = self._models.process(name, device)
-            if model is not None and process is not None and model.basis == TASKS:
-                machine = machine_of(self._hardware, device)
-                effects += published_settings(model, process.contrasts, machine, stack, workload=self._workload.name)
+            process = self._models.process(name, self._device(name))
+            shares = published_shares(self._workload, process.contrasts).shares if process else {}
+            if process and shares:
+                machine = machine_of(self._hardware, self._device(name))
+                discrepancy = self._discrepancy(process, TASKS)
+                model = FrameworkModel(name, process, shares, machine, basis=TASKS, discrepancy=discrepancy)
+                effects += published_settings(model, process.contrasts, stack, workload=self._workload)
         return tuple(effects)
 
     def _measured(self, names: Iterable[str]) -> list[str]:

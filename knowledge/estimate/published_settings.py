@@ -14,6 +14,7 @@ from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.interface import NORMAL_QUANTILE, PublishedSource, SettingEffect
 from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.similarity import similarity_of
+from knowledge.estimate.workloads import TASKS, Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.framework_model import FrameworkModel
@@ -39,19 +40,17 @@ def setting_change(c: Contrast) -> Change | None:
 def published_settings(
     model: FrameworkModel,
     contrasts: Sequence[Contrast],
-    machine: Machine,
     stack: Mapping[str, Version],
     *,
-    workload: str,
+    workload: Workload,
 ) -> tuple[SettingEffect, ...]:
     """Return the effects of settings that were published for accelerators like this one, the largest first.
 
     Args:
         model: The model of the framework, for the workload on the machine.
         contrasts: Contrasts of the framework on such a device.
-        machine: The machine.
         stack: The stack.
-        workload: Name of the workload.
+        workload: The workload.
     """
     changes: dict[Change, list[Contrast]] = defaultdict(list)
     for c in contrasts:
@@ -59,7 +58,9 @@ def published_settings(
         if change is not None and change[1] and change[2] in USUAL_VALUES:
             changes[change].append(c)
     effects = []
-    for (name, value, over), listed in _nearest(changes, machine).items():
+    parts = workload.parts.get(TASKS, ())
+    for (name, value, over), listed in _nearest(changes, model.machine).items():
+        own = [c for c in listed if any(part.matches(c.label, c.family) for part in parts)]
         gain = model.gain_of_setting(stack, name, value, over)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
         effects.append(
@@ -67,12 +68,13 @@ def published_settings(
                 package=model.name,
                 setting=f"{name}={value}",
                 over=f"{name}={over or DEFAULTS[name]}",
-                workload=workload,
+                workload=workload.name,
                 speedup=math.exp(gain.mean),
                 low=math.exp(gain.mean - half),
                 high=math.exp(gain.mean + half),
-                sources=sources_of(listed),
-                same_accelerator=any(c.machine.name == machine.name for c in listed),
+                sources=sources_of(own or listed),
+                same_tasks=bool(own),
+                same_accelerator=any(c.machine.name == model.machine.name for c in own or listed),
             )
         )
     return tuple(sorted(effects, key=lambda e: (-e.speedup, e.setting, e.over)))

@@ -28,6 +28,8 @@ from knowledge.store.base import KnowledgeBase, StoredBlock
 
 SHIPPED = "contrasts.json.gz"
 """File of the program with the evidence of the shipped blocks: to compute it takes longer than the first use may."""
+USUAL_ERROR = 0.1
+"""Error of a published contrast, as a standard deviation of its logarithm, if its source is not fully trusted."""
 _KIND = "evidence"
 
 
@@ -136,9 +138,11 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
     if trust == 1:
         return c
     widening = trust**-0.5
+    # A published number has no error of its own.
+    own = c.error or USUAL_ERROR * (1 - trust) ** 0.5
     return replace(
         c,
-        error=c.error * widening,
+        error=own * widening,
         common=c.common * widening,
         low=c.mean + (c.low - c.mean) * widening,
         high=c.mean + (c.high - c.mean) * widening,

@@ -61,7 +61,6 @@ def task_discrepancies(contrasts: Iterable[Contrast]) -> Mapping[str, float]:
         if len(means) > 1:
             name = RELEASES if side[2] == reference[2] else SETTINGS  # type: ignore[index]
             spreads[name].append((statistics.variance(means), len(means) - 1))
-    # A new task differs from the mean of n others by its own deviation and that of the mean.
     return {
         name: math.sqrt(sum(v * n for v, n in listed) / sum(n for _, n in listed)) for name, listed in spreads.items()
     }

@@ -79,10 +79,8 @@ def time_shares(
     for basis in workload.parts:
         parts = parts_of(workload, basis, amplitudes)
         if basis == TASKS:
-            times = _published_shares(parts, contrasts, workload)
-            if times.shares:
-                return times
-            continue
+            times = published_shares(workload, contrasts)
+            return times if times.shares else TimeShares("", {}, refused=refused)
         is_refused = workload.discrepancy(basis) in amplitudes.refused
         if basis == PROFILE:
             times = TimeShares(basis, {}, refused=bool(rows))
@@ -138,15 +136,19 @@ def parts_of(workload: Workload, basis: str, amplitudes: Amplitudes) -> tuple[Ti
     return parts
 
 
-def _published_shares(parts: Sequence[TimePart], contrasts: Sequence[Contrast], workload: Workload) -> TimeShares:
+def published_shares(workload: Workload, contrasts: Sequence[Contrast]) -> TimeShares:
     """Return the shares of published tasks, each with one label: no batch, number of accelerators or unit of its own.
 
     The Gaussian process predicts this label from those of the task, with what they differ by as uncertainty. A task
     counts if anything was compared at it: what its settings do is known even if no version was.
+
+    Args:
+        workload: The workload.
+        contrasts: Contrasts of one framework and device.
     """
     own = [c for c in contrasts if not workload.backends or c.backend in workload.backends]
     shares = {}
-    for part in parts:
+    for part in workload.parts.get(TASKS, ()):
         if any(part.matches(c.label, c.family) for c in own):
             words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
             shares[f"{part.indicator}@1[{words}]", part.indicator] = part.share

@@ -14,8 +14,9 @@ from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
 from knowledge.domain.workload import ProfiledWorkload
 
-OWN, MODELS, TASKS, BLOCKS, STEPS, OPERATIONS = "benchmark", "models", "tasks", "blocks", "steps", "operations"
-"""Names of the lists of parts, in their order of preference; the first is a project's own benchmark."""
+OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"
+"""Names of the lists of parts, in their order of preference; the first is a project's own benchmark, the last is of
+published measurements, which are used where nothing was measured with this program."""
 SIZES = "sizes"
 """Name of the discrepancy between sizes of one model."""
 PROFILE = "profile"
@@ -106,10 +107,10 @@ def workload_catalogue() -> Mapping[str, Workload]:
 def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
     parts = {
         MODELS: _parts(entry.get(MODELS, ()), "model"),
-        TASKS: _parts(entry.get(TASKS, ()), PUBLISHED),
         BLOCKS: _parts(entry.get(BLOCKS, ()), "block"),
         STEPS: _parts(entry.get(STEPS, ())),
         OPERATIONS: operation_parts(entry.get(OPERATIONS, {})),
+        TASKS: _parts(entry.get(TASKS, ()), PUBLISHED),
     }
     return Workload(
         name=name,

@@ -195,13 +195,14 @@ def model_of_world(observations: list[Observation], workload: str, gpu: str) -> 
 def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> None:
     model, process = model_of_world(world(), "resnet50-training", "NVIDIA A40")
     (effect,) = published_settings(
-        model, process.contrasts, model.machine, {"torch": Version("1.13.0")}, workload="resnet50-training"
+        model, process.contrasts, {"torch": Version("1.13.0")}, workload=find_workload("resnet50-training")
     )
     assert (effect.setting, effect.over) == ("precision=amp", "precision=fp32")
     assert effect.low < 2 < effect.high
     assert effect.low > 1.3
     assert not effect.same_accelerator
-    assert [(s.name, s.pairs, s.first_year) for s in effect.sources] == [("someone/benchmarks", 60, 2023)]
+    assert [(s.name, s.pairs, s.first_year) for s in effect.sources] == [("someone/benchmarks", 10, 2023)]
+    assert effect.same_tasks
 
 
 def test_more_rows_of_one_source_do_not_make_a_prediction_arbitrarily_certain() -> None:

@@ -17,8 +17,9 @@ _SCALES = 50.0
 """Factor between two values of one table and batch size, for each GPU, above which they have different units."""
 _LONGEST_STEP = 600.0
 """Seconds of a step of any batch size that are believed."""
-_MOST_SCALING = 2.0
-"""Largest believed speed-up of several GPUs for each GPU, against one GPU in the same configuration."""
+_MOST_SCALING = 1.25
+"""Largest believed speed-up of several GPUs for each GPU, against one GPU in the same configuration: more memory in all
+may help a little, but hosts of a table differ by more."""
 _LEAST_SCALING = 0.1
 _REPETITIONS = 1.05
 """Largest factor between values of one configuration that are repetitions; other values belong to a lost column."""
