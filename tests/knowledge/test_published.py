@@ -488,7 +488,7 @@ def test_every_row_of_the_real_tables_is_an_observation_or_has_a_reason(real: di
         assert counted == result.rows
         assert not any(w.message.startswith("the task") for w in result.warnings)
     assert len(real["lambda-tensorflow"].skipped) == 0
-    assert len(real["lambda-pytorch"].skipped) < 60
+    assert len(real["lambda-pytorch"].skipped) < 90
 
 
 def test_values_gpus_and_versions_are_those_of_the_rows(real: dict[str, PublishedTable]) -> None:
