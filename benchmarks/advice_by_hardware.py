@@ -27,10 +27,10 @@ NAMED = ("ADV101", "ADV102", "ADV105", "ADV110", "ADV116", "ADV117", "ADV118")
 def advise(project: Path, hardware: str) -> tuple[dict[str, Any] | None, str]:
     """Return the JSON report of a project on some hardware, or none and the error."""
     command = [sys.executable, "-m", "advisor", "advise", str(project), "--hardware", hardware]
-    done = subprocess.run([*command, "--format", "json", "--dry-run"], capture_output=True, text=True, check=False)
-    if done.stdout.startswith("{"):
-        return json.loads(done.stdout), ""
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error")]
+    result = subprocess.run([*command, "--format", "json", "--dry-run"], capture_output=True, text=True, check=False)
+    if result.stdout.startswith("{"):
+        return json.loads(result.stdout), ""
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error")]
     return None, (errors or ["no answer"])[0]
 
 
