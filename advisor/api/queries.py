@@ -205,12 +205,13 @@ def compare_hardware(
         InputError: If an accelerator or the workload is unknown, or nothing was published for it (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
+    from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
     from knowledge.estimate.accelerator_pairs import load_pairs
     from knowledge.estimate.accelerator_ratio import accelerator_ratio
     from knowledge.estimate.evidence import features_of
     from knowledge.estimate.model_cache import shipped_ratio_variances
-    from knowledge.estimate.workloads import TASKS, find_workload
+    from knowledge.estimate.workloads import TASKS, find_workload, workload_catalogue
 
     models = [_accelerator(name) for name in (accelerator, reference)]
     if models[0].name == models[1].name:
@@ -230,7 +231,7 @@ def compare_hardware(
     if not tasks:
         raise InputError(
             f"nothing was published for workload `{workload}` on two accelerators",
-            hint="`advisor workload list` lists the workloads",
+            hint=f"published are {quoted([name for name, w in workload_catalogue().items() if TASKS in w.parts])}",
         )
     ratio = accelerator_ratio(
         pairs, shipped_ratio_variances(), accelerator=models[0].name, reference=models[1].name, tasks=tasks

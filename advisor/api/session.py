@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from advisor.resolve.recommend import Advice
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.sizes import AdviceSizes
-    from knowledge.estimate.interface import SettingEffect, StartupTime
+    from knowledge.estimate.interface import StartupTime
+    from knowledge.estimate.setting_effect import SettingEffect
 
 logger = logging.getLogger(__name__)
 

@@ -14,6 +14,7 @@ from advisor.report.interface import changes, target_line
 from advisor.report.interpreters import interpreter_rows, measured_lines
 from advisor.report.reasons import price_text
 from advisor.report.score import score_lines
+from advisor.report.settings import setting_lines
 from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.prices import Price
 from advisor.resolve.stack_requirements import PROJECT, requirements_within
@@ -164,6 +165,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         measure=report.sizes.stack.best_known,
         tiles=tiles(report.sizes.stack),
         startup=[*startup_lines(report.startup)],
+        settings=[*setting_lines(report.settings)],
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
         interpreters=interpreter_rows(interpreters) if interpreters else [],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain.words import count
-from knowledge.estimate.interface import PublishedSource, SettingEffect
+from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
 
 _MOST_KINDS = 3
 
@@ -48,6 +48,4 @@ def _basis(effect: SettingEffect) -> str:
 
 
 def _source(source: PublishedSource) -> str:
-    first, last = source.first_year, source.last_year
-    years = str(last) if first == last else f"{first} to {last}"
-    return f"{count(source.pairs, 'pair')} of {source.name} (published by {years})"
+    return f"{count(source.pairs, 'pair')} of {source.name} (published until {source.last_year})"

@@ -106,6 +106,9 @@ def _prediction(prediction: Prediction) -> str:
     if not prediction.changes:
         if prediction.unmeasured:
             return f"none: {unmeasured_text(prediction.unmeasured, prediction.refused)}"
+        if prediction.newest_measured:
+            listed = ", ".join(f"`{name}` up to {version}" for name, version in prediction.newest_measured)
+            return f"none: on such hardware, only {listed} was compared"
         return "same speed as the baseline: no measured package differs"
     ratio = (
         f"{prediction.speedup:.3f}x the speed of the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "

@@ -79,12 +79,14 @@ def explain_stack(
     """Return, for each package of a stack, why it has its version and what requires it, in a few words."""
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
-    rule_messages = _forbidden_below(problem, source, baseline, rules)
-    rule_messages |= _slow_in_baseline(stack, baseline, rules, known=rule_messages)
+    forbidden = _forbidden_below(problem, source, baseline, rules)
+    slow = _slow_in_baseline(stack, baseline, rules, known=forbidden)
     replaced = _replaced_by_replacement(problem, source, stack)
     reasons: dict[str, str] = {}
     for candidate in stack:
-        reason = _reason(candidate, plain.get(candidate.name), source, rule_messages, prediction)
+        reason = _reason(
+            candidate, plain.get(candidate.name), source, forbidden=forbidden, slow=slow, prediction=prediction
+        )
         if build := builds.reason(candidate, plain.get(candidate.name)):
             reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
         if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
@@ -157,9 +159,13 @@ def _reason(
     candidate: Candidate,
     plain: Candidate | None,
     source: CandidateSource,
-    rule_messages: Mapping[NormalizedName, str],
+    *,
+    forbidden: Mapping[NormalizedName, str],
+    slow: Mapping[NormalizedName, str],
     prediction: Prediction,
 ) -> str:
+    if plain is not None and plain.version != candidate.version and candidate.name in forbidden:
+        return f"{plain.version} {forbidden[candidate.name]}"
     for change in prediction.changes:
         if change.package == candidate.name and plain is not None:
             return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
@@ -169,6 +175,6 @@ def _reason(
         return "newest that the other choices admit"
     if plain.version == candidate.version:
         return _REQUIREMENTS
-    if candidate.name in rule_messages:
-        return f"{plain.version} {rule_messages[candidate.name]}"
+    if candidate.name in slow:
+        return f"{plain.version} {slow[candidate.name]}"
     return _OTHER_CHOICES

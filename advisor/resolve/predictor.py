@@ -26,11 +26,10 @@ from knowledge.estimate.interface import (
     PredictedGain,
     Prediction,
     ProfileCoverage,
-    PublishedSource,
     ScoreTerms,
-    SettingEffect,
     StartupTime,
 )
+from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
 
 if TYPE_CHECKING:
     from knowledge.estimate.kinds import KindsEstimator

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from knowledge.admission.plausibility import PUBLISHED, IndicatorCatalogue, implausibilities
-from knowledge.domain.observation import Observation
+from knowledge.admission.plausibility import IndicatorCatalogue, implausibilities
+from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 _Key = tuple[int, int, str]

@@ -10,13 +10,11 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation
+from knowledge.domain.observation import BENCHMARK, PUBLISHED, IndicatorRun, Observation
 from knowledge.hardware.peaks import peak_operations
 
 MLPERF = ("mlperf_training", "mlperf_inference")
 """Names of the indicators of imported MLPerf results, which this program does not measure."""
-PUBLISHED = "published"
-"""Name of the indicator of published measurements, whose values come from tables; their blocks are repositories."""
 _UNTIMED = (*MLPERF, PUBLISHED, BENCHMARK)
 """Indicators whose samples need not come from a clock of this program."""
 _EARLIEST = datetime(2015, 1, 1, tzinfo=UTC)

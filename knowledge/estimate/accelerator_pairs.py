@@ -17,7 +17,7 @@ from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.store.base import KnowledgeBase
 
 WIDEST_RATIO = math.log(100)
-"""Largest log ratio of a pair: no two accelerators of the catalogue differ more in peak rates of one element type."""
+"""Largest log ratio of a pair; a larger one is a mistake of a table. The bound is a judgement."""
 _KIND = "accelerator pairs"
 _FORMAT = 1
 _BLOCKS = (f"{PUBLISHED}/", "mlperf-")

@@ -32,6 +32,7 @@ NOISE = "row"
 _TYPICAL = 0.1**2
 _LOOSE = 2.5
 MOST_PAIRS = 800
+"""Maximum number of pairs, evenly selected, that variances are fitted to; predictions use all pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class AcceleratorRatio:
         speedup: How much faster the accelerator is than the reference.
         low: Lower end of the interval.
         high: Upper end.
-        pairs: Published pairs of just these accelerators at the tasks, in order of weight.
+        pairs: Published pairs of just these accelerators at the tasks, the newest first.
         related: Number of pairs of any accelerators with which the model was conditioned.
     """
 

@@ -98,10 +98,10 @@ class FrameworkModel:
             discrepancy: Standard deviation of the gain of a whole program beyond that of the parts; none by default.
             profiled: Version of the framework at which the shares hold; by default the usual reference.
         """
-        self.name = self._name = name
+        self.name = name
         self._process = process
         self._shares = shares
-        self.machine = self._machine = machine
+        self.machine = machine
         self.basis = basis
         self._discrepancy = discrepancy or _NONE
         self._profiled = profiled
@@ -139,7 +139,7 @@ class FrameworkModel:
         """
         plain = [c.reference for c in self._process.contrasts if c.reference.version == str(self.usual_reference)]
         companions = statistics.mode(tuple(sorted(side.companions.items())) for side in plain)
-        version = self._representative(self._name, self._profiled or self.usual_reference)
+        version = self._representative(self.name, self._profiled or self.usual_reference)
         return Side(version=version, companions=dict(companions), settings={})
 
     def speeds(self, sides: Sequence[Side], shares: Shares | None = None) -> Speeds:
@@ -148,7 +148,7 @@ class FrameworkModel:
 
         discrepancy = _NONE if shares else self._discrepancy
         shares = shares or self._shares
-        posterior = self._process.posterior([*sides, self.anchor], list(shares), self._machine)
+        posterior = self._process.posterior([*sides, self.anchor], list(shares), self.machine)
         levels = posterior.levels()
         times = np.array(list(shares.values())) * np.exp(levels[-1] - levels[:-1])
         totals = times.sum(axis=1)
@@ -171,7 +171,7 @@ class FrameworkModel:
             baseline: Versions of the baseline, including the framework's.
             share: Share of the workload's time that is spent in the framework.
         """
-        relevant = (self._name, *self._companions)
+        relevant = (self.name, *self._companions)
         key = (tuple((tuple(candidates.get(name, ())), baseline.get(name)) for name in relevant), share)
         if key not in self._gains:
             self._gains[key] = self._computed_gains(candidates, baseline, share)
@@ -181,7 +181,7 @@ class FrameworkModel:
         self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version], share: float
     ) -> FrameworkGains:
         # Versions with one representative have the same gains: each is computed for one of them.
-        own, anchor = list(candidates[self._name]), baseline[self._name]
+        own, anchor = list(candidates[self.name]), baseline[self.name]
         others = {
             companion: list(dict.fromkeys([baseline.get(companion), *candidates.get(companion, ()), None]))
             for companion in self._companions
@@ -195,10 +195,10 @@ class FrameworkModel:
             key = (text, companion, self._text(companion, other)) if changes else (text, "", "")
             if key not in sides:
                 stack = _changed(baseline, companion, other) if changes else baseline
-                sides[key] = self._whole({**stack, self._name: version})
+                sides[key] = self._whole({**stack, self.name: version})
             return key
 
-        texts = {version: self._representative(self._name, version) for version in [anchor, *own]}
+        texts = {version: self._representative(self.name, version) for version in [anchor, *own]}
         first = {text: version for version, text in reversed(texts.items())}
         base = side(texts[anchor], anchor)
         alone = {text: (side(text, version), base) for text, version in first.items()}
@@ -224,7 +224,7 @@ class FrameworkModel:
             for key, (joint, own_gain, framework) in cells.items()
         }
         return FrameworkGains(
-            framework=self._name,
+            framework=self.name,
             alone={version: by_pair[alone[texts[version]]] for version in own},
             with_companion=CompanionGains(
                 own={version: texts[version] for version in own},
@@ -253,6 +253,11 @@ class FrameworkModel:
             for version in candidates.get(name, ())
         )
 
+    def has_measured_step(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> bool:
+        """Whether the minor releases of the framework in two stacks were compared, or are the same."""
+        steps = {(v.major, v.minor) for v in (stack[self.name], baseline[self.name])}
+        return len(steps) == 1 or all((self.name, *step) in self._measured_releases for step in steps)
+
     def differs(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> bool:
         """Whether two stacks differ in a version that the model uses."""
         return self._whole(stack) != self._whole(baseline)
@@ -264,8 +269,8 @@ class FrameworkModel:
 
         It is the gain of the tables: the changes of several companions add up.
         """
-        version = stack[self._name]
-        alone = {**baseline, self._name: version}
+        version = stack[self.name]
+        alone = {**baseline, self.name: version}
         changed = [name for name in self._companions if stack.get(name) != baseline.get(name)]
         singles = [_changed(alone, name, stack.get(name)) for name in changed]
         sides = [self._whole(s) for s in (baseline, alone, *singles)]
@@ -278,7 +283,7 @@ class FrameworkModel:
 
     def _whole(self, stack: Mapping[str, Version]) -> Side:
         companions = {name: self._representative(name, stack[name]) for name in self._companions if name in stack}
-        return Side(version=self._representative(self._name, stack[self._name]), companions=companions, settings={})
+        return Side(version=self._representative(self.name, stack[self.name]), companions=companions, settings={})
 
     def _representative(self, name: str, version: Version) -> str:
         """Return the version that stands for a version: its minor release, if nothing of that was measured.
@@ -301,7 +306,7 @@ class FrameworkModel:
         """Measured versions of the framework and of its companions."""
         sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
         companions = ((name, side.companions.get(name, "")) for side in sides for name in self._companions)
-        versions = ((self._name, side.version) for side in sides)
+        versions = ((self.name, side.version) for side in sides)
         return frozenset(pair for pair in (*versions, *companions) if pair[1])
 
     @cached_property
@@ -324,7 +329,7 @@ class FrameworkModel:
             low=math.exp(gain.mean - half),
             high=math.exp(gain.mean + half),
             confidence=confidence,
-            measured={str(stack[self._name]), str(against[self._name])} <= {str(v) for v in self.versions},
+            measured={str(stack[self.name]), str(against[self.name])} <= {str(v) for v in self.versions},
             weighted_contrasts=tuple((float(w), c) for w, c in weighted if w),
         )
 
@@ -349,14 +354,14 @@ class FrameworkModel:
 
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = interval_of(gain)
-        return Effect(subject=subject, package=self._name, speedup=speedup, low=low, high=high)
+        return Effect(subject=subject, package=self.name, speedup=speedup, low=low, high=high)
 
     def change(
         self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain
     ) -> PredictedChange:
         """Return the prediction for a change, with the comparisons that support it."""
         speedup, low, high = interval_of(gain)
-        versions = {str(stack[self._name]), str(baseline[self._name])}
+        versions = {str(stack[self.name]), str(baseline[self.name])}
         families = {family for _, family in self._shares}
         plain = [c for c in self._process.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
         contrasts = [c for c in plain if (c.label, c.family) in self._shares] or [
@@ -365,7 +370,7 @@ class FrameworkModel:
         direct = [c for c in contrasts if {c.side.version, c.reference.version} == versions]
         related = direct or [c for c in contrasts if {c.side.version, c.reference.version} & versions]
         return PredictedChange(
-            package=self._name,
+            package=self.name,
             speedup=speedup,
             low=low,
             high=high,

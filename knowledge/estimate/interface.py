@@ -301,53 +301,6 @@ class Effect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedSource:
-    """A source of published measurements that a prediction rests on.
-
-    Attributes:
-        name: Its name, such as ``NVIDIA/DeepLearningExamples``.
-        pairs: Number of pairs of rows that differ in nothing else.
-        first_year: Year of the earliest of them.
-        last_year: Year of the latest.
-    """
-
-    name: str
-    pairs: int
-    first_year: int
-    last_year: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingEffect:
-    """Predicted effect of a run-time setting on a workload, compared with what happens without it.
-
-    Attributes:
-        package: The framework.
-        setting: The setting as ``name=value``.
-        over: What it is compared with, as ``name=value``.
-        workload: Name of the workload, or of a kind of workload.
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
-        sources: Published sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
-            other tasks if there are none.
-        same_tasks: Whether the pairs are at the tasks of the workload.
-        same_accelerator: Whether some of the pairs were measured on the same model of accelerator.
-    """
-
-    package: str
-    setting: str
-    over: str
-    workload: str
-    speedup: float
-    low: float
-    high: float
-    sources: tuple[PublishedSource, ...]
-    same_tasks: bool
-    same_accelerator: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StartupTime:
     """Measured import time and memory of one version of a framework.
 

@@ -23,9 +23,9 @@ from knowledge.estimate.interface import (
     PredictedGain,
     Prediction,
     ScoreTerms,
-    SettingEffect,
 )
 from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.workloads import Workload, workload_catalogue, workload_of_benchmark
 
 if TYPE_CHECKING:

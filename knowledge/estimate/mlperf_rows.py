@@ -10,7 +10,7 @@ from knowledge.estimate.mlperf import score_submissions
 from knowledge.exchange.mlperf.results import INFERENCE, distinct_results
 
 TRAINING_BLOCK, INFERENCE_BLOCK = f"{PUBLISHED}/MLPerf Training", f"{PUBLISHED}/MLPerf Inference"
-TASKS: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
+USUAL_NAMES: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
 """Tasks of benchmarks of MLPerf that have another name there (https://github.com/mlcommons/training and inference)."""
 ADVISED = ("jax", "tensorflow", "torch")
 """Frameworks whose versions are compared; others, such as TensorRT, are no choice of a lock."""
@@ -28,7 +28,7 @@ def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
             yield _row(
                 score.observation,
                 block=TRAINING_BLOCK,
-                task=TASKS.get(score.benchmark, score.benchmark),
+                task=USUAL_NAMES.get(score.benchmark, score.benchmark),
                 seconds=60 * score.minutes,
                 parameters={"submitter": score.submitter, "gpus": score.accelerators, **target},
             )
@@ -48,7 +48,7 @@ def inference_rows(observations: Iterable[Observation]) -> Iterator[Observation]
             yield _row(
                 o,
                 block=INFERENCE_BLOCK,
-                task=TASKS.get(benchmark, benchmark),
+                task=USUAL_NAMES.get(benchmark, benchmark),
                 seconds=o.samples[0],
                 parameters={**parameters, "submitter": str(o.environment["submitter"]), "gpus": gpus},
             )

@@ -28,9 +28,9 @@ from knowledge.estimate.interface import (
     Prediction,
     ProfileCoverage,
     ScoreTerms,
-    SettingEffect,
 )
 from knowledge.estimate.published_settings import published_settings
+from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.task_discrepancy import RELEASES, SETTINGS, TaskDiscrepancy
 from knowledge.estimate.time_shares import published_shares, share_of_parts, time_shares
 from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload
@@ -119,7 +119,10 @@ class PosteriorEstimator:
         gains: list[PredictedGain] = []
         for name, share in self._shares(baseline).items():
             modelled = self.model(name)
-            if modelled is not None and name in stack and modelled.differs(stack, baseline):
+            if modelled is None or name not in stack or not modelled.differs(stack, baseline):
+                continue
+            # Published pairs are of few releases: a step to a release that nobody published is not measured.
+            if modelled.basis != TASKS or modelled.has_measured_step(stack, baseline):
                 gain = modelled.gain(stack, baseline)
                 changes.append(modelled.change(stack, baseline, gain))
                 gains.append(PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance))

@@ -21,19 +21,19 @@ from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
 from knowledge.estimate.kernel import side_key
+from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.hardware.accelerators import model_of
 
-WIDEST_VERSION = math.log(2)
-WIDEST_SETTING = math.log(8)
-"""Largest log ratios of a pair that differs in the software, and in one setting. A row beyond them has another
+WIDEST_VERSION, WIDEST_SETTING = math.log(2), math.log(8)
+"""Largest log ratios of a pair that differs in the version, and in one setting. A row beyond them has another
 configuration or another machine than it says: on one H100 of `lambdal/deeplearning-benchmark`, every task of one build
 is 2.7 times slower or more, and in tables of `NVIDIA/DeepLearningExamples` the code of a model was replaced between two
 releases. The bounds are a judgement."""
 DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off"}
 """Values of settings that rows name although they are what happens without the setting."""
-_TF32_IN_CONTAINERS = ("ampere", "ada", "hopper", "blackwell")
 _FIRST_WITH_TF32 = 3
 """Generation of the first tensor cores that compute with TF32."""
+_NEAREST_TO_DEFAULT = ("", "tf32", "fp16", "bf16", "amp")
 _IDENTITY_DIGITS = 12
 _FIRST_CONTAINER = 17
 """Year of NVIDIA's first containers; no framework has such a major version."""
@@ -72,20 +72,24 @@ def _accelerators(o: Observation) -> str:
 def published_side(o: Observation) -> Side:
     """Return the software and the settings of a published row; settings at their defaults are left out.
 
-    NVIDIA's containers of PyTorch compute float32 with TF32 from Ampere on
-    (https://docs.nvidia.com/deeplearning/frameworks/pytorch-release-notes/rel-20-06.html), whatever a table calls it.
+    PyTorch before 1.12 computes float32 with TF32 where the accelerator can (https://github.com/pytorch/pytorch/pull/79537
+    changed what its documentation says), and newer versions do in NVIDIA's containers, which set
+    ``TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1``. No page of NVIDIA that states the latter could be opened; instructions of
+    several public repositories do.
     """
     side = side_of(o)
     settings = dict(side.settings)
     gpu = o.hardware.gpu
     model = model_of(gpu) if gpu is not None else None
     package = next((p for p in o.stack.packages if p.name == o.framework), None)
-    in_container = o.framework == "torch" and package is not None and package.index == "ngc"
-    if in_container and settings.get("precision") == "fp32" and model and model.architecture in _TF32_IN_CONTAINERS:
-        settings["precision"] = "tf32"
-    if settings.get("precision") == "tf32" and model and (model.tensor_core_generation or 0) < _FIRST_WITH_TF32:
-        # Tables that list two accelerators together name one precision for both.
-        settings["precision"] = "fp32"
+    in_container = o.framework == "torch" and package is not None and package.index == CONTAINER_INDEX
+    if model and settings.get("precision") in ("fp32", "tf32"):
+        has_tf32 = (model.tensor_core_generation or 0) >= _FIRST_WITH_TF32
+        if in_container and has_tf32:
+            settings["precision"] = "tf32"
+        elif not has_tf32:
+            # Tables that list two accelerators together name one precision for both.
+            settings["precision"] = "fp32"
     settings = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
     # The libraries of a container change with its framework: their effects cannot be separated.
     return Side(version=_release(side.version), companions={}, settings=settings)
@@ -154,16 +158,13 @@ def _ordered(one: _Arm, other: _Arm, change: str | None) -> tuple[_Arm, _Arm]:
     if change is None:
         older, newer = sorted((one, other), key=lambda arm: Version(arm.side.version))
         return older, newer
-    ranks = ("", "fp32", "tf32", "fp16", "bf16", "amp")
-    return tuple(  # type: ignore[return-value]
-        sorted(
-            (one, other),
-            key=lambda arm: (
-                ranks.index(value) if (value := arm.side.settings.get(change, "")) in ranks else len(ranks),
-                value,
-            ),
-        )
-    )
+
+    def rank(arm: _Arm) -> tuple[int, str]:
+        value = arm.side.settings.get(change, "")
+        return _NEAREST_TO_DEFAULT.index(value) if value in _NEAREST_TO_DEFAULT else len(_NEAREST_TO_DEFAULT), value
+
+    reference, arm = sorted((one, other), key=rank)
+    return reference, arm
 
 
 def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:

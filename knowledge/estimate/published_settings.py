@@ -11,8 +11,9 @@ from packaging.version import Version
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast, Machine
-from knowledge.estimate.interface import NORMAL_QUANTILE, PublishedSource, SettingEffect
+from knowledge.estimate.interface import NORMAL_QUANTILE
 from knowledge.estimate.published_rows import DEFAULTS
+from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
 from knowledge.estimate.similarity import similarity_of
 from knowledge.estimate.workloads import TASKS, Workload
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from advisor.report.settings import setting_lines
-from knowledge.estimate.interface import PublishedSource, SettingEffect
+from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
 from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
 
@@ -44,7 +44,7 @@ def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_f
     assert "`a`" not in line
     assert "1 other kind" in line
     assert line.endswith(
-        "; 2 pairs of someone/benchmarks (published by 2020 to 2023), 1 pair of others/tables (published by 2021)"
+        "; 2 pairs of someone/benchmarks (published until 2023), 1 pair of others/tables (published until 2021)"
     )
 
 

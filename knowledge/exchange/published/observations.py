@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation, Scalar
 from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.domain.suggestions import suggest
 from knowledge.exchange.ngc import CONTAINER_INDEX
@@ -18,8 +18,6 @@ from knowledge.exchange.published.machine import hint_for, is_cpu, make_hardware
 from knowledge.exchange.published.measurement import Measurement, read_measurement
 from knowledge.exchange.published.names import read_precision, task_names
 
-INDICATOR = "published"
-"""Name of the indicator: seconds for an item of a whole model, as its source states."""
 PUBLISHED_INDEX = "published"
 """Index of packages whose origin a table does not state."""
 _COMPANIONS = ("cublas", "nccl", "tensorrt")
@@ -167,7 +165,7 @@ def _observation(group: Group) -> Observation:
     gpu = not is_cpu(m.gpu)
     return Observation(
         indicator=IndicatorRun(
-            name=INDICATOR,
+            name=PUBLISHED,
             version=1,
             backend=m.framework,
             device="cuda" if gpu else "cpu",

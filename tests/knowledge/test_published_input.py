@@ -1,0 +1,152 @@
+"""Tables of published measurements that are damaged, or say what cannot be."""
+
+from __future__ import annotations
+
+import gzip
+import re
+
+import pytest
+
+from knowledge.domain.errors import InputError
+from knowledge.exchange.published.observations import (
+    read_published_content,
+)
+from tests.knowledge.test_published import ROW, TODAY, reason, table, written
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"value": "-5"}, "`value` is -5; a rate or a latency is more than 0"),
+        ({"value": "0"}, "more than 0"),
+        ({"value": "nan"}, "more than 0"),
+        ({"value": "twelve"}, "`value` is `twelve`, which is not a number"),
+        ({"value": "1,5"}, "the decimal mark is a point"),
+        ({"value": "1e15"}, "nothing processes"),
+        ({"value": "1e7"}, "times the peak of 1 x `A100-SXM4-80GB`"),
+        ({"value": "0.2"}, "a step would take"),
+        ({"value": ""}, "is not a number"),
+        ({"unit": "images/s, ms"}, "names more than one unit"),
+        ({"unit": "images/s or samples/s"}, "names more than one unit"),
+        ({"unit": "bananas/s"}, "counts `bananas`, which is unknown"),
+        ({"unit": "latency", "better": ""}, "does not say whether it is in seconds or milliseconds"),
+        ({"unit": "speed"}, "the unit `speed` is unknown"),
+        ({"better": "lower"}, "contradicts the unit"),
+        ({"better": "more"}, "write `higher` or `lower`"),
+        ({"framework_version": "1.13 / 2.0"}, "`framework_version` is `1.13 / 2.0`, which is not one version"),
+        ({"cuda": "11.8, 12.1"}, "`cuda` is `11.8, 12.1`, which is not one version"),
+        ({"driver": "450 or 470"}, "`driver` is `450 or 470`, which is not one version"),
+        ({"container": "22.10 and 22.11"}, "is not a release of NVIDIA's containers"),
+        ({"runs": "2.5"}, "`runs` is `2.5`, which is not a positive whole number"),
+        ({"runs": "many"}, "`runs` is `many`"),
+        ({"gpus": "0"}, "`gpus` is `0`"),
+        ({"batch": "0"}, "`batch` is `0`"),
+        ({"batch": "9" * 400}, "which is not a positive whole number"),
+        ({"gpus": "eight"}, "`gpus` is `eight`"),
+        ({"date": "1969-12-31"}, "published measurements are from 2015-01-01 to today"),
+        ({"date": "2030-01-01"}, "published measurements are from 2015-01-01 to today"),
+        ({"date": "06.05.2023"}, "which is not a day such as"),
+        ({"precision": "fp12"}, "`precision` is `fp12`"),
+        ({"phase": "testing"}, "`phase` is `testing`"),
+        ({"framework": "caffe"}, "`framework` is `caffe`"),
+        ({"repository": "somewhere"}, "write `USER/NAME` of GitHub"),
+        ({"gpu": ""}, "write `cpu` for a measurement without a GPU"),
+        ({"settings": "xla"}, "the setting `xla` is not `name=value`"),
+        ({"settings": "xla=maybe"}, "neither on nor off"),
+        ({"settings": "a=1;a=2"}, "is stated twice"),
+        ({"cpu": "x" * 5000}, "`cpu` is longer than 2000 characters"),
+        ({"cpu": "\x1b[31mred"}, "`cpu` contains control characters"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_listed_with_its_line_and_the_others_are_imported(
+    changes: dict[str, str], text: str
+) -> None:
+    assert text in reason(**changes)
+
+
+def test_two_values_of_one_configuration_lack_a_column_unless_they_agree() -> None:
+    agreeing = table(ROW, {**ROW, "value": "2520"})
+    different = table({**ROW, "batch": "1"}, ROW, {**ROW, "value": "900"})
+
+    assert (len(agreeing.observations), agreeing.repetitions) == (1, 1)
+    assert agreeing.observations[0].metrics == {"value": 2510.0, "runs": 6.0}
+    assert agreeing.observations[0].samples[0] == pytest.approx(1 / 2510, rel=1e-5)
+    assert [row.number for row in different.skipped] == [3, 4]
+    assert "values from 900 to 2500: the column that distinguishes them is missing" in different.skipped[0].reason
+
+
+def test_a_row_that_is_published_again_counts_once_at_its_earliest_date() -> None:
+    again = {**ROW, "date": "2022-01-01", "path": "old/table.csv"}
+
+    result = table(ROW, again, ROW)
+
+    assert len(result.observations) == 1
+    assert result.observations[0].environment["date"] == "2022-01-01"
+    assert result.duplicates == (2, 4)
+
+
+def test_thousands_in_one_row_of_a_table_are_another_unit() -> None:
+    rows = [{**ROW, "precision": p, "value": v} for p, v in (("fp32", "900"), ("tf32", "1400"), ("amp", "2.5"))]
+
+    (skipped,) = table(*rows).skipped
+
+    assert skipped.number == 4
+    assert "times less than in other rows with this batch size: another unit" in skipped.reason
+
+
+def test_several_gpus_that_are_too_fast_for_one_are_not_believed() -> None:
+    rows = [ROW, {**ROW, "gpus": "2", "value": "4800"}, {**ROW, "gpus": "4", "value": "60000"}]
+
+    result = table(*rows)
+
+    assert len(result.observations) == 2
+    assert "4 GPUs are 24 times as fast as one with the same batch size" in result.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "message"),
+    [
+        (b"", "t.csv", "`t.csv` is empty"),
+        (b"\n \n", "t.csv", "`t.csv` is empty"),
+        (b"task,phase\nresnet50,training\n", "t.csv", "`t.csv` has no column `repository`, `date`"),
+        (written(ROW).replace(b",", b";"), "t.csv", "the columns of `t.csv` are separated by semicolons"),
+        (written(ROW).replace(b",", b"\t"), "t.csv", "the columns of `t.csv` are separated by tabs"),
+        (written(ROW), "t.csv.gz", "`t.csv.gz` is not compressed with gzip"),
+        (gzip.compress(written(ROW))[:-20], "t.csv.gz", "the compressed file is damaged or truncated"),
+        (written({**ROW, "cpu": "x"}).replace(b",x,", b",\xff,"), "t.csv", "t.csv:2: not UTF-8"),
+        (written({**ROW, "value": "-1"}), "t.csv", "contains no measurement that can be used"),
+        (written(ROW).replace(b"commit", b"path", 1), "t.csv", "has more than one column `path`"),
+        (b"{broken\n", "t.jsonl", "contains no row that can be read"),
+        (written(), "t.csv", "contains no measurement that can be used"),
+        (b"a," * 40_000, "t.csv", "the first line of `t.csv` is longer than 65536 characters"),
+        (b"task\rphase,x\n1,2\n", "t.csv", "the first line of `t.csv` does not name columns"),
+    ],
+)
+def test_a_file_that_is_no_table_gives_one_message(content: bytes, name: str, message: str) -> None:
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_published_content(content, where=name, today=TODAY)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"a,b", "it has 2 cells, and the first line 22 columns"),
+        (b'"unclosed,' + b"x," * 21, "it is not CSV"),
+        (b"x" * 70000, "the row is longer than 65536 characters"),
+    ],
+)
+def test_a_damaged_line_does_not_stop_the_others(line: bytes, text: str) -> None:
+    result = read_published_content(written(ROW) + line + b"\n", where="t.csv", today=TODAY)
+
+    assert len(result.observations) == 1
+    assert (result.skipped[0].number, text in result.skipped[0].reason) == (3, True)
+
+
+def test_a_column_that_is_not_read_is_named() -> None:
+    result = table({**ROW, "colour": "red"}, columns=(*ROW, "colour"))
+
+    assert result.warnings[0].message == "columns that are not read: `colour`"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column() -> None:
+    assert len(read_published_content(b"\xef\xbb\xbf" + written(ROW), where="t.csv", today=TODAY).observations) == 1
