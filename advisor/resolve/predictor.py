@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 7
+_FORMAT = 8
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]

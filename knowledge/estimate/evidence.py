@@ -53,6 +53,11 @@ class Machine:
     family: str
     features: tuple[float, ...] = ()
 
+    @property
+    def has_matrix_units(self) -> bool:
+        """Whether the accelerator has tensor cores or other matrix units; false if its properties are unknown."""
+        return bool(self.features) and self.features[0] > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:

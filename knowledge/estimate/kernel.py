@@ -4,7 +4,8 @@ The log speed of a stack with settings, at an indicator, on a machine, is a sum 
 of the framework's version, one of each companion's, one of each pair of both, one of each setting. Each is the sum of
 an effect on all indicators, an effect on those of one family, and an effect on one label; for the framework, also of
 effects on all machines and on one machine. On accelerators, settings have an effect that no version changes, and
-machines are similar by the properties of their accelerators (a squared exponential). Neighbouring versions have similar
+machines are similar by the properties of their accelerators (a squared exponential); what a setting does with tensor
+cores says nothing about accelerators without them. Neighbouring versions have similar
 speed: k(v, w) = exp(-d(v, w) / length), d counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and
 Williams, Gaussian Processes for Machine Learning, 2006, section 4.2). A companion that is absent has no effect. A
 contrast is a difference of two such speeds.
@@ -56,10 +57,10 @@ ACCELERATOR_PARTS: tuple[Part, ...] = (
     ("companion", "family", "all"),
     ("setting", "all", "similar"),
     ("setting", "family", "similar"),
-    ("steady setting", "all", "all"),
-    ("steady setting", "mode", "all"),
-    ("steady setting", "family", "all"),
-    ("steady setting", "label", "all"),
+    ("steady setting", "all", "units"),
+    ("steady setting", "mode", "units"),
+    ("steady setting", "family", "units"),
+    ("steady setting", "label", "units"),
     ("steady setting", "all", "similar"),
     ("steady setting", "mode", "similar"),
     ("steady setting", "family", "similar"),
@@ -138,12 +139,13 @@ class Design:
             (p.machine.kind for p in points),
             (p.machine.identity for p in points),
             (p.machine.name for p in points),
+            (p.machine.has_matrix_units for p in points),
             (p.machine.features or p.machine.kind for p in points),
         )
         self._columns: tuple[_Codes, ...] = tuple(
             _Codes(column, base._columns[number] if base is not None else None) for number, column in enumerate(columns)
         )
-        names = ("side", "label", "family", "mode", "kind", "machine", "model", "similar")
+        names = ("side", "label", "family", "mode", "kind", "machine", "model", "units", "similar")
         self._codes: dict[str, Array] = dict(zip(names, (c.array for c in self._columns), strict=True))
         self._sides = self._codes["side"]
         self._similarity = similarity_of_machines(list(self._columns[-1].numbers))

@@ -22,7 +22,9 @@ from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
     CONFIDENCE,
     NORMAL_QUANTILE,
+    CompanionGains,
     Effect,
+    FrameworkGains,
     PredictedChange,
     PredictedGain,
     Prediction,
@@ -83,7 +85,8 @@ class PosteriorEstimator:
         for name, share in self._shares(baseline).items():
             modelled = self.model(name)
             if modelled is not None and candidates.get(name):
-                terms.append(modelled.gains(candidates, baseline, share=share))
+                gains = modelled.gains(candidates, baseline, share=share)
+                terms.append(_measured_gains(gains, modelled, baseline) if modelled.basis == TASKS else gains)
         # Any of these comparisons could change the stack by chance.
         comparisons = sum(gains.comparisons for gains in terms)
         return ScoreTerms(frameworks=tuple(replace(gains, comparisons=comparisons) for gains in terms))
@@ -245,6 +248,21 @@ class PosteriorEstimator:
                 settings=deviations.get(SETTINGS, 0.0) if is_other else 0.0,
             )
         return StackDiscrepancy(process.contrasts if kind == MODELS else (), deviations.get(kind, 0.0))
+
+
+def _measured_gains(gains: FrameworkGains, model: FrameworkModel, baseline: Mapping[str, Version]) -> FrameworkGains:
+    """Return gains without those of steps that nobody published, which count like unmeasured packages: as nothing.
+
+    Their uncertainty would be a cost of every version but the baseline's, and a stack without the framework would avoid
+    it. Companions were not published.
+    """
+    nothing = PredictedGain(mean=0.0, variance=0.0)
+    alone = {
+        version: gain if model.has_measured_step({model.name: version}, baseline) else nothing
+        for version, gain in gains.alone.items()
+    }
+    table = CompanionGains(own={version: str(version) for version in alone}, companions={}, cells={})
+    return replace(gains, alone=alone, with_companion=table)
 
 
 def _profiled_version(workload: Workload, basis: str) -> Version | None:

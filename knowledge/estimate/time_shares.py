@@ -229,6 +229,7 @@ def _of_other_machines(measured: Machine, amplitudes: Amplitudes, machine: Machi
         "all": False,
         "kind": measured.kind != machine.kind,
         "similar": (measured.features or measured.kind) != (machine.features or machine.kind),
+        "units": measured.has_matrix_units != machine.has_matrix_units,
         "model": measured.name != machine.name,
         "machine": measured.identity != machine.identity,
     }

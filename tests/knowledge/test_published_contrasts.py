@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from packaging.version import Version
@@ -16,11 +17,15 @@ from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.model_cache import ModelCache
+from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.published_rows import published_contrasts
 from knowledge.estimate.published_settings import published_settings, setting_change
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import TASKS, find_workload
 from knowledge.hardware.accelerators import find_accelerator
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.engine import open_knowledge_base
 
 GPUS = ("Tesla V100-SXM2-16GB", "A100-SXM4-40GB", "H100 PCIe", "GeForce RTX 3090", "Tesla T4")
 
@@ -205,6 +210,16 @@ def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> Non
     assert effect.same_tasks
 
 
+def test_gains_with_tensor_cores_say_nothing_about_an_accelerator_without_them() -> None:
+    """On a GTX 1080 Ti, float16 has a 64th of the rate of float32."""
+    model, _ = model_of_world(world(), "resnet50-training", "GTX 1080 Ti")
+    gain = model.gain_of_setting({"torch": Version("1.13.0")}, "precision", "amp")
+    other, _ = model_of_world(world(), "resnet50-training", "NVIDIA A40")
+
+    assert abs(gain.mean) < math.log(1.5)
+    assert gain.variance > 10 * other.gain_of_setting({"torch": Version("1.13.0")}, "precision", "amp").variance
+
+
 def test_more_rows_of_one_source_do_not_make_a_prediction_arbitrarily_certain() -> None:
     """What its code makes of a setting is common to all rows of a source."""
     few, _ = model_of_world(world(gpus=GPUS[:2], tasks=3), "resnet50-training", "A100-SXM4-40GB")
@@ -221,6 +236,31 @@ def test_a_version_that_gains_nothing_is_predicted_to_gain_nothing_and_a_newer_o
     unmeasured = model.gain({"torch": Version("2.10.0")}, {"torch": Version("1.12.0")})
     assert abs(measured.mean) < 0.03
     assert unmeasured.variance > 3 * measured.variance
+
+
+def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: Path) -> None:
+    """Otherwise the uncertainty of every version but the baseline's would make a stack without the framework better."""
+    texts = ("2.15.0", "2.10.0", "2.3.1", "1.13.1")
+    versions = {text: Version(text) for text in texts}
+    with open_knowledge_base(str(first_knowledge)) as store:
+        estimator = PosteriorEstimator(
+            ModelCache(store),
+            hardware=find_profile("h100"),
+            workload=find_workload("resnet50-training"),
+            frameworks={"torch"},
+        )
+        candidates = {"torch": list(versions.values())}
+        (new,) = estimator.terms(candidates, {"torch": versions["2.15.0"]}).frameworks
+        (old,) = estimator.terms(candidates, {"torch": versions["2.3.1"]}).frameworks
+        predictions = [
+            estimator.predict({"torch": versions[one]}, {"torch": versions[other]})
+            for one, other in (("2.10.0", "2.15.0"), ("1.13.1", "2.3.1"))
+        ]
+
+    assert {(g.mean, g.variance) for g in new.alone.values()} == {(0.0, 0.0)}
+    assert [text for text in texts if old.alone[versions[text]].variance > 0] == ["1.13.1"]
+    assert [bool(p.changes) for p in predictions] == [False, True]
+    assert [p.newest_measured for p in predictions] == [(("torch", "2.5.0"),), ()]
 
 
 def test_setting_changes_name_the_setting_and_both_values() -> None:
