@@ -173,7 +173,7 @@ def slowdowns_page() -> str:
                 f"`{rule.id}`",
                 f"{', '.join(rule.packages)} {rule.versions}{other}",
                 rule.than,
-                f"{rule.ratio:.3g}",
+                f"{rule.reported_ratio:.3g}",
                 str(len(rule.ratios)),
                 rule.workload,
                 rule.hardware.text,

@@ -45,7 +45,7 @@ def main() -> None:
     every = [o for tree in sys.argv[1:] for o in read_results(Path(tree)).observations]
     for name, observations in shipped_files(every).items():
         if observations:
-            content = observation_file(observations, compressed=True)
+            content = observation_file(observations, compressed=True, with_identities=False)
             (TARGET / name).write_bytes(content)
             print(f"{name}: {len(observations)} observations, {len(content)} bytes")
 

@@ -81,7 +81,8 @@ def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: 
     from knowledge.exchange.files import observation_file
 
     observations = [o for _, table in tables for o in table.observations]
-    write_atomically(output, observation_file(observations, compressed=output.suffix == ".gz"))
+    content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
+    write_atomically(output, content)
     if format == "json":
         typer.echo(json.dumps({**_record(tables), "output": str(output)}, indent=2))
     else:

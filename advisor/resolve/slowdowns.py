@@ -130,7 +130,7 @@ def describe_slowdown(rule: SlowerRule, versions: Mapping[str, Version], name: s
     """Return one sentence about a documented slow-down of a stack."""
     with_other = f" with `{rule.other} {versions[rule.other]}`" if rule.other else ""
     text = (
-        f"`{name} {versions[name]}`{with_other} is reported to take {rule.ratio:.3g}x the time of {rule.than} "
+        f"`{name} {versions[name]}`{with_other} is reported to take {rule.reported_ratio:.3g}x the time of {rule.than} "
         f"({count(len(rule.ratios), 'report')}): {rule.workload}"
     )
     if rule.reproduction is not None:
@@ -149,7 +149,8 @@ def reproduction_text(rule: SlowerRule) -> str:
         return "not measured"
     confirmed = "confirmed" if measured.is_confirmed else "not confirmed"
     slow, fast = measured.versions
+    program = f" with {measured.program}" if measured.program else ""
     return (
         f"{confirmed} by this program: {slow} takes {measured.ratio:.3g}x the time of {fast} "
-        f"[{measured.low:.3g}, {measured.high:.3g}] on {measured.machine}"
+        f"[{measured.low:.3g}, {measured.high:.3g}]{program} on {measured.machine}"
     )

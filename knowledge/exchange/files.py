@@ -147,18 +147,30 @@ def _readable_part(content: bytes) -> Iterator[bytes]:
         yield from _decompress(content)
 
 
-def observation_file(observations: Iterable[Observation], *, compressed: bool = False) -> bytes:
-    """Return an observation file; the same observations give the same bytes."""
-    content = "".join(f"{line}\n" for line in write_observations(observations)).encode()
+def observation_file(
+    observations: Iterable[Observation], *, compressed: bool = False, with_identities: bool = True
+) -> bytes:
+    """Return an observation file; the same observations give the same bytes.
+
+    Args:
+        observations: The observations.
+        compressed: Whether to compress it (gzip).
+        with_identities: Whether it contains the hash of each observation; hashes are a third of a compressed file.
+    """
+    lines = write_observations(observations, with_identities=with_identities)
+    content = "".join(f"{line}\n" for line in lines).encode()
     return gzip.compress(content, mtime=0) if compressed else content
 
 
-def write_observations(observations: Iterable[Observation], identities: set[str] | None = None) -> Iterator[str]:
+def write_observations(
+    observations: Iterable[Observation], identities: set[str] | None = None, *, with_identities: bool = True
+) -> Iterator[str]:
     """Yield the lines of an observation file, without line ends; the same observations give the same lines.
 
     Args:
         observations: The observations.
         identities: Identities of the stacks and machines that the file already contains; new ones are added to the set.
+        with_identities: Whether the lines of observations contain their hashes.
     """
     identities = set() if identities is None else identities
     for observation in observations:
@@ -167,7 +179,8 @@ def write_observations(observations: Iterable[Observation], identities: set[str]
                 identities.add(value.identity)
                 yield canonical_json({"kind": kind, "id": value.identity, "record": value.record()})
         # Equal to the canonical JSON of kind, identity and record, without encoding the record again.
-        yield f'{{"id":"{observation.identity}","kind":"observation","record":{observation.document}}}'
+        identity = f'"id":"{observation.identity}",' if with_identities else ""
+        yield f'{{{identity}"kind":"observation","record":{observation.document}}}'
 
 
 def read_observations(
@@ -193,13 +206,13 @@ def read_observations(
             continue
         try:
             entry = json.loads(line)
-            kind, identity, record = entry["kind"], entry["id"], entry["record"]
+            kind, record = entry["kind"], entry["record"]
             if kind == "stack":
-                stacks[identity] = _checked(stack_from(record), identity)
+                stacks[entry["id"]] = _checked(stack_from(record), entry["id"])
             elif kind == "hardware":
-                machines[identity] = _checked(hardware_from(record), identity)
+                machines[entry["id"]] = _checked(hardware_from(record), entry["id"])
             elif kind == "observation":
-                observation = _observation(identity, record, stacks, machines)
+                observation = _observation(entry.get("id"), record, stacks, machines)
                 valid += 1
                 yield observation
             else:
@@ -230,7 +243,7 @@ def _checked(value: _Described, identity: str) -> _Described:
 
 
 def _observation(
-    identity: str, record: dict[str, Any], stacks: dict[str, Stack], machines: dict[str, HardwareProfile]
+    identity: str | None, record: dict[str, Any], stacks: dict[str, Stack], machines: dict[str, HardwareProfile]
 ) -> Observation:
     if record.get("schema") not in _SCHEMAS:
         raise ValueError(f"schema {record.get('schema')} is not 1 or 2")
@@ -238,7 +251,7 @@ def _observation(
         raise ValueError("its stack or hardware is missing in the lines before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
     check_observation(observation)
-    if observation.identity != identity:
+    if identity is not None and observation.identity != identity:
         raise ValueError("its content does not match its hash")
     return observation
 

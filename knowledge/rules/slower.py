@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
@@ -89,6 +89,7 @@ class Reproduction:
         high: Upper end.
         versions: The compared versions, the slower one first.
         machine: The machine, for people.
+        program: What was measured, for people, if it is not what the reports measured; its ratio does not count.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}
@@ -98,6 +99,7 @@ class Reproduction:
     high: float
     versions: tuple[str, str]
     machine: str
+    program: str = ""
 
     @property
     def is_confirmed(self) -> bool:
@@ -177,7 +179,12 @@ class SlowerRule:
     @property
     def log_ratio(self) -> float:
         """Natural logarithm of the slow-down: the mean of all reports and of the program's own measurement."""
-        return sum(map(math.log, self._measured_ratios)) / len(self._measured_ratios)
+        return _mean_log(self._measured_ratios)
+
+    @property
+    def reported_ratio(self) -> float:
+        """The slow-down that the reports say: their geometric mean."""
+        return math.exp(_mean_log(self.ratios))
 
     @property
     def ratio(self) -> float:
@@ -191,7 +198,9 @@ class SlowerRule:
 
     @property
     def _measured_ratios(self) -> tuple[float, ...]:
-        return (*self.ratios, *((self.reproduction.ratio,) if self.reproduction else ()))
+        if self.reproduction is None or self.reproduction.program:
+            return self.ratios
+        return *self.ratios, self.reproduction.ratio
 
     def concerns(self, name: str, version: Version) -> bool:
         """Whether a version of a package is one of the slow ones, whatever else is in the stack."""
@@ -202,6 +211,10 @@ class SlowerRule:
     def concerns_other(self, version: Version) -> bool:
         """Whether a version of the other package is one that the slow-down needs."""
         return _admits(self.other_versions, version)
+
+
+def _mean_log(ratios: Sequence[float]) -> float:
+    return sum(map(math.log, ratios)) / len(ratios)
 
 
 def _admits(specifier: str, version: Version) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import canonical_json
+from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.store import tables
@@ -73,8 +73,10 @@ def _shipped_entries(lines: Iterable[str]) -> Iterator[_Entry]:
     machines: dict[str, Row] = {}
     for line in lines:
         entry = from_json(line)
-        identity, record = entry["id"], entry["record"]
+        record = entry["record"]
         document = line.partition('"record":')[2][:-1]
+        # Only observations may have no hash in the file.
+        identity = entry.get("id") or hash_of_text(document)
         if entry["kind"] == "stack":
             row = identity, record["python"], record["platform"], document
             stacks[identity] = _StackRows(row, tuple((p["name"], p["version"]) for p in record["packages"]))

@@ -241,6 +241,18 @@ def test_the_message_says_whether_the_program_confirmed_it(index: PackageIndex, 
     assert "confirmed by this program: 2.0 takes 1.5x the time of 1.0 [1.4, 1.6] on a test machine" in finding.message
 
 
+def test_the_message_names_another_program_that_was_measured(index: PackageIndex, tmp_path: Path) -> None:
+    own = Reproduction(
+        ratio=9.0, low=8.0, high=9.9, versions=("2.0", "1.0"), machine="a test machine", program="a smaller model"
+    )
+
+    advice = advice_for(index, tmp_path, (slower_rule(ratios=(1.2,), whole=False, reproduction=own),))
+
+    (finding,) = [f for f in advice.findings if f.code == "ADV116"]
+    assert "is reported to take 1.2x the time of 1 (1 report)" in finding.message
+    assert "takes 9x the time of 1.0 [8, 9.9] with a smaller model on a test machine" in finding.message
+
+
 def test_other_objectives_ignore_slow_downs(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("torch", version)

@@ -72,8 +72,16 @@ def test_a_damaged_line_is_reported_with_its_number(damage: object, reason: str)
 @pytest.mark.parametrize("name", SHIPPED)
 def test_each_shipped_line_is_valid_and_what_would_be_written(name: str) -> None:
     # They are stored without checks: see `knowledge.store.ingest.add_shipped_lines`.
-    content = DATA.joinpath(name).read_bytes()
+    lines = list(read_lines(DATA.joinpath(name).read_bytes(), where=name))
+    with_identities = not name.startswith(("published-", "mlperf-"))
 
-    observations = read_observations(read_lines(content, where=name), where=name)
+    written = write_observations(read_observations(lines, where=name), with_identities=with_identities)
 
-    assert list(write_observations(observations)) == list(read_lines(content, where=name))
+    assert list(written) == lines
+
+
+def test_a_line_without_hash_is_the_same_observation() -> None:
+    lines = list(write_observations([observation()], with_identities=False))
+
+    assert json.loads(lines[2]).keys() == {"kind", "record"}
+    assert [o.identity for o in read_observations(lines, where="o.jsonl")] == [observation().identity]

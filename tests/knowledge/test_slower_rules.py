@@ -99,7 +99,19 @@ def test_more_reports_and_an_own_measurement_make_a_slow_down_more_certain() -> 
     assert four.deviation == pytest.approx(one.deviation / 2)
     assert four.ratio == pytest.approx(math.sqrt(8))
     assert measured.ratio == pytest.approx(4)
+    assert measured.reported_ratio == pytest.approx(2)
     assert measured.deviation < one.deviation
+
+
+def test_a_measurement_of_another_program_does_not_change_the_slow_down() -> None:
+    other = Reproduction(
+        ratio=90.0, low=80.0, high=99.0, versions=("2", "1"), machine="here", program="a smaller model"
+    )
+    one, measured = slower_rule(ratios=(2.0,)), slower_rule(ratios=(2.0,), reproduction=other)
+
+    assert measured.reproduction is not None
+    assert measured.reproduction.is_confirmed
+    assert (measured.ratio, measured.deviation) == (one.ratio, one.deviation)
 
 
 @pytest.mark.parametrize(
