@@ -13,6 +13,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
+from knowledge.settings.apply import environment_of
 from pi_runners.benchmark import Benchmark
 from pi_runners.environment import (
     BuiltEnvironment,
@@ -228,6 +229,7 @@ def _observe(
             content=_content(block, arm, missing, instruments),
             timeout_seconds=block.timeout_seconds,
             memory_limit_bytes=block.memory_limit_bytes,
+            environment=environment_of(arm.settings, arm.backend, present=os.environ, libraries={}),
         )
         if block.benchmark is not None:
             limit = block.benchmark.process_seconds(runs=block.samples, timeout_seconds=block.timeout_seconds)

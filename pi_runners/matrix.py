@@ -15,10 +15,11 @@ from packaging.utils import canonicalize_name
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
+from knowledge.settings.catalogue import setting_error, shipped_settings
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
 from pi_runners.shape_lists import shapes_of
-from pi_runners.vocabulary import MEASURED, SETTINGS, setting_error
+from pi_runners.vocabulary import MEASURED
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
 _CPU_ONLY_BACKENDS = ("numpy", "opencv", "pillow", "tokenizers")
@@ -158,7 +159,8 @@ def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Sca
 
 def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[str, Scalar]:
     """Return the settings that a backend supports on a device."""
-    return {n: v for n, v in settings.items() if backend in SETTINGS[n].backends and device in SETTINGS[n].devices}
+    catalogue = shipped_settings()
+    return {n: v for n, v in settings.items() if catalogue[n].framework(backend) and device in catalogue[n].devices}
 
 
 def plan_arms(

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -33,6 +34,7 @@ class ProcessRequest:
         timeout_seconds: Time limit, after which the process is killed.
         memory_limit_bytes: Memory limit of the process and its children; above it they are killed. None for no limit.
         part: Part of the program to run: ``measure`` for indicators, ``benchmark`` for the command of a project.
+        environment: Environment variables to add to those of this process.
     """
 
     python: Path
@@ -41,6 +43,7 @@ class ProcessRequest:
     timeout_seconds: float
     memory_limit_bytes: float | None = None
     part: Literal["measure", "benchmark"] = "measure"
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +151,7 @@ class FreshProcesses:
             stdout=errors,
             stderr=errors,
             cwd=folder,
+            env={**os.environ, **request.environment},
             start_new_session=True,
         )
 

@@ -61,11 +61,11 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
 
 
 def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
-    from pi_runners.vocabulary import SETTINGS, setting_error
+    from knowledge.settings.catalogue import setting_error, shipped_settings
 
     for name, value in settings.items():
         if (problem := setting_error(name, value)) is not None:
-            hint = "" if name in SETTINGS else suggest(name, SETTINGS)
+            hint = "" if name in shipped_settings() else suggest(name, shipped_settings())
             raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {problem}", hint=hint)
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)

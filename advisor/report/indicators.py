@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.model import ANY, Setting
 from pi_runners.indicators import INDICATORS, Indicator
-from pi_runners.vocabulary import FRAMEWORKS, SETTINGS, Setting
+from pi_runners.vocabulary import FRAMEWORKS
 
 
 def indicator_records() -> list[dict[str, Any]]:
@@ -96,19 +98,17 @@ def indicator_page(indicator: Indicator) -> str:
 def settings_text() -> str:
     """Return the list of run-time settings."""
     lines: list[str] = []
-    for name, setting in SETTINGS.items():
+    for name, setting in shipped_settings().items():
         lines.append(f"{name}: {setting.meaning}")
-        lines.append(
-            f"  values: {_values(setting)}; backends: {', '.join(setting.backends)}; on: {', '.join(setting.devices)}"
-        )
+        lines.append(f"  values: {_values(setting)}; backends: {_backends(setting)}; on: {', '.join(setting.devices)}")
     return "\n".join(lines)
 
 
 def settings_page() -> str:
     """Return the reference page of the run-time settings, as Markdown."""
     rows = [
-        f"| `{name}` | {s.meaning} | {_values(s)} | {', '.join(s.backends)} | {', '.join(s.devices)} |"
-        for name, s in SETTINGS.items()
+        f"| `{name}` | {s.meaning} | {_values(s)} | {_backends(s)} | {', '.join(s.devices)} |"
+        for name, s in shipped_settings().items()
     ]
     return "\n".join(
         [
@@ -123,6 +123,11 @@ def settings_page() -> str:
             "",
         ]
     )
+
+
+def _backends(setting: Setting) -> str:
+    names = sorted(framework.backend for framework in setting.frameworks)
+    return "all" if ANY in names else ", ".join(names)
 
 
 def _values(setting: Setting) -> str:

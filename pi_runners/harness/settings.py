@@ -1,8 +1,6 @@
-"""Applies the run-time settings that must be set before the framework is imported.
+"""Applies the run-time settings that are a set of processors.
 
-Each backend applies the other settings itself. Sources: oneDNN's dispatcher control
-(https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html), PyTorch's and TensorFlow's
-environment variables, OpenBLAS's user manual (OPENBLAS_CORETYPE), XLA's flags (xla_cpu_max_isa).
+The environment of this process contains those that are environment variables; each backend applies the other ones.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from pi_runners.harness.contract import Parameters, Unsupported
 
 
 def apply_settings(backend: str, settings: Parameters) -> None:
-    """Set environment variables and processor affinity; call it before the framework is imported.
+    """Set the processor affinity; call it before the framework is imported.
 
     Args:
         backend: Name of the backend.
@@ -23,27 +21,10 @@ def apply_settings(backend: str, settings: Parameters) -> None:
     Raises:
         Unsupported: If the machine cannot apply a setting.
     """
-    threads = settings.get("threads")
-    if threads is not None:
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            os.environ[name] = str(threads)
-        if backend == "jax":
-            _set_affinity(sorted(_processors())[:threads], threads)
+    if backend == "jax" and "threads" in settings:
+        _set_affinity(sorted(_processors())[: settings["threads"]], settings["threads"])
     if "numa" in settings:
         _set_affinity(sorted(_processors() & _processors_of_node(settings["numa"])), 1)
-    if "onednn" in settings and backend == "tensorflow":
-        os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1" if settings["onednn"] == "on" else "0"
-    if "isa" in settings:
-        os.environ.update(_ISA[settings["isa"]])
-        if backend == "jax":
-            flag = " --xla_cpu_max_isa=" + settings["isa"].upper()
-            os.environ["XLA_FLAGS"] = (os.environ.get("XLA_FLAGS", "") + flag).strip()
-
-
-_ISA = {
-    "avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell"},
-    "avx512": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "ATEN_CPU_CAPABILITY": "avx512", "OPENBLAS_CORETYPE": "SkylakeX"},
-}
 
 
 def _processors() -> Set[int]:

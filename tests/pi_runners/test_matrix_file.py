@@ -11,10 +11,10 @@ from packaging.version import Version
 
 import knowledge
 from knowledge.domain.errors import InputError
+from knowledge.settings.catalogue import setting_error, shipped_settings
 from pi_runners.harness.settings import apply_settings, parse_number_list
 from pi_runners.matrix import expand_settings, fitting
 from pi_runners.matrix_file import Matrix, read_matrix
-from pi_runners.vocabulary import SETTINGS, setting_error
 
 SHIPPED = sorted((Path(knowledge.__file__).parent / "data" / "matrices").glob("*.toml"))
 INDEX_VERSIONS = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
@@ -171,23 +171,6 @@ def test_settings_expand_to_every_combination() -> None:
     assert fitting({"threads": 1, "xla": "on", "tf32": "on"}, "tensorflow", "cpu") == {"threads": 1, "xla": "on"}
 
 
-def test_settings_become_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS", "XLA_FLAGS"):
-        monkeypatch.setenv(name, "")
-    for name in ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE"):
-        monkeypatch.setenv(name, "")
-
-    apply_settings("tensorflow", {"threads": 3, "onednn": "off", "isa": "avx2"})
-    apply_settings("jax", {"isa": "avx2"})
-
-    assert os.environ["OMP_NUM_THREADS"] == "3"
-    assert os.environ["TF_ENABLE_ONEDNN_OPTS"] == "0"
-    assert os.environ["ONEDNN_MAX_CPU_ISA"] == "AVX2"
-    assert os.environ["XLA_FLAGS"] == "--xla_cpu_max_isa=AVX2"
-
-
 def test_an_absent_numa_node_is_unsupported() -> None:
     from pi_runners.harness.contract import Unsupported
 
@@ -200,7 +183,7 @@ def test_a_list_of_processors_is_parsed() -> None:
     assert parse_number_list("") == []
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", shipped_settings())
 def test_every_setting_rejects_an_invalid_value(name: str) -> None:
     assert setting_error(name, "sideways") is not None
-    assert setting_error(name, SETTINGS[name].choices[0] if SETTINGS[name].choices else 1) is None
+    assert setting_error(name, next(iter(shipped_settings()[name].choices), 1)) is None
