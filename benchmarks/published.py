@@ -23,11 +23,11 @@ import numpy as np
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
+from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.kernel import task_of
 from knowledge.estimate.published_rows import published_contrasts
-from knowledge.estimate.published_settings import setting_change
 from knowledge.estimate.similarity import similarity_of
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base

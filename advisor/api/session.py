@@ -213,7 +213,7 @@ class AdviceSession:
             request=self.request,
             sizes=sizes,
             startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
-            settings=self.estimator.published_settings({str(c.name): c.version for c in advice.optimum.stack}),
+            settings=self.estimator.compared_settings({str(c.name): c.version for c in advice.optimum.stack}),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,

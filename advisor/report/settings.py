@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from advisor.domain.words import count
-from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
+from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 
 _MOST_KINDS = 3
 
@@ -17,9 +17,9 @@ def setting_lines(effects: Sequence[SettingEffect]) -> Iterator[str]:
     """
     groups: dict[str, list[SettingEffect]] = {}
     for effect in effects:
-        groups.setdefault(f"`{effect.setting}` over `{effect.over.partition('=')[2]}` in {effect.package}", []).append(
-            effect
-        )
+        groups.setdefault(
+            f"`{effect.measured_as}` over `{effect.over.partition('=')[2]}` in {effect.package}", []
+        ).append(effect)
     unclear = []
     for change, listed in groups.items():
         clear = sorted((e for e in listed if not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
@@ -47,5 +47,6 @@ def _basis(effect: SettingEffect) -> str:
     return " ".join([", ".join(map(_source, effect.sources)), *where])
 
 
-def _source(source: PublishedSource) -> str:
-    return f"{count(source.pairs, 'pair')} of {source.name} (published until {source.last_year})"
+def _source(source: SettingSource) -> str:
+    age = f" (published until {source.last_year})" if source.last_year else ""
+    return f"{count(source.pairs, 'pair')} {'of ' if age else ''}{source.name}{age}"

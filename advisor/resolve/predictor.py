@@ -29,7 +29,8 @@ from knowledge.estimate.interface import (
     ScoreTerms,
     StartupTime,
 )
-from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
+from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_gains import SettingGains, gains_from, gains_record
 
 if TYPE_CHECKING:
     from knowledge.estimate.kinds import KindsEstimator
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 8
+_FORMAT = 9
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -140,14 +141,23 @@ class Predictor:
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
         return tuple(Effect(**effect) for effect in effects)
 
-    def published_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
-        """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
-        query = ["published settings", self._texts(stack)]
-        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.published_settings(stack)])
+    def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
+        """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
+        query = ["compared settings", self._texts(stack)]
+        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
         return tuple(
-            SettingEffect(**{**effect, "sources": tuple(PublishedSource(**source) for source in effect["sources"])})
+            SettingEffect(**{**effect, "sources": tuple(SettingSource(**source) for source in effect["sources"])})
             for effect in effects
         )
+
+    def setting_gains(self, candidates: Mapping[str, Sequence[Version]], stack: Versions) -> tuple[SettingGains, ...]:
+        """Return the gains of the settings of each framework, for its candidates."""
+        from pi_runners.vocabulary import FRAMEWORKS
+
+        offered = {name: list(versions) for name, versions in sorted(candidates.items()) if name in FRAMEWORKS}
+        texts = {name: list(map(str, versions)) for name, versions in offered.items()}
+        query = ["setting gains", texts, self._texts(stack)]
+        return gains_from(self.cached(query, lambda: gains_record(self.estimator.setting_gains(offered, stack))))
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
         """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""

@@ -352,6 +352,19 @@ class FrameworkModel:
         sides = [replace(plain, settings={name: text} if text else {}) for text in (value, over)]
         return self.speeds(sides).gain(0, 1)
 
+    def gains_of_settings(
+        self,
+        stack: Mapping[str, Version],
+        requests: Sequence[tuple[Version, Mapping[str, str], Mapping[str, str]]],
+    ) -> list[PredictedGain]:
+        """Return the log speed-ups of a stack by settings over others, each with another version of the framework."""
+        sides = [
+            replace(self._whole({**stack, self.name: version}), settings=dict(settings))
+            for version, *both in requests
+            for settings in both
+        ]
+        return self.speeds(sides).gains(range(0, len(sides), 2), range(1, len(sides), 2)) if sides else []
+
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = interval_of(gain)
         return Effect(subject=subject, package=self.name, speedup=speedup, low=low, high=high)

@@ -26,6 +26,7 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.setting_effect import SettingEffect
+from knowledge.estimate.setting_gains import SettingGains, least_gains
 from knowledge.estimate.workloads import Workload, workload_catalogue, workload_of_benchmark
 
 if TYPE_CHECKING:
@@ -99,10 +100,20 @@ class KindsEstimator:
         every = [e for estimator in self._by_kind.values() for e in estimator.setting_effects(stack, settings)]
         return _distinct(sorted(every, key=lambda e: e.speedup))
 
-    def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
-        """Return what published settings are worth for each kind of workload."""
-        every = [e for estimator in self._by_kind.values() for e in estimator.published_settings(stack)]
+    def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
+        """Return what settings are worth for each kind of workload."""
+        every = [e for estimator in self._by_kind.values() for e in estimator.compared_settings(stack)]
         return tuple(sorted(every, key=lambda e: (e.package, e.setting, e.over, -e.speedup)))
+
+    def setting_gains(
+        self, candidates: Mapping[str, Sequence[Version]], stack: Mapping[str, Version]
+    ) -> tuple[SettingGains, ...]:
+        """Return the gains of the settings of each framework, each for the kind for which it gains least."""
+        by_framework: dict[str, list[SettingGains]] = {}
+        for estimator in self._by_kind.values():
+            for gains in estimator.setting_gains(candidates, stack):
+                by_framework.setdefault(gains.framework, []).append(gains)
+        return tuple(least_gains(listed) for _, listed in sorted(by_framework.items()))
 
     def model(self, name: str) -> FrameworkModel | None:
         """Return the model of a framework for the first kind that has one."""

@@ -16,6 +16,12 @@ from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
+from knowledge.estimate.compared_settings import (
+    compared_pairs,
+    compared_settings,
+    gains_of_settings,
+    setting_effects,
+)
 from knowledge.estimate.discrepancy import StackDiscrepancy
 from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
@@ -31,8 +37,8 @@ from knowledge.estimate.interface import (
     ProfileCoverage,
     ScoreTerms,
 )
-from knowledge.estimate.published_settings import published_settings
 from knowledge.estimate.setting_effect import SettingEffect
+from knowledge.estimate.setting_gains import SettingGains
 from knowledge.estimate.task_discrepancy import RELEASES, SETTINGS, TaskDiscrepancy
 from knowledge.estimate.time_shares import published_shares, share_of_parts, time_shares
 from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload
@@ -177,18 +183,52 @@ class PosteriorEstimator:
             if (effect := modelled.setting_effect(stack, setting, value)) is not None
         )
 
-    def published_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
-        """Return what settings of the frameworks of a stack are worth, as far as published measurements say it."""
+    def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
+        """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
         effects: list[SettingEffect] = []
-        for name in self._measured(stack):
-            process = self._models.process(name, self._device(name))
-            shares = published_shares(self._workload, process.contrasts).shares if process else {}
-            if process and shares:
-                machine = machine_of(self._hardware, self._device(name))
-                discrepancy = self._discrepancy(process, TASKS)
+        for model, contrasts in self._models_of_settings(stack).values():
+            settings = compared_settings(contrasts, model.machine)
+            effects += setting_effects(model, settings, stack, workload=self._workload)
+        return tuple(sorted(effects, key=lambda e: (e.package, -e.speedup, e.setting, e.over)))
+
+    def setting_gains(
+        self, candidates: Mapping[str, Sequence[Version]], stack: Mapping[str, Version]
+    ) -> tuple[SettingGains, ...]:
+        """Return the gains of the settings of each framework, for its candidates.
+
+        Args:
+            candidates: Candidate versions by package.
+            stack: A stack with the other packages, such as the baseline.
+        """
+        models = self._models_of_settings(name for name in stack if candidates.get(name))
+        gains = []
+        for name, (model, contrasts) in models.items():
+            settings = compared_settings(contrasts, model.machine)
+            pairs = compared_pairs(contrasts, settings)
+            if settings:
+                share = 1 / len(models)
+                gains.append(gains_of_settings(model, settings, pairs, stack, candidates[name], share=share))
+        return tuple(gains)
+
+    def _models_of_settings(self, names: Iterable[str]) -> dict[str, tuple[FrameworkModel, Sequence[Contrast]]]:
+        """Return the model of each framework whose settings were compared, with its contrasts.
+
+        Settings of accelerators were published for whole models.
+        """
+        models: dict[str, tuple[FrameworkModel, Sequence[Contrast]]] = {}
+        for name in self._measured(names):
+            device = self._device(name)
+            process = self._models.process(name, device)
+            model = self.model(name)
+            if process is None or model is None:
+                continue
+            if device != "cpu" and model.basis != OWN:
+                shares = published_shares(self._workload, process.contrasts).shares
+                machine, discrepancy = machine_of(self._hardware, device), self._discrepancy(process, TASKS)
                 model = FrameworkModel(name, process, shares, machine, basis=TASKS, discrepancy=discrepancy)
-                effects += published_settings(model, process.contrasts, stack, workload=self._workload)
-        return tuple(effects)
+            if model.sizes:
+                models[name] = model, process.contrasts
+        return models
 
     def _measured(self, names: Iterable[str]) -> list[str]:
         """Return the packages whose versions were compared, sorted."""

@@ -1,4 +1,4 @@
-"""Results about run-time settings: their effects, and the published sources of them."""
+"""Results about run-time settings: their effects, and where these come from."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedSource:
-    """A source of published measurements that a prediction rests on.
+class SettingSource:
+    """A source of measurements that a prediction rests on.
 
     Attributes:
         name: Its name, such as ``NVIDIA/DeepLearningExamples``.
-        pairs: Number of pairs of rows that differ in nothing else.
-        first_year: Year of the earliest of them.
+        pairs: Number of pairs of measurements that differ in nothing else.
+        first_year: Year of the earliest published one; 0 if this program measured them.
         last_year: Year of the latest.
     """
 
@@ -28,13 +28,14 @@ class SettingEffect:
 
     Attributes:
         package: The framework.
-        setting: The setting as ``name=value``.
+        setting: The setting as ``name=value``, as in the catalogue of settings.
+        measured_as: The same with the names of the measurements.
         over: What it is compared with, as ``name=value``.
         workload: Name of the workload, or of a kind of workload.
         speedup: Predicted speed-up.
         low: Lower end of its interval.
         high: Upper end.
-        sources: Published sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
+        sources: Sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
             other tasks if there are none.
         same_tasks: Whether the pairs are at the tasks of the workload.
         same_accelerator: Whether some of the pairs were measured on the same model of accelerator.
@@ -42,11 +43,12 @@ class SettingEffect:
 
     package: str
     setting: str
+    measured_as: str
     over: str
     workload: str
     speedup: float
     low: float
     high: float
-    sources: tuple[PublishedSource, ...]
+    sources: tuple[SettingSource, ...]
     same_tasks: bool
     same_accelerator: bool

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from advisor.report.settings import setting_lines
-from knowledge.estimate.setting_effect import PublishedSource, SettingEffect
+from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
 
@@ -20,14 +20,15 @@ def effect(
     return SettingEffect(
         package="torch",
         setting="precision=amp",
+        measured_as="precision=amp",
         over="precision=tf32",
         workload=workload,
         speedup=speedup,
         low=low,
         high=high,
         sources=(
-            PublishedSource(name="someone/benchmarks", pairs=2, first_year=2020, last_year=2023),
-            PublishedSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
+            SettingSource(name="someone/benchmarks", pairs=2, first_year=2020, last_year=2023),
+            SettingSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
         ),
         same_tasks=True,
         same_accelerator=same,

@@ -14,13 +14,13 @@ from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.compared_settings import compared_settings, setting_change, setting_effects
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.published_rows import published_contrasts
-from knowledge.estimate.published_settings import published_settings, setting_change
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import TASKS, find_workload
 from knowledge.hardware.accelerators import find_accelerator
@@ -199,10 +199,13 @@ def model_of_world(observations: list[Observation], workload: str, gpu: str) -> 
 
 def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> None:
     model, process = model_of_world(world(), "resnet50-training", "NVIDIA A40")
-    (effect,) = published_settings(
-        model, process.contrasts, {"torch": Version("1.13.0")}, workload=find_workload("resnet50-training")
+    (effect,) = setting_effects(
+        model,
+        compared_settings(process.contrasts, model.machine),
+        {"torch": Version("1.13.0")},
+        workload=find_workload("resnet50-training"),
     )
-    assert (effect.setting, effect.over) == ("precision=amp", "precision=fp32")
+    assert (effect.setting, effect.measured_as, effect.over) == ("amp=float16", "precision=amp", "precision=fp32")
     assert effect.low < 2 < effect.high
     assert effect.low > 1.3
     assert not effect.same_accelerator

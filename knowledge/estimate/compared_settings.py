@@ -1,0 +1,220 @@
+"""Run-time settings that were compared with their absence, and what they are worth on a machine."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from knowledge.domain.observation import BENCHMARK, PUBLISHED
+from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, WHOLE_MODEL
+from knowledge.estimate.evidence import Contrast, Machine
+from knowledge.estimate.interface import NORMAL_QUANTILE, PredictedGain
+from knowledge.estimate.published_rows import DEFAULTS
+from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_gains import SettingGains, SettingValue
+from knowledge.estimate.similarity import similarity_of
+from knowledge.estimate.workloads import Workload
+
+if TYPE_CHECKING:
+    from knowledge.estimate.framework_model import FrameworkModel
+
+LEAST_SIMILARITY = 0.3
+"""Minimum similarity of an accelerator whose settings are listed: what is the default differs between generations."""
+USUAL_VALUES = ("", "tf32")
+"""Values that a setting is compared with: the default, and TF32, which is the default of accelerators that have it."""
+OWN_SOURCE = "measured with this program"
+"""Name of the source of the program's own measurements."""
+_WHOLE = frozenset({WHOLE_MODEL, BLOCK_OF_MODEL, BENCHMARK})
+"""Indicators whose own measurements count: what a setting does to a single operation says little about a program."""
+_NAMES: Mapping[tuple[str, str], SettingValue] = {
+    ("precision", "amp"): ("amp", "float16"),
+    ("precision", "fp16"): ("amp", "float16"),
+    ("precision", "bf16"): ("amp", "bfloat16"),
+    ("precision", "tf32"): ("tf32", "on"),
+}
+"""Settings of the catalogue that published ones stand for, if they have another name."""
+Change = tuple[str, str, str]
+"""Name of a setting, its value, and the value that it is compared with; empty values are the defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSetting:
+    """A value of a setting that was compared with another one.
+
+    Attributes:
+        change: Names as in the measurements.
+        contrasts: The contrasts.
+    """
+
+    change: Change
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def value(self) -> SettingValue:
+        """The setting and its value as in the catalogue of settings."""
+        name, value, _ = self.change
+        return _NAMES.get((name, value), (name, value))
+
+    def release_for(self, version: Version) -> Version:
+        """Return the release at which the setting was compared that is nearest to a version.
+
+        It is the newest one that is not newer, or else the oldest: nobody knows what a later release changes.
+        """
+        releases = sorted({Version(c.side.version) for c in self.contrasts if c.side.version})
+        return max((r for r in releases if r <= version), default=releases[0] if releases else version)
+
+
+def setting_change(c: Contrast) -> Change | None:
+    """Return the only setting in which the sides of a contrast differ; none if anything else differs."""
+    one, other = c.side, c.reference
+    names = [n for n in {*one.settings, *other.settings} if one.settings.get(n) != other.settings.get(n)]
+    if one.version != other.version or one.companions != other.companions or len(names) != 1:
+        return None
+    (name,) = names
+    return name, one.settings.get(name, ""), other.settings.get(name, "")
+
+
+def compared_settings(contrasts: Iterable[Contrast], machine: Machine) -> tuple[ComparedSetting, ...]:
+    """Return the settings that were compared at whole programs, models or blocks, sorted.
+
+    Of published settings, those on similar accelerators count. Others count on every machine of their kind of device:
+    the model says how uncertain their effect is on another one.
+
+    Args:
+        contrasts: Contrasts of one framework on one kind of device.
+        machine: The machine that predictions are for.
+    """
+    changes: dict[Change, list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        change = setting_change(c) if c.family == PUBLISHED or c.family in _WHOLE else None
+        if change is not None and change[1] and change[2] in USUAL_VALUES:
+            changes[change].append(c)
+    nearest: dict[tuple[str, str], tuple[float, Change]] = {}
+    for change, listed in changes.items():
+        similarity = max(similarity_of(c.machine, machine) if c.family == PUBLISHED else 1.0 for c in listed)
+        if similarity >= max(LEAST_SIMILARITY, nearest.get(change[:2], (0.0, change))[0]):
+            nearest[change[:2]] = similarity, change
+    return tuple(
+        ComparedSetting(change=change, contrasts=tuple(changes[change]))
+        for change in sorted(change for _, change in nearest.values())
+    )
+
+
+def compared_pairs(
+    contrasts: Iterable[Contrast], settings: Sequence[ComparedSetting]
+) -> tuple[tuple[ComparedSetting, ComparedSetting], ...]:
+    """Return the pairs of settings that were measured together, without any other setting."""
+    by_record = {setting.change[:2]: setting for setting in settings}
+    pairs: dict[tuple[Change, Change], tuple[ComparedSetting, ComparedSetting]] = {}
+    for c in contrasts:
+        present = [by_record.get(item) for item in sorted(c.side.settings.items())]
+        if len(present) == 2 and c.family in _WHOLE and present[0] and present[1]:
+            pairs[present[0].change, present[1].change] = present[0], present[1]
+    return tuple(pair for _, pair in sorted(pairs.items()))
+
+
+def setting_effects(
+    model: FrameworkModel,
+    settings: Sequence[ComparedSetting],
+    stack: Mapping[str, Version],
+    *,
+    workload: Workload,
+) -> Iterator[SettingEffect]:
+    """Yield the effect of each setting on a stack.
+
+    Args:
+        model: The model of the framework, for the workload on the machine.
+        settings: The settings.
+        stack: The stack.
+        workload: The workload.
+    """
+    parts = workload.parts.get(model.basis, ())
+    for setting in settings:
+        name, value, over = setting.change
+        own = [c for c in setting.contrasts if any(part.matches(c.label, c.family) for part in parts)]
+        gain = model.gain_of_setting(stack, name, value, over)
+        half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
+        yield SettingEffect(
+            package=model.name,
+            setting="=".join(setting.value),
+            measured_as=f"{name}={value}",
+            over=f"{name}={over or DEFAULTS.get(name, 'default')}",
+            workload=workload.name,
+            speedup=math.exp(gain.mean),
+            low=math.exp(gain.mean - half),
+            high=math.exp(gain.mean + half),
+            sources=sources_of(own or setting.contrasts),
+            same_tasks=bool(own),
+            same_accelerator=any(c.machine.name == model.machine.name for c in own or setting.contrasts),
+        )
+
+
+def gains_of_settings(
+    model: FrameworkModel,
+    settings: Sequence[ComparedSetting],
+    pairs: Sequence[tuple[ComparedSetting, ComparedSetting]],
+    stack: Mapping[str, Version],
+    versions: Sequence[Version],
+    *,
+    share: float,
+) -> SettingGains:
+    """Return the gain of each setting, and of pairs that were measured together, for versions of the framework.
+
+    Each is that at the nearest release at which it was compared: otherwise a version would be better than another only
+    because less is known about it.
+
+    Args:
+        model: The model of the framework.
+        settings: The settings.
+        pairs: Pairs of them.
+        stack: A stack with the other packages.
+        versions: Versions of the framework.
+        share: Share of the workload's time that is spent in the framework.
+    """
+    # Sources name one setting in different ways: what most measured stands for it.
+    by_value = {s.value: s for s in sorted(settings, key=lambda s: len(s.contrasts))}
+    combinations = [*((setting,) for setting in by_value.values()), *pairs]
+    places = {
+        (version, combination): (combination[0].release_for(version), combination)
+        for version in versions
+        for combination in combinations
+    }
+    distinct = list(dict.fromkeys(places.values()))
+    computed = dict(
+        zip(distinct, model.gains_of_settings(stack, [_request(*place) for place in distinct]), strict=True)
+    )
+    gains = {key: _scaled(computed[place], share) for key, place in places.items()}
+    return SettingGains(
+        framework=model.name,
+        alone={version: {value: gains[version, (s,)] for value, s in by_value.items()} for version in versions},
+        together={version: {(a.value, b.value): gains[version, (a, b)] for a, b in pairs} for version in versions},
+        comparisons=max(1, len(combinations)),
+    )
+
+
+def _request(
+    release: Version, combination: Sequence[ComparedSetting]
+) -> tuple[Version, Mapping[str, str], Mapping[str, str]]:
+    values = {s.change[0]: s.change[1] for s in combination}
+    return release, values, {s.change[0]: s.change[2] for s in combination if s.change[2]}
+
+
+def _scaled(gain: PredictedGain, share: float) -> PredictedGain:
+    return PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
+
+
+def sources_of(contrasts: Iterable[Contrast]) -> tuple[SettingSource, ...]:
+    """Return the sources of contrasts, with the number of their pairs, the most first."""
+    years: dict[str, list[int]] = defaultdict(list)
+    for c in contrasts:
+        years[c.source or OWN_SOURCE].append(c.year)
+    sources = (
+        SettingSource(name=name, pairs=len(listed), first_year=min(listed), last_year=max(listed))
+        for name, listed in years.items()
+    )
+    return tuple(sorted(sources, key=lambda source: (-source.pairs, source.name)))

@@ -1,0 +1,93 @@
+"""What run-time settings gain, alone and two together, for each version of a framework."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from packaging.version import Version
+
+from knowledge.estimate.interface import PredictedGain
+
+SettingValue = tuple[str, str]
+"""Name of a setting, and its value."""
+_Key = TypeVar("_Key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingGains:
+    """Gains of the settings of a framework over their absence, scaled by the framework's share of the workload.
+
+    Attributes:
+        framework: The framework.
+        alone: Gain by version and setting.
+        together: Gain by version and pair of settings that were measured together; gains of other pairs add up.
+        comparisons: Number of settings and pairs that were compared, to correct the significance for the selection.
+    """
+
+    framework: str
+    alone: Mapping[Version, Mapping[SettingValue, PredictedGain]]
+    together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PredictedGain]]
+    comparisons: int = 1
+
+
+def least_gains(every: Sequence[SettingGains]) -> SettingGains:
+    """Return the gains of one framework that are least for any kind of workload, one by one.
+
+    A setting that was not compared for one of the kinds is left out: what it does to that kind is not known.
+
+    Args:
+        every: Gains for each kind, of the same versions.
+    """
+    first = every[0]
+    return SettingGains(
+        framework=first.framework,
+        alone={v: _least([gains.alone[v] for gains in every]) for v in first.alone},
+        together={v: _least([gains.together[v] for gains in every]) for v in first.together},
+        comparisons=sum(gains.comparisons for gains in every),
+    )
+
+
+def _least(tables: Sequence[Mapping[_Key, PredictedGain]]) -> dict[_Key, PredictedGain]:
+    common = [key for key in tables[0] if all(key in table for table in tables)]
+    return {key: min((table[key] for table in tables), key=lambda gain: gain.cautious) for key in common}
+
+
+def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
+    """Return gains as JSON-ready values."""
+    return [
+        {
+            "framework": g.framework,
+            "comparisons": g.comparisons,
+            "alone": [[str(v), [[*key, *_numbers(x)] for key, x in table.items()]] for v, table in g.alone.items()],
+            "together": [
+                [str(v), [[*one, *other, *_numbers(x)] for (one, other), x in table.items()]]
+                for v, table in g.together.items()
+            ],
+        }
+        for g in gains
+    ]
+
+
+def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
+    """Return the gains of JSON-ready values."""
+    return tuple(
+        SettingGains(
+            framework=entry["framework"],
+            comparisons=entry["comparisons"],
+            alone={
+                Version(v): {(name, value): PredictedGain(mean=m, variance=s) for name, value, m, s in rows}
+                for v, rows in entry["alone"]
+            },
+            together={
+                Version(v): {((a, x), (b, y)): PredictedGain(mean=m, variance=s) for a, x, b, y, m, s in rows}
+                for v, rows in entry["together"]
+            },
+        )
+        for entry in record
+    )
+
+
+def _numbers(gain: PredictedGain) -> tuple[float, float]:
+    return gain.mean, gain.variance
