@@ -16,10 +16,11 @@ from knowledge.domain.hardware import Accelerator, HardwareProfile
 
 SMALLEST_RATIO = 1.1
 """Smaller reported slow-downs are within the noise of a report with one run on each version."""
-REPORT_DEVIATION = 0.36
-"""Standard deviation of the log ratio of one report: how much independent reports of one slow-down differ, pooled over
-the rules with several reports. With the risk aversion of the estimator (:data:`knowledge.estimate.interface.RISK`), a
-slow-down of a whole program counts from a ratio of 2.9 on with one report, of 1.7 with two, and of 1.31 with four."""
+REPORT_DEVIATION = 0.53
+"""Standard deviation of the log ratio of one report: how much independent reports of one slow-down, and this program's
+own measurements of it, differ, pooled over the rules with several of them. With the risk aversion of the estimator
+(:data:`knowledge.estimate.interface.RISK`), a slow-down of a whole program counts from a ratio of 9.6 on with one
+report, of 3.11 with two, and of 1.78 with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
