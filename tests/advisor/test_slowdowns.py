@@ -69,7 +69,7 @@ def steps_of(rule: SlowerRule) -> int:
     if len(rule.ratios) < 2:
         return 0
     mean = sum(math.log(ratio) for ratio in rule.ratios) / len(rule.ratios)
-    return max(0, int((mean - RISK / 2 * 0.36**2 / len(rule.ratios)) / 0.01))
+    return max(0, int((mean - RISK / 2 * 0.53**2 / len(rule.ratios)) / 0.01))
 
 
 @settings(max_examples=200, deadline=None)
