@@ -31,7 +31,7 @@ KEYS = {
 LISTS = ("constraints", "overrides", "allow")
 """Keys whose value is a list: of requirements, and of what is allowed in addition."""
 
-ALLOWED = ("replace-packages",)
+ALLOWED = ("replace-packages", "reduced-precision")
 """What can be allowed in addition."""
 
 NAMES = ("preview",)

@@ -49,7 +49,7 @@ def row_of(project: Path, hardware: str) -> tuple[str, ...]:
 def _gains(report: dict[str, Any]) -> Iterator[str]:
     """Yield the settings with a clear effect, each with the largest gain of a workload."""
     best: dict[str, dict[str, Any]] = {}
-    for effect in report["settings"]:
+    for effect in report["setting_effects"]:
         key = f"{effect['package']} {effect['setting']}"
         clear = effect["low"] > 1 or effect["high"] < 1
         if clear and effect["speedup"] > best.get(key, {"speedup": 0})["speedup"]:

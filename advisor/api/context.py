@@ -9,7 +9,12 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.option_values import read_allowed_replacements, read_days, read_max_size
+from advisor.api.option_values import (
+    allows_reduced_precision,
+    read_allowed_replacements,
+    read_days,
+    read_max_size,
+)
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
 from advisor.api.project import TargetTable
 from advisor.domain.time_limit import TimeLimit
@@ -55,6 +60,7 @@ class TargetContext:
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else none.
         allowed: Which packages may replace others.
+        reduced_precision: Whether run-time settings with a lower precision may be chosen.
         max_size: Largest admissible download of the stack, in bytes; none for no limit.
         workers: Threads of the solver.
         time_limit: Time limit of the search, in seconds.
@@ -77,6 +83,7 @@ class TargetContext:
     proposal: Proposal | None
     lock: Path | None
     allowed: AllowedReplacements
+    reduced_precision: bool
     max_size: int | None
     workers: int
     time_limit: float
@@ -178,6 +185,7 @@ class TargetContext:
         from advisor.resolve.objectives import OBJECTIVES
         from advisor.resolve.package_choices import with_best_packages
         from advisor.resolve.recommend import make_request
+        from advisor.resolve.setting_choice import TargetSettings
         from advisor.resolve.solver import Effort
         from knowledge.domain.errors import InputError
 
@@ -191,12 +199,12 @@ class TargetContext:
         request = make_request(
             problem,
             IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes),
-            rules=self.rules,
             builds=self.builds,
             estimator=estimator,
             objective=self.objective,
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
+            settings=TargetSettings(hardware=self.target.hardware, allows_reduced=self.reduced_precision),
         )
         request = request.with_max_size(self.max_size)
         return with_best_packages(request, self.allowed) if choose_packages else request
@@ -272,6 +280,7 @@ def prepare_target(
         lock=_present_lock(files.directory, table, project),
         max_size=read_max_size(choose("max-size", resolution.max_size, settings)),
         allowed=read_allowed_replacements(resolution, project.settings),
+        reduced_precision=allows_reduced_precision(resolution, project.settings),
         workers=resolution.workers,
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,

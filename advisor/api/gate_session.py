@@ -345,6 +345,7 @@ def _recommend(
     criteria += [
         *([] if context.max_size is None else [str(context.max_size)]),
         *(["replace-packages"] if context.allowed.by_hardware else []),
+        *(["reduced-precision"] if context.reduced_precision else []),
         *map(str, context.allowed.by_name.items()),
     ]
 

@@ -33,6 +33,11 @@ def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[s
     )
 
 
+def allows_reduced_precision(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> bool:
+    """Return whether run-time settings with a lower precision may be chosen."""
+    return "reduced-precision" in (*resolution.allow, *settings.get("allow", ()))
+
+
 def read_max_size(text: str | None) -> int | None:
     """Read the largest admissible download, in bytes; none if there is no limit.
 

@@ -130,7 +130,8 @@ class ResolutionOptions:
         build_project: Whether the project itself may be built to learn what it requires, which runs its code.
         build_sdists: Whether the project and sdists may be built to learn what they require, which runs their code.
         allow: What is allowed in addition: ``replace-packages``, to take other packages with the same modules where the
-            hardware of the target decides that they fit.
+            hardware of the target decides that they fit; ``reduced-precision``, to recommend run-time settings with a
+            lower precision.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         preview: Preview features: ``variants``; by default the project's setting, else none.
         max_size: Largest admissible download of the stack, such as ``2GB``; by default the project's setting, else no

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from advisor.resolve.prices import Price
     from advisor.resolve.problem_variants import VariantComparison
     from advisor.resolve.recommend import Advice
+    from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.sizes import AdviceSizes
     from knowledge.estimate.interface import StartupTime
@@ -54,7 +55,9 @@ class AdviceResult:
         request: The resolution request that the advice answers.
         sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
         startup: Measured import time and memory of the frameworks in the stack.
-        settings: What run-time settings are worth on the target, as far as published measurements say it.
+        settings: The run-time settings of the advice.
+        settings_gain: What all recommended ones gain together; none if there are none.
+        setting_effects: What run-time settings are worth on the target, as far as measurements say it.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
@@ -66,7 +69,9 @@ class AdviceResult:
     request: ResolutionRequest
     sizes: AdviceSizes
     startup: tuple[StartupTime, ...] = ()
-    settings: tuple[SettingEffect, ...] = ()
+    settings: tuple[RecommendedSetting, ...] = ()
+    settings_gain: CombinedGain | None = None
+    setting_effects: tuple[SettingEffect, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
     uses_uv: bool = False
@@ -205,20 +210,33 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
-        advice, sizes = self.recommend(), self.sizes()
+        from advisor.resolve.recommended_settings import combined_gain
+
+        advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
+        versions = {str(c.name): c.version for c in advice.optimum.stack}
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
             target=self.context.target,
             request=self.request,
             sizes=sizes,
-            startup=self.estimator.startup({str(c.name): c.version for c in advice.optimum.stack}),
-            settings=self.estimator.compared_settings({str(c.name): c.version for c in advice.optimum.stack}),
+            startup=self.estimator.startup(versions),
+            settings=settings,
+            settings_gain=combined_gain(settings, versions, self.estimator),
+            setting_effects=self.estimator.compared_settings(versions),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,
             interpreters=self._interpreters,
         )
+
+    def settings(self) -> tuple[RecommendedSetting, ...]:
+        """Return the run-time settings of the advice: those to set, those to allow, and those to avoid."""
+        from advisor.resolve.recommended_settings import recommended_settings
+
+        stack = {str(c.name): c.version for c in self.recommend().optimum.stack}
+        allowed = self.request.settings
+        return recommended_settings(stack, self.estimator, allowed) if allowed else ()
 
     def sizes(self) -> AdviceSizes:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""

@@ -119,9 +119,10 @@ class ProjectOptions:
         _Texts,
         typer.Option(
             "--allow",
-            metavar="replace-packages",
+            metavar="replace-packages|reduced-precision",
             envvar="ADVISOR_ALLOW",
-            help="Take other packages with the same modules if they suit the hardware better (repeatable).",
+            help="Take other packages with the same modules if they suit the hardware better; recommend run-time "
+            "settings with a lower precision (repeatable).",
         ),
     ] = None
     exclude_newer: Annotated[

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.domain.words import count
-from knowledge.domain.hardware import Accelerator, HardwareProfile
+from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel
+from knowledge.hardware.detect import UNUSABLE
+from knowledge.hardware.matrix_features import element_types, matrix_features, matrix_units, name_gap
 from knowledge.hardware.shipped_machines import ShippedMachine
 
 _GIB = 2**30
@@ -52,12 +54,25 @@ def _row(machine: ShippedMachine) -> tuple[str, ...]:
 def machine_record(profile: HardwareProfile, machine: ShippedMachine | None) -> dict[str, Any]:
     """Return a profile as JSON-serialisable values that can be read back, with the facts of the catalogue."""
     record = asdict(profile)
+    record["matrix"] = _matrix_record(profile.cpu)
     if machine is not None:
         record["source"] = list(machine.sources)
     model = machine.model if machine is not None else None
     if model is not None:
         record["catalogue"] = model_record(model)
     return record
+
+
+def _matrix_record(cpu: Cpu) -> dict[str, Any]:
+    """Return what decides about matrix arithmetic on a processor; null for what is not known or does not apply."""
+    features, units, gap = matrix_features(cpu), matrix_units(cpu), name_gap(cpu)
+    return {
+        "features": None if features is None else list(features),
+        "units": dict(zip(element_types(), (unit or None for unit in units), strict=True)) if units else None,
+        "beyond_microarchitecture": list(gap.beyond) if gap else [],
+        "nearest_microarchitecture": gap.nearest or None if gap else None,
+        "missing_for_nearest": list(gap.missing) if gap else [],
+    }
 
 
 def model_record(model: AcceleratorModel) -> dict[str, Any]:
@@ -98,6 +113,7 @@ def _profile_lines(profile: HardwareProfile) -> Iterator[str]:
     yield f"profile         {profile.name}"
     yield f"cpu             {cpu.model or 'unnamed'} ({cpu.vendor or 'vendor unknown'})"
     yield f"architecture    {cpu.architecture}, microarchitecture {cpu.microarchitecture}"
+    yield from _matrix_lines(cpu)
     yield f"topology        {', '.join(counts) or 'not known'}; {_numa(profile)}"
     yield f"features        {' '.join(cpu.features) or 'not known'}"
     memory = f"{profile.memory_bytes / _GIB:.1f} GiB" if profile.memory_bytes else "not known"
@@ -114,7 +130,24 @@ def _profile_lines(profile: HardwareProfile) -> Iterator[str]:
     elif profile.accelerators:
         yield "driver          not known"
     for reason in profile.unknown:
-        yield f"not known       {reason}"
+        unusable = reason.removeprefix(f"{UNUSABLE}: ")
+        yield f"not known       {reason}" if unusable == reason else f"not usable      {unusable}"
+
+
+def _matrix_lines(cpu: Cpu) -> Iterator[str]:
+    """Yield what decides about matrix arithmetic on a processor, and what the name of its microarchitecture hides."""
+    features = matrix_features(cpu)
+    if features is None:
+        yield "matrix features not known"
+        return
+    yield f"matrix features {' '.join(features) or 'none'}"
+    units = (f"{name}: {unit or 'none'}" for name, unit in zip(element_types(), matrix_units(cpu), strict=True))
+    yield f"matrix units    {', '.join(units)}"
+    gap = name_gap(cpu)
+    if gap is not None:
+        yield f"beyond the name {' '.join(gap.beyond)}: {cpu.microarchitecture} does not have these"
+        if gap.nearest:
+            yield f"nearest name    {gap.nearest} without {' '.join(gap.missing)}, which the system does not list"
 
 
 def _model_lines(model: AcceleratorModel) -> Iterator[str]:

@@ -8,6 +8,7 @@ from itertools import groupby
 from advisor.report.docstrings import attribute_meanings
 from advisor.report.hardware import decimal_rate, gib
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
+from knowledge.hardware.matrix_features import feature_meanings, features_by_element_type, matrix_features
 from knowledge.hardware.shipped_machines import PROVIDERS, ShippedMachine, cloud_instances, shipped_machines
 
 _VENDORS = {
@@ -36,6 +37,25 @@ Rates are peak rates without sparsity, on the fastest units that support the ele
 processor of the level `x86_64_v3` (AVX2). An entry without a host is no profile, because no framework that the program
 advises on runs on it.
 """
+_MATRIX = """\
+These features of processors decide whether a reduced precision is fast or slow. `advisor hardware show` prints those of
+a machine, and the fastest for each element type (`matrix` in JSON). The features of this machine are those of
+`/proc/cpuinfo`; those of a profile are what archspec lists for its microarchitecture, and for `sapphirerapids` also
+`avx512_fp16` and `avx_vnni`, which [GCC's list](https://gcc.gnu.org/onlinedocs/gcc-13.2.0/gcc/x86-Options.html) has and
+archspec's has not. A profile with a generic level, such as `x86_64_v3`, says nothing about them.
+
+The name of a microarchitecture does not contain all features. archspec gives a processor the name of the newest
+microarchitecture all of whose features it has. On a virtual machine that hides `waitpkg` (user wait instructions), a
+Sapphire Rapids or Granite Rapids is therefore `icelake`. The name stays as archspec gives it, because observations are
+stored under it; the lines `beyond the name` and `nearest name` say what it leaves out. The estimator uses [the
+features](../explanation/estimator.md#reduced-precision-on-processors).
+
+On Linux, a program may use AMX only if the kernel gives it the state of the tiles
+([documentation of the kernel](https://docs.kernel.org/arch/x86/xstate.html)). `/proc/cpuinfo` lists AMX also where the
+kernel refuses, in a container for example. So the program asks, in a process of its own
+(`arch_prctl(ARCH_REQ_XCOMP_PERM)`). If the answer is no, the AMX features do not count as features of the machine, and
+`advisor hardware show` prints them with the reason in the line `not usable` (`unknown` in JSON).
+"""
 
 
 def hardware_page() -> str:
@@ -47,6 +67,7 @@ def hardware_page() -> str:
         lines += [f"### {title}", "", *_models_table(model for model in models if model.vendor == vendor), ""]
     lines += ["### Other vendors", "", *_models_table(others), ""]
     lines += ["## Short names", "", *_short_names(), "", "## Processors", "", *_processors(), ""]
+    lines += ["### Features for matrices", "", _MATRIX, *_matrix_features(), ""]
     for provider, title in PROVIDERS.items():
         instances = [machine for machine in cloud_instances().values() if machine.provider == provider]
         lines += [f"## {title}", "", *_instances_table(instances), ""]
@@ -97,12 +118,26 @@ def _short_names() -> Iterator[str]:
 
 
 def _processors() -> Iterator[str]:
-    yield "| profile | processor | microarchitecture | sources |"
-    yield "| --- | --- | --- | --- |"
+    yield "| profile | processor | microarchitecture | features for matrices | sources |"
+    yield "| --- | --- | --- | --- | --- |"
     for name, machine in shipped_machines().items():
         if machine.model is None:
             cpu = machine.profile.cpu
-            yield _table_row(f"`{name}`", cpu.model, cpu.microarchitecture, _links(machine.sources))
+            features = " ".join(f"`{feature}`" for feature in matrix_features(cpu) or ())
+            yield _table_row(f"`{name}`", cpu.model, cpu.microarchitecture, features, _links(machine.sources))
+
+
+def _matrix_features() -> Iterator[str]:
+    """Yield a table of the features that decide about matrix arithmetic, and one of the fastest by element type."""
+    yield "| feature | meaning | source |"
+    yield "| --- | --- | --- |"
+    for name, entry in feature_meanings().items():
+        yield _table_row(f"`{name}`", entry["meaning"], f"[1]({entry['source']})")
+    yield ""
+    yield "| element type | features, the fastest first |"
+    yield "| --- | --- |"
+    for name, features in features_by_element_type().items():
+        yield _table_row(name, ", ".join(f"`{feature}`" for feature in features))
 
 
 def _instances_table(machines: Iterable[ShippedMachine]) -> Iterator[str]:

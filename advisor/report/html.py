@@ -165,7 +165,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         measure=report.sizes.stack.best_known,
         tiles=tiles(report.sizes.stack),
         startup=[*startup_lines(report.startup)],
-        settings=[*setting_lines(report.settings)],
+        settings=[*setting_lines(report.setting_effects, report.settings, report.settings_gain)],
         stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
         changes=changes(report),
         interpreters=interpreter_rows(interpreters) if interpreters else [],

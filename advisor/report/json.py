@@ -66,7 +66,9 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         },
         "current": _current(report),
         "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
-        "settings": rounded([asdict(effect) for effect in report.settings]),
+        "settings": rounded([asdict(setting) for setting in report.settings]),
+        "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
+        "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],
         "proof": {

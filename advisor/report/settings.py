@@ -2,51 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain.words import count
+from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.settings.model import Numerics
 
 _MOST_KINDS = 3
+_STATUSES: Mapping[Status | None, str] = {
+    "recommended": "set",
+    "offered": "only with `--allow reduced-precision`:",
+    "advised-against": "do not set",
+    None: "depends on the workload:",
+}
+_NUMERICS: Mapping[Numerics, str] = {
+    "exact": "the results stay the same",
+    "reordered": "the results differ by rounding",
+    "reduced": "lower precision",
+}
 
 
-def setting_lines(effects: Sequence[SettingEffect]) -> Iterator[str]:
+def setting_lines(
+    effects: Sequence[SettingEffect],
+    recommended: Sequence[RecommendedSetting] = (),
+    combined: CombinedGain | None = None,
+) -> Iterator[str]:
     """Yield a line for each setting with a clear effect: how large it is for which workloads, and what it rests on.
 
     Settings without a clear effect are named in one line.
+
+    Args:
+        effects: Effects of all settings that were compared.
+        recommended: What the advice says about some of them.
+        combined: Effect of all recommended settings together.
     """
-    groups: dict[str, list[SettingEffect]] = {}
-    for effect in effects:
-        groups.setdefault(
-            f"`{effect.measured_as}` over `{effect.over.partition('=')[2]}` in {effect.package}", []
-        ).append(effect)
+    advice = {(s.package, f"{s.name}={s.value}"): s for s in recommended}
+    groups = _groups(effects)
+    place = {key: number for number, key in enumerate(advice)}
     unclear = []
-    for change, listed in groups.items():
+    for key in sorted(groups, key=lambda key: place.get(key, len(place))):
+        listed, own = groups[key], advice.get(key)
         clear = sorted((e for e in listed if not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
         if not clear:
-            unclear.append(change)
+            unclear.append(f"`{listed[0].measured_as}` in {listed[0].package}")
             continue
-        gains = ", ".join(
-            f"{e.speedup:.2f} [{e.low:.2f}, {e.high:.2f}] for `{e.workload}`" for e in clear[:_MOST_KINDS]
-        )
-        others = len(clear) - len(clear[:_MOST_KINDS])
-        more = f" and {count(others, 'other kind')}" if others else ""
-        doubtful = len(listed) - len(clear)
-        more += f", no clear effect for {count(doubtful, 'other kind')}" if doubtful else ""
-        yield f"{change}, times as fast: {gains}{more}; {_basis(clear[0])}"
+        yield f"{_STATUSES[own.status if own else None]} {_effect_text(clear, len(listed))}{_notes(own)}"
+    if combined and sum(s.status == "recommended" for s in recommended) > 1:
+        yield f"all of them together: {combined.speedup:.2f} [{combined.low:.2f}, {combined.high:.2f}] times as fast"
     if unclear:
         yield f"no clear effect: {', '.join(unclear)}"
+    if any(e.package == "torch" and e.over == "precision=tf32" for e in effects):
+        yield (
+            "PyTorch computes float32 matrix products without TF32 unless it is allowed "
+            "(`torch.set_float32_matmul_precision('high')`): what is over `tf32` above is over that, and what TF32 "
+            "itself gains was not published"
+        )
+
+
+def _groups(effects: Sequence[SettingEffect]) -> dict[tuple[str, str], list[SettingEffect]]:
+    """Return the effects of each setting; of several names in the measurements, those of the workload's tasks first."""
+    by_name: dict[tuple[str, str], dict[tuple[str, str], list[SettingEffect]]] = {}
+    for effect in effects:
+        names = by_name.setdefault((effect.package, effect.setting), {})
+        names.setdefault((effect.measured_as, effect.over), []).append(effect)
+    return {key: max(names.values(), key=_weight) for key, names in by_name.items()}
+
+
+def _weight(effects: Sequence[SettingEffect]) -> tuple[int, int]:
+    return sum(e.same_tasks for e in effects), sum(map(_pairs, effects))
+
+
+def _effect_text(clear: Sequence[SettingEffect], kinds: int) -> str:
+    first = clear[0]
+    gains = ", ".join(
+        f"{e.speedup:.2f} [{e.low:.2f}, {e.high:.2f}] for `{e.workload}` ({_basis(e)})" for e in clear[:_MOST_KINDS]
+    )
+    others = len(clear) - len(clear[:_MOST_KINDS])
+    more = f" and {count(others, 'other kind')}" if others else ""
+    more += f", no clear effect for {count(kinds - len(clear), 'other kind')}" if kinds > len(clear) else ""
+    sources = {source.name: source for e in clear[:_MOST_KINDS] for source in e.sources}
+    change = f"`{first.measured_as}` over `{first.over.partition('=')[2]}` in {first.package}"
+    return f"{change}, times as fast: {gains}{more}; {', '.join(map(_source, sources.values()))}"
 
 
 def _basis(effect: SettingEffect) -> str:
-    """Return what the effect rests on: pairs at the tasks of its workload on such an accelerator, or what else."""
-    where = [
-        *(() if effect.same_tasks else ("of other tasks",)),
-        *(() if effect.same_accelerator else ("on similar accelerators",)),
-    ]
-    return " ".join([", ".join(map(_source, effect.sources)), *where])
+    """Return how many pairs the effect rests on, and whether they are of its tasks and on such an accelerator."""
+    text = count(_pairs(effect), "pair") + ("" if effect.same_tasks else " of other tasks")
+    if effect.accelerator_pairs == _pairs(effect):
+        return text
+    return f"{text}, {effect.accelerator_pairs or 'none'} on this machine"
+
+
+def _pairs(effect: SettingEffect) -> int:
+    return sum(source.pairs for source in effect.sources)
 
 
 def _source(source: SettingSource) -> str:
-    age = f" (published until {source.last_year})" if source.last_year else ""
-    return f"{count(source.pairs, 'pair')} {'of ' if age else ''}{source.name}{age}"
+    return f"{source.name} (published until {source.last_year})" if source.last_year else source.name
+
+
+def _notes(setting: RecommendedSetting | None) -> str:
+    """Return what a setting does to results, and how it is applied."""
+    if setting is None:
+        return ""
+    notes = [_NUMERICS[setting.numerics]]
+    if setting.status != "advised-against":
+        notes += [f"`{name}={value}`" for name, value in setting.environment.items()]
+        notes += [f"`{line}`" for line in setting.code]
+    return f"; {'; '.join(notes)}"

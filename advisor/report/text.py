@@ -75,7 +75,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     yield f"prediction {_prediction(advice.prediction)}"
     if advice.prediction.changes and advice.prediction.kinds:
         yield f"           {range_text(advice.prediction)}"
-    yield from _labelled("settings", setting_lines(report.settings))
+    yield from _labelled("settings", setting_lines(report.setting_effects, report.settings, report.settings_gain))
     yield from _labelled("score", score_lines(advice.basis, advice.prediction))
     yield f"proof      {_proof(report)}"
     yield ""

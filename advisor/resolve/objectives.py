@@ -15,6 +15,7 @@ from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCo
 from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import Objective
 from advisor.resolve.problem import Candidate, CandidateSource
+from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.slowdowns import add_slowdowns
 from advisor.resolve.speed_steps import speed_objective
 from knowledge.estimate.interface import Estimator
@@ -47,6 +48,7 @@ class Criteria:
         baseline: Sequence[Candidate],
         source: CandidateSource,
         young_after: str = "",
+        settings: TargetSettings | None = None,
     ) -> None:
         """Create the criteria of an objective.
 
@@ -58,7 +60,9 @@ class Criteria:
             baseline: The stack that speed is compared with.
             source: The candidates.
             young_after: ISO 8601 time in UTC; files uploaded later count as young.
+            settings: The run-time settings that may be chosen; none by default.
         """
+        self._settings = settings
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
         self._rules = builds.rules
@@ -348,7 +352,8 @@ class Criteria:
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
-        objective, best_steps = speed_objective(candidates, self._estimator, self._baseline)
+        settings = self._settings.best_steps(candidates, self._estimator, self._baseline) if self._settings else {}
+        objective, best_steps = speed_objective(candidates, self._estimator, self._baseline, settings=settings)
         self._best_steps |= best_steps
         return add_slowdowns(objective, candidates, self._rules, self._estimator)
 

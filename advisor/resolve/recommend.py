@@ -20,10 +20,10 @@ from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.root_checks import check_roots, without_versions
 from advisor.resolve.score_basis import ScoreBasis, score_basis
+from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from knowledge.estimate.interface import Estimator, Prediction
-from knowledge.rules.engine import RuleBook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,24 +58,24 @@ def make_request(
     problem: ResolutionProblem,
     source: IndexCandidates,
     *,
-    rules: RuleBook,
     builds: TargetBuilds,
     estimator: Estimator,
     objective: ObjectiveName,
     young_after: str = "",
     effort: Effort | None = None,
+    settings: TargetSettings | None = None,
 ) -> ResolutionRequest:
     """Resolve the baseline of a problem, and return the request for its best stack.
 
     Args:
         problem: The problem.
         source: The candidates.
-        rules: The rules that apply to the target.
-        builds: The builds on the target.
+        builds: The builds on the target, with the rules that apply to it.
         estimator: Predictions from the observations.
         objective: The objective.
         young_after: ISO 8601 time in UTC; files uploaded later count as young.
         effort: Limits of the search.
+        settings: The run-time settings that may be chosen; none by default.
 
     Raises:
         NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
@@ -95,17 +95,19 @@ def make_request(
             baseline=baseline,
             source=source,
             young_after=young_after,
+            settings=settings,
         )
         return ResolutionRequest(
             problem=problem,
             source=source,
-            rules=rules,
+            rules=builds.rules,
             builds=builds,
             estimator=estimator,
             objective=objective,
             criteria=criteria,
             baseline=baseline,
             effort=effort,
+            settings=settings,
         )
 
     if unsatisfied:

@@ -19,6 +19,7 @@ from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution
+from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.solver import Effort
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.rules.engine import RuleBook
@@ -38,6 +39,7 @@ class ResolutionRequest:
         criteria: The objective, as costs.
         baseline: The stack that a plain resolver chooses; empty if it found none.
         effort: Limits of the search.
+        settings: The run-time settings that may be chosen; none if none may.
         optimum: Its best stack, if it is known.
         compared: Packages that were read to compare it with other requests.
         findings: Findings about how it was chosen among other requests.
@@ -53,6 +55,7 @@ class ResolutionRequest:
     criteria: Criteria
     baseline: tuple[Candidate, ...]
     effort: Effort
+    settings: TargetSettings | None = None
     optimum: Optimum | None = None
     compared: frozenset[NormalizedName] = frozenset()
     findings: tuple[AdviceFinding, ...] = ()

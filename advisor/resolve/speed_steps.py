@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -16,7 +17,11 @@ SPEED_STEP = 0.01
 
 
 def speed_objective(
-    candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
+    candidates: Candidates,
+    estimator: Estimator,
+    baseline: Mapping[str, Version],
+    *,
+    settings: Mapping[str, Mapping[Version, int]] = MappingProxyType({}),
 ) -> tuple[Objective, dict[str, int]]:
     """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs.
 
@@ -24,6 +29,7 @@ def speed_objective(
         candidates: Candidates of each package.
         estimator: Predictions from the observations.
         baseline: The stack that speed is compared with; empty if there is none.
+        settings: Gain of the best settings of each version, in steps, by framework.
 
     Returns:
         The objective, and the gain of the best candidate of each measured framework, in steps.
@@ -55,6 +61,8 @@ def speed_objective(
         }
         for (version, _), best in companion_bonus.items():
             alone[version] += best
+        for version, steps in settings.get(gains.framework, {}).items():
+            alone[version] += steps
         best_steps[name] = max(alone.values())
         costs |= {(name, version): best_steps[name] - steps for version, steps in alone.items()}
     return Objective(name="speed", costs=costs, pairs=pairs), best_steps

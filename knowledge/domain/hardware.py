@@ -18,7 +18,7 @@ class Cpu:
         microarchitecture: archspec name, such as ``zen4``.
         vendor: archspec vendor, such as ``GenuineIntel``.
         model: Marketing name as the system reports it.
-        features: Instruction-set features, sorted.
+        features: Instruction-set features that programs can use, sorted; empty if they are unknown.
         sockets: Physical packages; none if unknown.
         cores: Physical cores over all sockets.
         threads: Logical processors over all sockets.
@@ -99,7 +99,8 @@ class HardwareProfile:  # Not slotted: the identity is cached, because thousands
         memory_bytes: Main memory.
         numa_nodes: Number of NUMA nodes; none if unknown.
         nodes: Number of such machines that work together; none if unknown.
-        unknown: Properties that could not be read, each with the reason; not part of the identity.
+        unknown: Properties that could not be read, and features that programs cannot use although the system lists
+            them, each with the reason; not part of the identity.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

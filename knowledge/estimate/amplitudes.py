@@ -31,6 +31,7 @@ from knowledge.estimate.kernel import (
     spans_of,
     task_of,
 )
+from knowledge.estimate.similarity import side_on
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -293,8 +294,11 @@ def _held_out_together(c: Contrast) -> object:
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:
     """Return the points of the arms of contrasts, then the points of their references."""
-    sides = [*(c.side for c in contrasts), *(c.reference for c in contrasts)]
     both = [*contrasts, *contrasts]
+    sides = [
+        *(side_on(c.side, c.machine) for c in contrasts),
+        *(side_on(c.reference, c.machine) for c in contrasts),
+    ]
     # Equal sides become one object: their keys are computed once.
     distinct: dict[object, Side] = {}
     shared = [distinct.setdefault(side_key(side), side) for side in sides]

@@ -150,7 +150,7 @@ def setting_effects(
             high=math.exp(gain.mean + half),
             sources=sources_of(own or setting.contrasts),
             same_tasks=bool(own),
-            same_accelerator=any(c.machine.name == model.machine.name for c in own or setting.contrasts),
+            accelerator_pairs=sum(c.machine.name == model.machine.name for c in own or setting.contrasts),
         )
 
 
@@ -178,30 +178,31 @@ def gains_of_settings(
     """
     # Sources name one setting in different ways: what most measured stands for it.
     by_value = {s.value: s for s in sorted(settings, key=lambda s: len(s.contrasts))}
-    combinations = [*((setting,) for setting in by_value.values()), *pairs]
+    combinations: list[tuple[ComparedSetting, ...]] = [*((setting,) for setting in by_value.values()), *pairs]
     places = {
-        (version, combination): (combination[0].release_for(version), combination)
+        (version, number): (combination[0].release_for(version), number)
         for version in versions
-        for combination in combinations
+        for number, combination in enumerate(combinations)
     }
     distinct = list(dict.fromkeys(places.values()))
-    computed = dict(
-        zip(distinct, model.gains_of_settings(stack, [_request(*place) for place in distinct]), strict=True)
-    )
+    requests = [(release, *_values(combinations[number])) for release, number in distinct]
+    computed = dict(zip(distinct, model.gains_of_settings(stack, requests), strict=True))
     gains = {key: _scaled(computed[place], share) for key, place in places.items()}
     return SettingGains(
         framework=model.name,
-        alone={version: {value: gains[version, (s,)] for value, s in by_value.items()} for version in versions},
-        together={version: {(a.value, b.value): gains[version, (a, b)] for a, b in pairs} for version in versions},
+        alone={version: {value: gains[version, n] for n, value in enumerate(by_value)} for version in versions},
+        together={
+            version: {(a.value, b.value): gains[version, n] for n, (a, b) in enumerate(pairs, start=len(by_value))}
+            for version in versions
+        },
         comparisons=max(1, len(combinations)),
     )
 
 
-def _request(
-    release: Version, combination: Sequence[ComparedSetting]
-) -> tuple[Version, Mapping[str, str], Mapping[str, str]]:
-    values = {s.change[0]: s.change[1] for s in combination}
-    return release, values, {s.change[0]: s.change[2] for s in combination if s.change[2]}
+def _values(combination: Sequence[ComparedSetting]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the settings of a combination, and those that it is compared with, as the measurements name them."""
+    changes = [setting.change for setting in combination]
+    return {name: value for name, value, _ in changes}, {name: over for name, _, over in changes if over}
 
 
 def _scaled(gain: PredictedGain, share: float) -> PredictedGain:

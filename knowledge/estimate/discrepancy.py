@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Side
+from knowledge.estimate.similarity import side_on
 
 WHOLE_MODEL = "model"
 """Name of the indicator of whole models."""
@@ -307,8 +308,8 @@ class StackDiscrepancy:
         for c in contrasts:
             if c.family == WHOLE_MODEL and not c.is_control:
                 ratios = self._ratios[c.block, c.label]
-                ratios[program_of(c.reference)] = (0.0, 0.0)
-                ratios[program_of(c.side)] = (c.mean, c.error**2)
+                ratios[program_of(side_on(c.reference, c.machine))] = (0.0, 0.0)
+                ratios[program_of(side_on(c.side, c.machine))] = (c.mean, c.error**2)
 
     def between(self, one: Program, other: Program) -> float:
         """Return the discrepancy of the gain of one stack over another; 0 if they have the same framework."""

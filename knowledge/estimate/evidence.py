@@ -17,16 +17,18 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
 from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, find_accelerator, model_of
+from knowledge.hardware.matrix_features import matrix_units
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
-FORMAT = 9
+FORMAT = 10
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
 run ``python docs/contrasts.py``."""
 _QUANTILE = 1.959964
+_PROCESSOR = "cpu "
 _MATRIX_UNITS, _WITH_MATRIX_UNITS = 3, 4
 """Generation that counts for matrix units of other makers than NVIDIA, which have no such number; they have them if
 float16 is at least this many times as fast as float32. The number is a judgement."""
@@ -45,6 +47,8 @@ class Machine:
         family: Vendor of the processor, or major number of the compute capability.
         features: Properties of the accelerator by which accelerators are similar (:func:`features_of`); empty for a
             processor, or if they are unknown.
+        precision_features: Features of a processor that multiply matrices of a reduced precision, one for each of
+            :func:`knowledge.hardware.matrix_features.element_types`; empty for an accelerator, or if they are unknown.
     """
 
     identity: str
@@ -52,6 +56,12 @@ class Machine:
     kind: str
     family: str
     features: tuple[float, ...] = ()
+    precision_features: tuple[str, ...] = ()
+
+    @property
+    def is_processor(self) -> bool:
+        """Whether the machine is a processor, and not an accelerator."""
+        return self.kind.startswith(_PROCESSOR)
 
     @property
     def has_matrix_units(self) -> bool:
@@ -255,8 +265,9 @@ def machine_of(hardware: HardwareProfile, device: str) -> Machine:
     return Machine(
         identity=hardware.identity,
         name=cpu.microarchitecture,
-        kind=f"cpu {cpu.microarchitecture}",
-        family=f"cpu {cpu.vendor}",
+        kind=f"{_PROCESSOR}{cpu.microarchitecture}",
+        family=f"{_PROCESSOR}{cpu.vendor}",
+        precision_features=matrix_units(cpu),
     )
 
 
@@ -317,4 +328,5 @@ def _run(o: Observation) -> RunOutcome:
 
 def machine_from(record: Mapping[str, Any]) -> Machine:
     """Return the machine of a JSON record."""
-    return Machine(**{**record, "features": tuple(record["features"])})
+    lists = {name: tuple(record[name]) for name in ("features", "precision_features")}
+    return Machine(**{**record, **lists})

@@ -32,6 +32,7 @@ from knowledge.estimate.interface import (
     PredictedGain,
 )
 from knowledge.estimate.kernel import LAST_PATCH
+from knowledge.estimate.similarity import side_on
 from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 from knowledge.estimate.workloads import OPERATIONS
 
@@ -157,7 +158,7 @@ class FrameworkModel:
             means=-np.log(totals),
             sums=posterior.sums(np.vstack([weights, weights[:1]]), len(sides)),
             widening=self._process.amplitudes.widening,
-            programs=[program_of(side) for side in sides],
+            programs=[program_of(side_on(side, self.machine)) for side in sides],
             discrepancy=discrepancy,
         )
 
@@ -341,10 +342,22 @@ class FrameworkModel:
 
     def setting_effect(self, stack: Mapping[str, Version], name: str, value: str) -> Effect | None:
         """Return the predicted effect of a setting on the speed of a stack; none if the setting was not measured."""
-        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
-        if not any(side.settings.get(name) == value for side in sides):
+        if not self.has_measured_setting(name, value):
             return None
         return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value))
+
+    def has_measured_setting(self, name: str, value: str) -> bool:
+        """Whether a value of a setting was measured on a machine that says something about this one.
+
+        A reduced precision must have been measured on a processor with the same feature for such matrices.
+        """
+        wanted = side_on(Side(version="", companions={}, settings={name: value}), self.machine).settings[name]
+        return any(
+            side_on(side, c.machine).settings[name] == wanted
+            for c in self._process.contrasts
+            for side in (c.side, c.reference)
+            if name in side.settings
+        )
 
     def gain_of_setting(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> PredictedGain:
         """Return the log speed-up of a stack by a value of a setting over another one, by default over its absence."""

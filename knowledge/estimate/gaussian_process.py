@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from knowledge.estimate.amplitudes import Amplitudes, add_noise, fit_amplitudes, places, points_of
 from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.kernel import PARTS, Design, Point
+from knowledge.estimate.similarity import side_on
 
 if TYPE_CHECKING:
     from knowledge.estimate.kernel import Array
@@ -186,7 +187,9 @@ class GaussianProcess:
         import numpy as np
 
         if self._last_stacks is None or self._last_stacks[0] != (sides, machine):
-            points = [Point(side=side, label=label[0], family=label[1], machine=machine) for side in sides]
+            points = [
+                Point(side=side_on(side, machine), label=label[0], family=label[1], machine=machine) for side in sides
+            ]
             base = self._design_of_kinds
             design = self._design(points, base)
             arms, references = places(len(self._solved.first))

@@ -6,9 +6,13 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from packaging.version import Version
+
+if TYPE_CHECKING:
+    from knowledge.estimate.setting_effect import SettingEffect
+    from knowledge.estimate.setting_gains import SettingGains
 
 RISK = 16.0
 """Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
@@ -346,6 +350,19 @@ class Estimator(Protocol):
 
     def has_compared(self, name: str, version: Version, other: Version) -> bool:
         """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
+
+    def setting_gains(
+        self, candidates: Mapping[str, Sequence[Version]], stack: Mapping[str, Version]
+    ) -> tuple[SettingGains, ...]:
+        """Return the gains of the run-time settings of each framework of a stack, for its candidates.
+
+        Args:
+            candidates: Candidate versions by package.
+            stack: A stack with the other packages, such as the baseline.
+        """
+
+    def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
+        """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
 
     def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
         """Return the share of the workload's time of some parts of it; none if no workload is selected.

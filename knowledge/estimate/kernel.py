@@ -3,12 +3,13 @@
 The log speed of a stack with settings, at an indicator, on a machine, is a sum of independent Gaussian processes: one
 of the framework's version, one of each companion's, one of each pair of both, one of each setting. Each is the sum of
 an effect on all indicators, an effect on those of one family, and an effect on one label; for the framework, also of
-effects on all machines and on one machine. On accelerators, settings have an effect that no version changes, and
-machines are similar by the properties of their accelerators (a squared exponential); what a setting does with tensor
-cores says nothing about accelerators without them. Neighbouring versions have similar
-speed: k(v, w) = exp(-d(v, w) / length), d counting minor releases (an Ornstein-Uhlenbeck process; Rasmussen and
-Williams, Gaussian Processes for Machine Learning, 2006, section 4.2). A companion that is absent has no effect. A
-contrast is a difference of two such speeds.
+effects on all machines and on one machine. On processors, a setting of a reduced precision is another setting for each
+feature that multiplies such matrices (:func:`knowledge.estimate.similarity.side_on`). On accelerators, settings have an
+effect that no version changes, and machines are similar by the properties of their accelerators (a squared
+exponential); what a setting does with tensor cores says nothing about accelerators without them. Neighbouring versions
+have similar speed: k(v, w) = exp(-d(v, w) / length), d counting minor releases (an Ornstein-Uhlenbeck process;
+Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, section 4.2). A companion that is absent has no
+effect. A contrast is a difference of two such speeds.
 """
 
 from __future__ import annotations

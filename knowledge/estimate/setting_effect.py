@@ -38,7 +38,7 @@ class SettingEffect:
         sources: Sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
             other tasks if there are none.
         same_tasks: Whether the pairs are at the tasks of the workload.
-        same_accelerator: Whether some of the pairs were measured on the same model of accelerator.
+        accelerator_pairs: Number of these pairs that were measured on the same model of accelerator or processor.
     """
 
     package: str
@@ -51,4 +51,4 @@ class SettingEffect:
     high: float
     sources: tuple[SettingSource, ...]
     same_tasks: bool
-    same_accelerator: bool
+    accelerator_pairs: int

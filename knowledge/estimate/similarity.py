@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from knowledge.estimate.evidence import Machine
+from knowledge.estimate.evidence import Machine, Side
+from knowledge.hardware.matrix_features import element_types
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -16,6 +18,41 @@ SHORT_PRECISIONS = frozenset({"amp", "fp16", "bf16"})
 SIMILARITY_OF_SHORT = 0.8
 """Values of the setting `precision` that use the same cores, and their similarity. Sources name mixed precision in
 different ways; in the pairs of `amp` and `fp16` of one source, the median ratio is 1. The similarity is a judgement."""
+
+_SHORT_NAMES = {"bf16": "bfloat16", "fp16": "float16", "amp": "bfloat16"}
+"""Element types by other names that values of settings have. On processors, the one of mixed precision is bfloat16."""
+
+
+def side_on(side: Side, machine: Machine) -> Side:
+    """Return a stack whose settings of a reduced precision also name what multiplies such matrices on a processor.
+
+    Whether a reduced precision is fast or slow depends on this feature. So its effect is similar on processors with the
+    same one, and says nothing about others. Where the features are unknown, it says nothing about other machines.
+
+    Args:
+        side: The stack.
+        machine: The machine that it runs on; on an accelerator, the stack is returned as it is.
+    """
+    if not side.settings or not machine.is_processor:
+        return side
+    reduced = {name: kind for name, value in side.settings.items() if (kind := element_type_of(value))}
+    if not reduced:
+        return side
+    features = machine.precision_features or (machine.identity,) * len(element_types())
+    by_type = dict(zip(element_types(), features, strict=True))
+    settings = {name: f"{side.settings[name]} by {by_type[kind] or 'no feature'}" for name, kind in reduced.items()}
+    return replace(side, settings={**side.settings, **settings})
+
+
+def element_type_of(value: str) -> str:
+    """Return the element type that a value of a setting reduces the precision to; empty if it is another setting.
+
+    Args:
+        value: The value, such as ``bfloat16``, ``bf16`` or ``mixed_bfloat16``.
+    """
+    name = value.lower().removeprefix("mixed_")
+    name = _SHORT_NAMES.get(name, name)
+    return name if name in element_types() else ""
 
 
 def similarity_of_machines(values: Sequence[object]) -> Array:

@@ -5,15 +5,21 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.lines import lines_of
+from knowledge.hardware.amx_permission import SOURCE, AmxPermission, ask_amx_permission
 from knowledge.hardware.nvml import NvmlReading, read_nvml
 
 _CONTAINER_SIGNS = (".dockerenv", "run/.containerenv")
 _HYPERVISORS = (("QEMU", "kvm"), ("KVM", "kvm"), ("Amazon EC2", "ec2"), ("VMware", "vmware"), ("Google", "gce"))
+
+UNUSABLE = "unusable features"
+"""Beginning of an entry of ``unknown`` about features that the system lists and programs cannot use."""
+_AMX = "amx_"
 
 # https://gitlab.com/x86-psABIs/x86-64-ABI, section 3.1.1, in the kernel's names (`pni` is SSE3, `abm` has LZCNT).
 _X86_LEVELS = {
@@ -23,16 +29,24 @@ _X86_LEVELS = {
 }
 
 
-def detect(root: Path = Path("/"), *, nvml: NvmlReading | None = None, machine: str | None = None) -> HardwareProfile:
+def detect(
+    root: Path = Path("/"),
+    *,
+    nvml: NvmlReading | None = None,
+    machine: str | None = None,
+    amx: AmxPermission | None = None,
+) -> HardwareProfile:
     """Detect a machine.
 
     Args:
         root: Root of the machine's file system; in tests, the folder of a recorded machine.
         nvml: Result of NVML; read from the driver if none.
         machine: Machine name as printed by ``uname -m``; this machine's if none.
+        amx: Whether programs may use AMX; if none, the kernel is asked, or for a recorded machine, they may.
 
     Returns:
-        The profile, named ``detected``. Properties that could not be read are listed in ``unknown``.
+        The profile, named ``detected``. Properties that could not be read are listed in ``unknown``. Features that
+        programs cannot use are listed there, too, and are not among the processor's.
     """
     unknown: list[str] = []
     system = "linux" if root != Path("/") else platform.system().lower()
@@ -41,9 +55,13 @@ def detect(root: Path = Path("/"), *, nvml: NvmlReading | None = None, machine: 
         unknown.append(f"accelerators: {reading.problem}")
     libc, libc_version = _libc(root)
     memory = _memory(root, unknown)
+    cpu = _cpu(root, machine or platform.machine(), unknown)
+    if any(feature.startswith(_AMX) for feature in cpu.features):
+        answer = amx or (ask_amx_permission() if root == Path("/") else AmxPermission(granted=True))
+        cpu = _with_permitted_features(cpu, answer, unknown)
     return HardwareProfile(
         name="detected",
-        cpu=_cpu(root, machine or platform.machine(), unknown),
+        cpu=cpu,
         os=system,
         libc=libc,
         libc_version=libc_version,
@@ -101,6 +119,18 @@ def _cpu(root: Path, machine: str, unknown: list[str]) -> Cpu:
         cores=len(cores) or None,
         threads=threads or None,
     )
+
+
+def _with_permitted_features(cpu: Cpu, amx: AmxPermission, unknown: list[str]) -> Cpu:
+    """Return a processor without the features of AMX if programs may not use them."""
+    if amx.granted:
+        return cpu
+    listed = " ".join(feature for feature in cpu.features if feature.startswith(_AMX))
+    if amx.granted is None:
+        unknown.append(f"whether programs may use {listed}: {amx.reason} ({SOURCE})")
+        return cpu
+    unknown.append(f"{UNUSABLE}: {listed}: `/proc/cpuinfo` lists them, but {amx.reason} ({SOURCE})")
+    return replace(cpu, features=tuple(feature for feature in cpu.features if not feature.startswith(_AMX)))
 
 
 def x86_level(features: Iterable[str]) -> str:

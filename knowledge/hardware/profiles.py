@@ -74,7 +74,7 @@ def find_profile(choice: str) -> HardwareProfile:
 
 
 def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
-    """Read a profile from YAML or JSON; the fields ``source`` and ``catalogue`` are ignored.
+    """Read a profile from YAML or JSON; the fields ``source``, ``catalogue`` and ``matrix`` are ignored.
 
     Raises:
         InputError: If it is not a hardware profile; the message names the field.
@@ -88,7 +88,7 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
         raise InputError(f"the hardware profile `{where}` is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise InputError(f"the hardware profile `{where}` is not a table of fields")
-    for comment in ("source", "catalogue"):
+    for comment in ("source", "catalogue", "matrix"):
         document.pop(comment, None)
     try:
         return TypeAdapter(HardwareProfile).validate_python({"name": name, **document})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -90,10 +90,18 @@ def _with_accelerator(name: str, model: AcceleratorModel, document: Mapping[str,
     )
 
 
-def _processor(name: str, *, os: str = "linux", architecture: str = "x86_64", **cpu: Any) -> ShippedMachine:
-    processor = Cpu(architecture=architecture, **cpu)
+def _processor(
+    name: str,
+    *,
+    os: str = "linux",
+    architecture: str = "x86_64",
+    features: Sequence[str] = (),
+    source: str = "",
+    **cpu: Any,
+) -> ShippedMachine:
+    processor = Cpu(architecture=architecture, features=tuple(features), **cpu)
     profile = _linux(name, processor) if os == "linux" else HardwareProfile(name=name, cpu=processor, os=os)
-    return ShippedMachine(profile=profile, sources=(_CPU_SOURCE,))
+    return ShippedMachine(profile=profile, sources=(_CPU_SOURCE, source) if source else (_CPU_SOURCE,))
 
 
 def _linux(name: str, cpu: Cpu) -> HardwareProfile:

@@ -31,6 +31,8 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.setting_effect import SettingEffect
+from knowledge.estimate.setting_gains import SettingGains
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Rule
 from knowledge.store.engine import open_knowledge_base
@@ -93,7 +95,6 @@ def build_request(
     return make_request(
         problem,
         IndexCandidates(build_client(index, cache), problem, advisories=objective == "security"),
-        rules=RuleBook(rules, MACHINE),
         builds=TargetBuilds(builds, RuleBook(rules, MACHINE), MACHINE),
         estimator=estimator or empty_estimator(),
         objective=objective,
@@ -153,6 +154,12 @@ class FixedScores:
 
     def predict(self, stack: object, baseline: object) -> Prediction:
         return empty_estimator().predict({}, {})
+
+    def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
+        return ()
+
+    def compared_settings(self, stack: object) -> tuple[SettingEffect, ...]:
+        return ()
 
     def failures(self, name: str) -> dict[str, str]:
         return self._failing.get(name, {})

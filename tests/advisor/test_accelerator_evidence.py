@@ -31,7 +31,7 @@ def effect(
             SettingSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
         ),
         same_tasks=True,
-        same_accelerator=same,
+        accelerator_pairs=3 if same else 0,
     )
 
 
@@ -39,21 +39,23 @@ def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_f
     kinds = ("a", "b", "c", "d")
     effects = [effect(1.2 + number, 1.1, 9, workload=name) for number, name in enumerate(kinds)]
 
-    (line,) = setting_lines(effects)
+    line, note = setting_lines(effects)
 
-    assert line.startswith("`precision=amp` over `tf32` in torch, times as fast: 4.20 [1.10, 9.00] for `d`, ")
+    assert line.startswith(
+        "depends on the workload: `precision=amp` over `tf32` in torch, times as fast: 4.20 [1.10, 9.00] for `d` "
+        "(3 pairs), "
+    )
     assert "`a`" not in line
     assert "1 other kind" in line
-    assert line.endswith(
-        "; 2 pairs of someone/benchmarks (published until 2023), 1 pair of others/tables (published until 2021)"
-    )
+    assert line.endswith("; someone/benchmarks (published until 2023), others/tables (published until 2021)")
+    assert "without TF32 unless it is allowed" in note
 
 
 def test_a_report_says_where_there_is_no_clear_effect_and_where_the_accelerator_was_not_measured() -> None:
     unclear, elsewhere = effect(1.2, 0.8, 1.7), effect(1.5, 1.2, 1.9, same=False)
 
-    assert list(setting_lines([unclear])) == ["no clear effect: `precision=amp` over `tf32` in torch"]
-    assert next(setting_lines([elsewhere])).endswith("2021) on similar accelerators")
+    assert next(setting_lines([unclear])) == "no clear effect: `precision=amp` in torch"
+    assert "(3 pairs, none on this machine)" in next(setting_lines([elsewhere]))
     assert list(setting_lines([])) == []
 
 

@@ -33,7 +33,6 @@ def request_for(releases: Releases, roots: tuple[str, ...]) -> ResolutionRequest
     return make_request(
         problem,
         cast(IndexCandidates, DictionarySource(releases, problem)),
-        rules=rules,
         builds=TargetBuilds((), rules, MACHINE),
         estimator=empty_estimator(),
         objective="latest",

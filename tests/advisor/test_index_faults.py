@@ -31,8 +31,7 @@ from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
-from knowledge.rules.engine import RuleBook
-from tests.advisor.factories import MACHINE, build_client, build_problem, builds_of, empty_estimator, versions_of
+from tests.advisor.factories import build_client, build_problem, builds_of, empty_estimator, versions_of
 from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, send, stay_silent, table
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -159,7 +158,6 @@ def attempt(
         request = make_request(
             problem,
             source,
-            rules=RuleBook((), MACHINE),
             builds=builds_of(),
             estimator=empty_estimator(),
             objective="performance",

@@ -184,7 +184,6 @@ def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[
         request = make_request(
             problem,
             cast(IndexCandidates, source),
-            rules=rules,
             builds=TargetBuilds(CATALOGUE, rules, MACHINE),
             estimator=empty_estimator(),
             objective="latest",
@@ -226,7 +225,6 @@ def test_the_interpreter_is_that_of_brute_force(
             make_request=lambda: make_request(
                 problem,
                 cast(IndexCandidates, source),
-                rules=rules,
                 builds=TargetBuilds((), rules, MACHINE),
                 estimator=empty_estimator(),
                 objective="latest",

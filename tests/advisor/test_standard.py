@@ -23,9 +23,7 @@ from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import make_request, recommend
 from advisor.resolve.request import ResolutionRequest
-from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import (
-    MACHINE,
     FixedScores,
     build_client,
     build_problem,
@@ -50,7 +48,6 @@ def stack_from(configuration: IndexConfiguration, cache: Path, problem: Resoluti
     request = make_request(
         problem,
         IndexCandidates(client, problem),
-        rules=RuleBook((), MACHINE),
         builds=builds_of(),
         estimator=empty_estimator(),
         objective="latest",

@@ -1,0 +1,165 @@
+"""The run-time settings of the advice: those to set, those to allow, and those to avoid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from packaging.version import Version
+
+from advisor.resolve.setting_choice import TargetSettings
+from advisor.resolve.speed_steps import speed_steps
+from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, PredictedGain
+from knowledge.estimate.setting_effect import SettingEffect
+from knowledge.estimate.setting_gains import SettingGains, SettingValue
+from knowledge.settings.apply import code_of, environment_of
+from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.model import Numerics
+from pi_runners.vocabulary import FRAMEWORKS
+
+Status = Literal["recommended", "offered", "advised-against"]
+"""Whether a setting is a part of the advice, would be if reduced precision were allowed, or makes programs slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendedSetting:
+    """A run-time setting with a clear effect, and what the advice says about it.
+
+    Attributes:
+        package: The framework.
+        name: Name of the setting.
+        value: Its value.
+        status: What the advice says.
+        numerics: What it does to results.
+        effects: Predicted effects, one for each kind of workload if none is selected.
+        environment: Environment variables that apply it.
+        code: Lines of Python that apply it, where the environment cannot.
+        documentation: Address of the page that documents it.
+    """
+
+    package: str
+    name: str
+    value: str
+    status: Status
+    numerics: Numerics
+    effects: tuple[SettingEffect, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    documentation: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinedGain:
+    """Predicted speed-up by all recommended settings of a stack together.
+
+    Attributes:
+        speedup: The speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    speedup: float
+    low: float
+    high: float
+
+
+def recommended_settings(
+    stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings
+) -> tuple[RecommendedSetting, ...]:
+    """Return the settings of the frameworks of a stack that the advice says something about, the recommended first.
+
+    Args:
+        stack: Versions of the stack.
+        estimator: Predictions from the observations.
+        settings: The settings that may be chosen.
+    """
+    effects: dict[tuple[str, str], list[SettingEffect]] = {}
+    for effect in estimator.compared_settings(stack):
+        effects.setdefault((effect.package, effect.setting), []).append(effect)
+    listed = [
+        _described(gains.framework, value, status, settings, stack[gains.framework], effects)
+        for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
+        for status, value in _statuses(gains, stack[gains.framework], settings)
+    ]
+    order = {"recommended": 0, "offered": 1, "advised-against": 2}
+    return tuple(sorted(listed, key=lambda s: (order[s.status], s.package, s.name, s.value)))
+
+
+def combined_gain(
+    recommended: Iterable[RecommendedSetting], stack: Mapping[str, Version], estimator: Estimator
+) -> CombinedGain | None:
+    """Return the predicted speed-up by the recommended settings together; none if there are none.
+
+    Args:
+        recommended: Settings of the advice.
+        stack: Versions of the stack.
+        estimator: Predictions from the observations.
+    """
+    chosen = {(s.package, (s.name, s.value)) for s in recommended if s.status == "recommended"}
+    if not chosen:
+        return None
+    mean = variance = 0.0
+    for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
+        own = {value for package, value in chosen if package == gains.framework}
+        total = _total(gains, stack[gains.framework], own)
+        mean, variance = mean + total.mean, variance + total.variance
+    half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
+    return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+
+
+def _total(gains: SettingGains, version: Version, chosen: set[SettingValue]) -> PredictedGain:
+    alone = gains.alone[version]
+    parts = [alone[value] for value in chosen]
+    # Two settings that were measured together gain what both gained, and not the sum.
+    for (one, other), joint in gains.together[version].items():
+        if {one, other} <= chosen:
+            sums = alone[one], alone[other]
+            parts.append(
+                PredictedGain(
+                    mean=joint.mean - sum(g.mean for g in sums),
+                    variance=max(0.0, joint.variance - sum(g.variance for g in sums)),
+                )
+            )
+    return PredictedGain(mean=sum(g.mean for g in parts), variance=sum(g.variance for g in parts))
+
+
+def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -> Iterator[tuple[Status, SettingValue]]:
+    best = settings.best(gains, version).values
+    for value in best:
+        yield "recommended", value
+    for value in replace(settings, allows_reduced=True).best(gains, version).values:
+        choice = settings.choice(gains.framework, value, version)
+        if value not in best and choice is not None and choice.numerics == "reduced":
+            yield "offered", value
+    for value, gain in gains.alone[version].items():
+        is_available = settings.choice(gains.framework, value, version) is not None
+        if value not in best and is_available and speed_steps(gain, gains.comparisons) < 0 and gain.is_significant():
+            yield "advised-against", value
+
+
+def _described(
+    framework: str,
+    value: SettingValue,
+    status: Status,
+    settings: TargetSettings,
+    version: Version,
+    effects: Mapping[tuple[str, str], list[SettingEffect]],
+) -> RecommendedSetting:
+    name, text = value
+    choice = settings.choice(framework, value, version)
+    own = shipped_settings()[name].framework(FRAMEWORKS[framework])
+    assert choice is not None
+    assert own is not None
+    return RecommendedSetting(
+        package=framework,
+        name=name,
+        value=text,
+        status=status,
+        numerics=choice.numerics,
+        effects=tuple(effects.get((framework, "=".join(value)), ())),
+        environment=environment_of({name: text}, FRAMEWORKS[framework], present={}, libraries={}),
+        code=code_of({name: text}, FRAMEWORKS[framework]),
+        documentation=own.documentation,
+    )

@@ -1,0 +1,151 @@
+"""Run-time settings as decisions: the best settings for each version of a framework, and what they are worth.
+
+A setting needs nothing but a version of its framework that knows it. So the best settings for a version do not depend
+on other packages, and the best stack with the best settings is the optimum over versions of which each has the gain of
+its best settings: exact, without further variables in the model of the solver.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import networkx
+from packaging.version import Version
+
+from advisor.resolve.choices import Candidates
+from advisor.resolve.speed_steps import speed_steps
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.estimate.interface import Estimator
+from knowledge.estimate.setting_gains import SettingGains, SettingValue
+from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.fitness import contradictions, missing_for
+from knowledge.settings.model import SettingChoice
+from pi_runners.vocabulary import FRAMEWORKS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSettings:
+    """The best settings of a framework's version.
+
+    Attributes:
+        values: The settings, sorted.
+        steps: Their gain in whole steps of the criterion speed.
+    """
+
+    values: tuple[SettingValue, ...] = ()
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetSettings:
+    """The settings that may be chosen on a target.
+
+    Attributes:
+        hardware: The machine.
+        allows_reduced: Whether settings with a lower precision may be chosen.
+    """
+
+    hardware: HardwareProfile
+    allows_reduced: bool = False
+
+    @property
+    def device(self) -> str:
+        """The device that programs run on."""
+        return "cuda" if self.hardware.gpu is not None else "cpu"
+
+    def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
+        """Return a value of a setting; none if the framework's version or the machine does not have it."""
+        setting = shipped_settings().get(value[0])
+        own = setting.framework(FRAMEWORKS[framework]) if setting and framework in FRAMEWORKS else None
+        choice = own.choice(value[1]) if own else None
+        if setting is None or choice is None or self.device not in setting.devices:
+            return None
+        return None if missing_for(choice, self.hardware, version) else choice
+
+    def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
+        """Whether a value of a setting may be a part of the advice."""
+        choice = self.choice(framework, value, version)
+        return choice is not None and (self.allows_reduced or choice.numerics != "reduced")
+
+    def best_steps(
+        self, candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
+    ) -> dict[str, dict[Version, int]]:
+        """Return the gain of the best settings of each candidate of a framework, in steps.
+
+        Args:
+            candidates: Candidates of each package.
+            estimator: Predictions from the observations.
+            baseline: A stack with the other packages; empty if there is none.
+        """
+        offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
+        stack = baseline or {name: versions[0] for name, versions in offered.items()}
+        return {
+            gains.framework: {version: self.best(gains, version).steps for version in offered[gains.framework]}
+            for gains in estimator.setting_gains(offered, stack)
+        }
+
+    def best(self, gains: SettingGains, version: Version) -> BestSettings:
+        """Return the best settings for a version of a framework."""
+        admissible = [v for v in gains.alone.get(version, {}) if self.may_choose(gains.framework, v, version)]
+        return best_settings(gains, version, admissible)
+
+
+def best_settings(gains: SettingGains, version: Version, admissible: Iterable[SettingValue]) -> BestSettings:
+    """Return the settings with the largest gain; of several, the fewest, then the first by name.
+
+    A gain is that of the settings alone and, for two that were measured together, that of both. Gains that are not
+    significant count as nothing.
+
+    Args:
+        gains: Gains of the framework.
+        version: Its version.
+        admissible: The values to choose from.
+    """
+    alone = {v: speed_steps(gains.alone[version][v], gains.comparisons) for v in admissible}
+    extra = {
+        (one, other): speed_steps(gain, gains.comparisons) - alone[one] - alone[other]
+        for (one, other), gain in gains.together.get(version, {}).items()
+        if one in alone and other in alone
+    }
+    useful = [v for v in sorted(alone) if alone[v] + sum(max(0, x) for pair, x in extra.items() if v in pair) > 0]
+    groups: networkx.Graph[SettingValue] = networkx.Graph()
+    groups.add_nodes_from(useful)
+    groups.add_edges_from((a, b) for a, b in itertools.combinations(useful, 2) if _interact(a, b, extra))
+    values: list[SettingValue] = []
+    steps = 0
+    for group in networkx.connected_components(groups):
+        # What is chosen in one group changes nothing in another.
+        gained, _, chosen = min(_combinations(sorted(group), alone, extra))
+        values += chosen
+        steps -= gained
+    return BestSettings(values=tuple(sorted(values)), steps=steps)
+
+
+Extra = Mapping[tuple[SettingValue, SettingValue], int]
+"""Steps that two settings gain together beyond what they gain alone."""
+
+
+def _interact(one: SettingValue, other: SettingValue, extra: Extra) -> bool:
+    """Whether two values cannot be chosen independently of each other."""
+    return one[0] == other[0] or bool({(one, other), (other, one)} & extra.keys()) or _are_contradictory(one, other)
+
+
+def _are_contradictory(one: SettingValue, other: SettingValue) -> bool:
+    return bool(contradictions(dict((one, other))))
+
+
+def _combinations(
+    group: Sequence[SettingValue], alone: Mapping[SettingValue, int], extra: Extra
+) -> Iterator[tuple[int, int, tuple[SettingValue, ...]]]:
+    """Yield the negated gain in steps and the number of the values of every admissible combination, with the values."""
+    by_name: dict[str, list[SettingValue | None]] = {}
+    for value in group:
+        by_name.setdefault(value[0], [None]).append(value)
+    for combination in itertools.product(*by_name.values()):
+        chosen = tuple(filter(None, combination))
+        if any(_are_contradictory(a, b) for a, b in itertools.combinations(chosen, 2)):
+            continue
+        gained = sum(alone[v] for v in chosen) + sum(x for (a, b), x in extra.items() if a in chosen and b in chosen)
+        yield -gained, len(chosen), chosen

@@ -1,0 +1,145 @@
+"""Features of processors that decide about matrix arithmetic: whether a reduced precision is fast or slow.
+
+The name of a microarchitecture is not enough. If a hypervisor hides one feature, the processor has the name of an older
+one: archspec calls a Xeon with AMX `icelake` if `waitpkg` is hidden, because its `sapphirerapids` has this feature.
+"""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from knowledge.domain.hardware import Cpu
+
+_GENERIC = "generic"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameGap:
+    """What the name of a processor's microarchitecture does not say.
+
+    Attributes:
+        beyond: Features for matrix arithmetic that the processor has, but not the microarchitecture, in order.
+        nearest: The most similar microarchitecture that has some of them; empty if there is none.
+        missing: Features without which the processor is not called that, sorted.
+    """
+
+    beyond: tuple[str, ...]
+    nearest: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def feature_meanings() -> Mapping[str, Mapping[str, str]]:
+    """Return meaning and source of each feature that decides about matrix arithmetic, by its name."""
+    meanings: Mapping[str, Mapping[str, str]] = _document()["features"]
+    return meanings
+
+
+def features_by_element_type() -> Mapping[str, Sequence[str]]:
+    """Return the features that multiply matrices of each element type, the fastest first."""
+    features: Mapping[str, Sequence[str]] = _document()["units"]
+    return features
+
+
+def element_types() -> tuple[str, ...]:
+    """Return the element types that features decide about, in the order of :func:`matrix_units`."""
+    return tuple(features_by_element_type())
+
+
+@lru_cache(maxsize=256)
+def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
+    """Return the features of a processor that decide about matrix arithmetic.
+
+    Args:
+        cpu: The processor. If its features are not listed, those of its microarchitecture count.
+
+    Returns:
+        Their names, in the order of the catalogue; none if they are unknown.
+    """
+    listed = cpu.features or _features_by_name(cpu.microarchitecture)
+    return None if listed is None else _in_order(listed)
+
+
+@lru_cache(maxsize=256)
+def matrix_units(cpu: Cpu) -> tuple[str, ...]:
+    """Return the fastest feature that multiplies matrices, for each element type, or empty texts for those without one.
+
+    Args:
+        cpu: The processor.
+
+    Returns:
+        One text for each of :func:`element_types`; an empty tuple if the features are unknown.
+    """
+    features = matrix_features(cpu)
+    if features is None:
+        return ()
+    listed = features_by_element_type().values()
+    return tuple(next((name for name in names if name in features), "") for names in listed)
+
+
+def name_gap(cpu: Cpu) -> NameGap | None:
+    """Return what the name of a processor's microarchitecture does not say about its matrix arithmetic.
+
+    Args:
+        cpu: The processor.
+
+    Returns:
+        None if the name says all of it, or archspec does not know the name.
+    """
+    by_name = _features_by_name(cpu.microarchitecture, also_generic=True)
+    if not cpu.features or by_name is None:
+        return None
+    beyond = tuple(name for name in _in_order(cpu.features) if name not in by_name)
+    if not beyond:
+        return None
+    import archspec.cpu
+
+    targets = archspec.cpu.TARGETS
+    # A partial target resolves features with different names in archspec and the kernel.
+    own = archspec.cpu.Microarchitecture("", [], cpu.vendor, set(cpu.features), {})
+    named = targets[cpu.microarchitecture]
+    newer = [
+        (sorted(feature for feature in target.features if feature not in own), target.name)
+        for target in targets.values()
+        if target > named and target.vendor == cpu.vendor and target.features & set(beyond)
+    ]
+    if not newer:
+        return NameGap(beyond=beyond)
+    missing, nearest = min(newer, key=lambda pair: (len(pair[0]), pair[1]))
+    return NameGap(beyond=beyond, nearest=nearest, missing=tuple(missing))
+
+
+def _in_order(features: Iterable[str]) -> tuple[str, ...]:
+    """Return those of the features that decide about matrix arithmetic, in the order of the catalogue."""
+    available = set(features)
+    return tuple(name for name in feature_meanings() if name in available)
+
+
+def _features_by_name(microarchitecture: str, *, also_generic: bool = False) -> frozenset[str] | None:
+    """Return the features of a microarchitecture; none if they are unknown.
+
+    Args:
+        microarchitecture: Its name.
+        also_generic: Whether the features of a generic level are all that count: its processors have more.
+    """
+    try:
+        import archspec.cpu
+    except ImportError:
+        return None
+    target = archspec.cpu.TARGETS.get(microarchitecture)
+    if target is None or (target.vendor == _GENERIC and not also_generic):
+        return None
+    more = _document()["beyond_archspec"].get(microarchitecture, {})
+    return frozenset(target.features) | frozenset(more.get("features", ()))
+
+
+@cache
+def _document() -> dict[str, Any]:
+    import yaml
+
+    text = (importlib.resources.files("knowledge.hardware") / "matrix_features.yaml").read_text(encoding="utf-8")
+    document: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return document

@@ -1,0 +1,245 @@
+"""Run-time settings as decisions: exact choices, compared with brute force."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.resolve.objectives import Criteria
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError
+from advisor.resolve.setting_choice import TargetSettings, best_settings
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.setting_gains import SettingGains, SettingValue, gains_from, gains_record, least_gains
+from knowledge.settings.fitness import contradictions
+from knowledge.settings.model import SettingChoice
+from tests.advisor.factories import MACHINE, FixedScores, builds_of
+from tests.advisor.test_optimum import (
+    NAMES,
+    Releases,
+    ReleaseSource,
+    Stack,
+    VersionSet,
+    newest_first,
+    plain,
+    problem,
+    problems,
+    some_roots,
+    stacks,
+    versions,
+)
+
+VALUES: tuple[SettingValue, ...] = (
+    ("memory_format", "channels_last"),
+    ("compile", "on"),
+    ("compile", "max-autotune"),
+    ("onednn", "off"),
+    ("amp", "bfloat16"),
+    ("amp", "float16"),
+)
+V = Version("1")
+
+
+def machine_with(feature: str) -> HardwareProfile:
+    return replace(MACHINE, cpu=replace(MACHINE.cpu, features=(feature,)))
+
+
+def gain(steps: int) -> PredictedGain:
+    # A little more than whole steps, so that rounding does not change them.
+    return PredictedGain(mean=steps * 0.0101, variance=0.0)
+
+
+def gains_of(
+    alone: Mapping[SettingValue, int],
+    together: Mapping[tuple[SettingValue, SettingValue], int] | None = None,
+    framework: str = "torch",
+    all_versions: Sequence[Version] = (V,),
+) -> SettingGains:
+    pairs = together or {}
+    return SettingGains(
+        framework=framework,
+        alone={v: {key: gain(steps) for key, steps in alone.items()} for v in all_versions},
+        together={v: {key: gain(steps) for key, steps in pairs.items()} for v in all_versions},
+    )
+
+
+def steps_of(chosen: Collection[SettingValue], gains: SettingGains, version: Version) -> int:
+    """Return the gain of settings in steps, by the definition: two that were measured together gain what both did."""
+
+    def steps(measured: PredictedGain) -> int:
+        return int(measured.cautious / 0.01) if measured.mean else 0
+
+    alone = {value: steps(gains.alone[version][value]) for value in chosen}
+    total = sum(alone.values())
+    for (one, other), joint in gains.together[version].items():
+        if one in alone and other in alone:
+            total += steps(joint) - alone[one] - alone[other]
+    return total
+
+
+def by_brute_force(gains: SettingGains, version: Version, admissible: Sequence[SettingValue]) -> tuple[int, int]:
+    """Return the largest gain of any combination in steps, and the fewest settings with this gain."""
+    best = (0, 0)
+    for size in range(len(admissible) + 1):
+        for chosen in itertools.combinations(admissible, size):
+            if len({name for name, _ in chosen}) == size and not contradictions(dict(chosen)):
+                best = min(best, (-steps_of(chosen, gains, version), size))
+    return -best[0], best[1]
+
+
+numbers = st.integers(-30, 30)
+pairs_of_values = st.sampled_from([pair for pair in itertools.combinations(VALUES, 2) if pair[0][0] != pair[1][0]])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    alone=st.fixed_dictionaries(dict.fromkeys(VALUES, numbers)),
+    together=st.dictionaries(pairs_of_values, numbers, max_size=6),
+    admissible=st.lists(st.sampled_from(VALUES), unique=True),
+)
+def test_the_best_settings_are_those_of_brute_force(
+    alone: dict[SettingValue, int],
+    together: dict[tuple[SettingValue, SettingValue], int],
+    admissible: list[SettingValue],
+) -> None:
+    gains = gains_of(alone, together)
+
+    best = best_settings(gains, V, admissible)
+
+    assert (best.steps, len(best.values)) == by_brute_force(gains, V, admissible)
+    assert best.steps == steps_of(best.values, gains, V)
+    assert set(best.values) <= set(admissible)
+    assert not contradictions(dict(best.values))
+
+
+class KnownTo(TargetSettings):
+    """Settings that some versions of each package know, whatever the catalogue says."""
+
+    def __init__(self, table: Mapping[tuple[str, SettingValue], Collection[int]]) -> None:
+        super().__init__(hardware=MACHINE)
+        object.__setattr__(self, "table", table)
+
+    def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
+        table: Mapping[tuple[str, SettingValue], Collection[int]] = self.table  # type: ignore[attr-defined]
+        is_known = int(str(version)) in table.get((framework, value), ())
+        return SettingChoice(value=value[1], numerics="reordered") if is_known else None
+
+
+class ScoresWithSettings(FixedScores):
+    """An estimator with gains of settings of package ``a``."""
+
+    def __init__(self, scores: dict[tuple[str, str], float], alone: Mapping[SettingValue, int]) -> None:
+        super().__init__(scores)
+        self._alone = alone
+
+    def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
+        assert isinstance(candidates, dict)
+        return (gains_of(self._alone, None, "a", candidates["a"]),) if candidates.get("a") else ()
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    releases=problems,
+    roots=some_roots,
+    scores=st.dictionaries(versions, st.integers(-40, 40), max_size=4),
+    alone=st.fixed_dictionaries(dict.fromkeys(VALUES, numbers)),
+    knowing=st.fixed_dictionaries(dict.fromkeys(VALUES, st.sets(versions))),
+    explicit=st.integers(1, 4),
+)
+def test_the_optimum_with_settings_equals_that_of_brute_force(
+    releases: Releases,
+    roots: dict[str, VersionSet],
+    scores: dict[int, int],
+    alone: dict[SettingValue, int],
+    knowing: dict[SettingValue, set[int]],
+    explicit: int,
+) -> None:
+    estimator = ScoresWithSettings(
+        {("a", str(v)): steps * 0.0101 for v, steps in scores.items()} | {("a", "0"): 0.0}, alone
+    )
+    source = ReleaseSource(releases)
+    criteria = Criteria(
+        builds=builds_of(),
+        estimator=estimator,
+        objective="performance",
+        direct=[canonicalize_name(name) for name in roots],
+        baseline=(),
+        source=source,
+        settings=KnownTo({("a", value): known for value, known in knowing.items()}),
+    )
+    offered = {name: source.candidates(canonicalize_name(name)) for name in NAMES}
+
+    def gained(version: int) -> int:
+        """Return the largest gain of a version with any combination of the settings that it knows."""
+        gains = gains_of(alone, None, "a", [Version(str(version))])
+        admissible = [value for value in VALUES if version in knowing[value]]
+        return scores.get(version, 0) + by_brute_force(gains, Version(str(version)), admissible)[0]
+
+    most = max(map(gained, releases["a"]))
+
+    def behind(stack: Stack, names: Sequence[str]) -> int:
+        hours = {name: criteria.hours_behind(canonicalize_name(name), offered[name]) for name in names}
+        return sum(hours[name][Version(str(stack[name]))] for name in names)
+
+    def speed(stack: Stack) -> int:
+        return most - gained(stack["a"]) if "a" in stack else 0
+
+    def rank(stack: Stack) -> tuple[object, ...]:
+        named = [n for n in roots if n in stack]
+        return speed(stack), behind(stack, named), behind(stack, list(stack)), newest_first(stack)
+
+    best = min(stacks(releases, roots), key=rank, default=None)
+    try:
+        optimum = optimise(
+            problem(roots),
+            source,
+            objectives=criteria.objectives,
+            limits=criteria.limits,
+            start=(),
+            explicit=explicit,
+        )
+    except InfeasibleError:
+        assert best is None
+        return
+
+    assert best is not None
+    assert {b.objective: b.value for b in optimum.bounds}["speed"] == speed(best)
+    assert optimum.proven
+    assert plain(optimum) == best
+
+
+def test_reduced_precision_needs_to_be_allowed() -> None:
+    gains = gains_of({("amp", "bfloat16"): 70, ("memory_format", "channels_last"): 20}, all_versions=[Version("2.6")])
+    with_amx = TargetSettings(hardware=machine_with("amx_bf16"))
+
+    careful = with_amx.best(gains, Version("2.6"))
+    allowed = TargetSettings(hardware=machine_with("amx_bf16"), allows_reduced=True).best(gains, Version("2.6"))
+    without = TargetSettings(hardware=machine_with("avx2"), allows_reduced=True).best(gains, Version("2.6"))
+
+    assert careful.values == (("memory_format", "channels_last"),)
+    assert allowed.values == (("amp", "bfloat16"), ("memory_format", "channels_last"))
+    assert without.values == careful.values
+
+
+def test_gains_survive_the_cache() -> None:
+    gains = gains_of({("amp", "bfloat16"): 7}, {(("amp", "bfloat16"), ("compile", "on")): 3})
+
+    assert gains_from(gains_record([gains])) == (gains,)
+
+
+def test_without_a_workload_a_setting_gains_what_it_gains_least() -> None:
+    one = gains_of({("amp", "bfloat16"): 70, ("compile", "on"): 10})
+    other = gains_of({("amp", "bfloat16"): 20})
+
+    least = least_gains([one, other])
+
+    assert list(least.alone[V]) == [("amp", "bfloat16")]
+    assert least.alone[V]["amp", "bfloat16"].mean == pytest.approx(20 * 0.0101)
