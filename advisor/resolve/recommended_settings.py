@@ -97,24 +97,24 @@ def combined_gain(
         stack: Versions of the stack.
         estimator: Predictions from the observations.
     """
-    chosen = {(s.package, (s.name, s.value)) for s in recommended if s.status == "recommended"}
-    if not chosen:
+    values = {(s.package, (s.name, s.value)) for s in recommended if s.status == "recommended"}
+    if not values:
         return None
     mean = variance = 0.0
     for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
-        own = {value for package, value in chosen if package == gains.framework}
+        own = {value for package, value in values if package == gains.framework}
         total = _total(gains, stack[gains.framework], own)
         mean, variance = mean + total.mean, variance + total.variance
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
     return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
 
 
-def _total(gains: SettingGains, version: Version, chosen: set[SettingValue]) -> PredictedGain:
+def _total(gains: SettingGains, version: Version, values: set[SettingValue]) -> PredictedGain:
     alone = gains.alone[version]
-    parts = [alone[value] for value in chosen]
+    parts = [alone[value] for value in values]
     # Two settings that were measured together gain what both gained, and not the sum.
     for (one, other), joint in gains.together[version].items():
-        if {one, other} <= chosen:
+        if {one, other} <= values:
             sums = alone[one], alone[other]
             parts.append(
                 PredictedGain(

@@ -117,8 +117,8 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
     steps = 0
     for group in networkx.connected_components(groups):
         # What is chosen in one group changes nothing in another.
-        gained, _, chosen = min(_combinations(sorted(group), alone, extra))
-        values += chosen
+        gained, _, best = min(_combinations(sorted(group), alone, extra))
+        values += best
         steps -= gained
     return BestSettings(values=tuple(sorted(values)), steps=steps)
 
@@ -144,8 +144,10 @@ def _combinations(
     for value in group:
         by_name.setdefault(value[0], [None]).append(value)
     for combination in itertools.product(*by_name.values()):
-        chosen = tuple(filter(None, combination))
-        if any(_are_contradictory(a, b) for a, b in itertools.combinations(chosen, 2)):
+        selection = tuple(filter(None, combination))
+        if any(_are_contradictory(a, b) for a, b in itertools.combinations(selection, 2)):
             continue
-        gained = sum(alone[v] for v in chosen) + sum(x for (a, b), x in extra.items() if a in chosen and b in chosen)
-        yield -gained, len(chosen), chosen
+        gained = sum(alone[v] for v in selection) + sum(
+            x for (a, b), x in extra.items() if a in selection and b in selection
+        )
+        yield -gained, len(selection), selection

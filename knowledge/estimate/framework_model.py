@@ -15,14 +15,14 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from knowledge.estimate.discrepancy import Program, StackDiscrepancy, program_of
+from knowledge.estimate.discrepancy import StackDiscrepancy, program_of
 from knowledge.estimate.evidence import COMPANIONS, Machine, Side
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
-from knowledge.estimate.gaussian_process import GaussianProcess, Sums
+from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import (
     CompanionGain,
     CompanionGains,
@@ -33,45 +33,16 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.kernel import LAST_PATCH
 from knowledge.estimate.similarity import side_on
+from knowledge.estimate.speeds import Speeds
 from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 from knowledge.estimate.workloads import OPERATIONS
 
 if TYPE_CHECKING:
-    from knowledge.estimate.kernel import Array
+    pass
 
 _NONE = StackDiscrepancy((), 0.0)
 Shares = Mapping[tuple[str, str], float]
 """Share of the time of each part at the anchor, by label and family of its indicator."""
-
-
-class Speeds(NamedTuple):
-    """Log speed-ups of stacks over the anchor.
-
-    Attributes:
-        means: Means (n,).
-        sums: The parts' gains over the anchor, weighted by their shares of the time at each stack.
-        widening: Factor of all standard deviations.
-        programs: Version and settings of each stack.
-        discrepancy: Standard deviation of the gain of one stack over another beyond that of the parts.
-    """
-
-    means: Array
-    sums: Sums
-    widening: float
-    programs: Sequence[Program]
-    discrepancy: StackDiscrepancy | TaskDiscrepancy
-
-    def gain(self, one: int, other: int) -> PredictedGain:
-        """Return the gain of one stack over another; stacks are given by their indices."""
-        return self.gains([one], [other])[0]
-
-    def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
-        """Return the gains of pairs of stacks."""
-        variances = self.widening**2 * self.sums.variances(ones, others)
-        pairs = zip(ones, others, strict=True)
-        variances += [self.discrepancy.between(self.programs[one], self.programs[other]) ** 2 for one, other in pairs]
-        means = self.means[list(ones)] - self.means[list(others)]
-        return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
 
 
 class FrameworkModel:
@@ -351,9 +322,9 @@ class FrameworkModel:
 
         A reduced precision must have been measured on a processor with the same feature for such matrices.
         """
-        wanted = side_on(Side(version="", companions={}, settings={name: value}), self.machine).settings[name]
+        feature = side_on(Side(version="", companions={}, settings={name: value}), self.machine).settings[name]
         return any(
-            side_on(side, c.machine).settings[name] == wanted
+            side_on(side, c.machine).settings[name] == feature
             for c in self._process.contrasts
             for side in (c.side, c.reference)
             if name in side.settings
@@ -361,9 +332,8 @@ class FrameworkModel:
 
     def gain_of_setting(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> PredictedGain:
         """Return the log speed-up of a stack by a value of a setting over another one, by default over its absence."""
-        plain = self._whole(stack)
-        sides = [replace(plain, settings={name: text} if text else {}) for text in (value, over)]
-        return self.speeds(sides).gain(0, 1)
+        (gain,) = self.gains_of_settings(stack, [(stack[self.name], {name: value}, {name: over} if over else {})])
+        return gain
 
     def gains_of_settings(
         self,

@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.compared_settings import (
+    ComparedSetting,
     compared_pairs,
     compared_settings,
     gains_of_settings,
@@ -187,7 +188,7 @@ class PosteriorEstimator:
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
         effects: list[SettingEffect] = []
         for model, contrasts in self._models_of_settings(stack).values():
-            settings = compared_settings(contrasts, model.machine)
+            settings = _measured_settings(model, contrasts)
             effects += setting_effects(model, settings, stack, workload=self._workload)
         return tuple(sorted(effects, key=lambda e: (e.package, -e.speedup, e.setting, e.over)))
 
@@ -203,7 +204,7 @@ class PosteriorEstimator:
         models = self._models_of_settings(name for name in stack if candidates.get(name))
         gains = []
         for name, (model, contrasts) in models.items():
-            settings = compared_settings(contrasts, model.machine)
+            settings = _measured_settings(model, contrasts)
             pairs = compared_pairs(contrasts, settings)
             if settings:
                 share = 1 / len(models)
@@ -288,6 +289,12 @@ class PosteriorEstimator:
                 settings=deviations.get(SETTINGS, 0.0) if is_other else 0.0,
             )
         return StackDiscrepancy(process.contrasts if kind == MODELS else (), deviations.get(kind, 0.0))
+
+
+def _measured_settings(model: FrameworkModel, contrasts: Sequence[Contrast]) -> list[ComparedSetting]:
+    """Return the settings that were compared on machines which say something about that of a model."""
+    settings = compared_settings(contrasts, model.machine)
+    return [setting for setting in settings if model.has_measured_setting(*setting.change[:2])]
 
 
 def _measured_gains(gains: FrameworkGains, model: FrameworkModel, baseline: Mapping[str, Version]) -> FrameworkGains:

@@ -89,9 +89,9 @@ def by_brute_force(gains: SettingGains, version: Version, admissible: Sequence[S
     """Return the largest gain of any combination in steps, and the fewest settings with this gain."""
     best = (0, 0)
     for size in range(len(admissible) + 1):
-        for chosen in itertools.combinations(admissible, size):
-            if len({name for name, _ in chosen}) == size and not contradictions(dict(chosen)):
-                best = min(best, (-steps_of(chosen, gains, version), size))
+        for selection in itertools.combinations(admissible, size):
+            if len({name for name, _ in selection}) == size and not contradictions(dict(selection)):
+                best = min(best, (-steps_of(selection, gains, version), size))
     return -best[0], best[1]
 
 

@@ -1,0 +1,44 @@
+"""Log speed-ups of several stacks over one, and the gains between any two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from knowledge.estimate.discrepancy import Program, StackDiscrepancy
+from knowledge.estimate.gaussian_process import Sums
+from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.task_discrepancy import TaskDiscrepancy
+
+if TYPE_CHECKING:
+    from knowledge.estimate.kernel import Array
+
+
+class Speeds(NamedTuple):
+    """Log speed-ups of stacks over the anchor.
+
+    Attributes:
+        means: Means (n,).
+        sums: The parts' gains over the anchor, weighted by their shares of the time at each stack.
+        widening: Factor of all standard deviations.
+        programs: Version and settings of each stack.
+        discrepancy: Standard deviation of the gain of one stack over another beyond that of the parts.
+    """
+
+    means: Array
+    sums: Sums
+    widening: float
+    programs: Sequence[Program]
+    discrepancy: StackDiscrepancy | TaskDiscrepancy
+
+    def gain(self, one: int, other: int) -> PredictedGain:
+        """Return the gain of one stack over another; stacks are given by their indices."""
+        return self.gains([one], [other])[0]
+
+    def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
+        """Return the gains of pairs of stacks."""
+        variances = self.widening**2 * self.sums.variances(ones, others)
+        pairs = zip(ones, others, strict=True)
+        variances += [self.discrepancy.between(self.programs[one], self.programs[other]) ** 2 for one, other in pairs]
+        means = self.means[list(ones)] - self.means[list(others)]
+        return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
