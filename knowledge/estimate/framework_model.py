@@ -351,9 +351,9 @@ class FrameworkModel:
 
         A reduced precision must have been measured on a processor with the same feature for such matrices.
         """
-        wanted = side_on(Side(version="", companions={}, settings={name: value}), self.machine).settings[name]
+        here = side_on(Side(version="", companions={}, settings={name: value}), self.machine).settings[name]
         return any(
-            side_on(side, c.machine).settings[name] == wanted
+            side_on(side, c.machine).settings[name] == here
             for c in self._process.contrasts
             for side in (c.side, c.reference)
             if name in side.settings
