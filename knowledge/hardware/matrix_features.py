@@ -100,11 +100,11 @@ def name_gap(cpu: Cpu) -> NameGap | None:
     targets = archspec.cpu.TARGETS
     # A partial target resolves features with different names in archspec and the kernel.
     own = archspec.cpu.Microarchitecture("", [], cpu.vendor, set(cpu.features), {})
-    named = targets[cpu.microarchitecture]
+    microarchitecture = targets[cpu.microarchitecture]
     newer = [
         (sorted(feature for feature in target.features if feature not in own), target.name)
         for target in targets.values()
-        if target > named and target.vendor == cpu.vendor and target.features & set(beyond)
+        if target > microarchitecture and target.vendor == cpu.vendor and target.features & set(beyond)
     ]
     if not newer:
         return NameGap(beyond=beyond)
