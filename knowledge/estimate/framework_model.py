@@ -339,12 +339,19 @@ class FrameworkModel:
             return []
         return [self._effect(label[0], self.gain(stack, baseline, {label: 1.0})) for label in sorted(self._shares)]
 
-    def setting_effect(self, stack: Mapping[str, Version], name: str, value: str) -> Effect | None:
-        """Return the predicted effect of a setting on the speed of a stack; none if the setting was not measured."""
-        sides = [side for c in self._process.contrasts for side in (c.side, c.reference)]
-        if not any(side.settings.get(name) == value for side in sides):
+    def setting_effect(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> Effect | None:
+        """Return the predicted effect of a value of a setting on the speed of a stack; none if it was not measured.
+
+        Args:
+            stack: The stack.
+            name: Name of the setting.
+            value: Its value; empty for its absence.
+            over: The value that it is compared with, by default its absence.
+        """
+        measured = {side.settings.get(name) for c in self._process.contrasts for side in (c.side, c.reference)}
+        if not {text for text in (value, over) if text} <= measured:
             return None
-        return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value))
+        return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value, over))
 
     def gain_of_setting(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> PredictedGain:
         """Return the log speed-up of a stack by a value of a setting over another one, by default over its absence."""
