@@ -16,7 +16,7 @@ operations (differences by rounding only), or a lower precision."""
 ANY = "*"
 """Value of a choice that stands for every integer of a setting, and name of the framework that stands for all."""
 
-JOINED_VARIABLES: Mapping[str, str] = {"XLA_FLAGS": " ", "LD_PRELOAD": ":"}
+JOINED_VARIABLES: Mapping[str, str] = {"XLA_FLAGS": " ", "TF_XLA_FLAGS": " ", "LD_PRELOAD": ":"}
 """Environment variables that are lists, with their separators: settings add to them."""
 
 
@@ -36,6 +36,8 @@ class SettingChoice:
             of the NUMA node with this number; empty for all.
         library: File names of a shared library that must be installed, in the order of preference; ``{library}`` in
             the environment stands for its path.
+        devices: Devices on which it has an effect, if not on all of the setting.
+        hint: What a person can do to apply it, if the program cannot.
     """
 
     value: str
@@ -47,6 +49,8 @@ class SettingChoice:
     versions: str = ""
     processors: Literal["", "count", "node"] = ""
     library: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
+    hint: str = ""
 
     def admits(self, version: Version) -> bool:
         """Whether a version of the framework knows the value."""
@@ -62,12 +66,14 @@ class FrameworkSetting:
         default: What happens without the setting: one of its values, or a description.
         documentation: Address of the page that documents it.
         choices: Its values.
+        notes: What else one has to know about it.
     """
 
     backend: str
     default: str
     documentation: str
     choices: tuple[SettingChoice, ...]
+    notes: str = ""
 
     def choice(self, value: object) -> SettingChoice | None:
         """Return the choice of a value; none if the framework does not have the value."""
@@ -86,6 +92,7 @@ class Setting:
         frameworks: Frameworks that have it.
         least: Smallest value, if its values are integers; none if they are words.
         excludes: Settings that contradict it, each as a name or as ``name=value``.
+        systems: Operating systems that have it, as :func:`platform.system` names them in lower case; empty for all.
     """
 
     name: str
@@ -94,6 +101,7 @@ class Setting:
     frameworks: tuple[FrameworkSetting, ...]
     least: int | None = None
     excludes: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
 
     @property
     def choices(self) -> tuple[str, ...]:

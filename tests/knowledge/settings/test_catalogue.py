@@ -31,7 +31,8 @@ def test_every_value_says_how_it_is_applied_and_what_it_does_to_the_numbers(sett
         for choice in framework.choices:
             assert choice.numerics in get_args(Numerics)
             is_default = choice.value == framework.default
-            assert choice.environment or choice.code or choice.processors or is_default, (framework.backend, choice)
+            applied = choice.environment or choice.code or choice.processors or choice.hint
+            assert applied or is_default, (framework.backend, choice)
             SpecifierSet(choice.versions)
             SpecifierSet(choice.capability)
 
