@@ -172,6 +172,9 @@ def _obstacle(choice: SettingChoice, switch: Switch, package: str, scope: Scope)
 def _lacking(choice: SettingChoice, hardware: HardwareProfile) -> str | None:
     """Return what the hardware lacks for a value; none if it lacks nothing, or if that is unknown."""
     gpu = hardware.gpu
+    device = "cuda" if gpu is not None else "cpu"
+    if choice.devices and device not in choice.devices:
+        return f"it has an effect on {' and '.join(choice.devices)} only"
     if gpu is not None:
         capability = gpu.compute_capability
         if choice.capability and capability and Version(capability) not in SpecifierSet(choice.capability):

@@ -147,7 +147,7 @@ def code_patterns() -> CodePatterns:
     assignments: dict[str, list[CodePattern]] = defaultdict(list)
     signs: dict[str, set[CodeSign]] = defaultdict(set)
     for setting, value, backend, line in (*_catalogue_lines(), *_further_lines(document)):
-        parsed = _parse(line, parameters)
+        parsed = None if line in document["not_read"] else _parse(line, parameters)
         if parsed is None:
             continue
         is_call, target, arguments = parsed
@@ -193,11 +193,18 @@ def _further_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str,
 
 
 def _catalogue_lines() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the lines of the catalogue: of each value the first one, and others that do the same to other objects."""
     for setting in shipped_settings().values():
         for framework in setting.frameworks:
             for choice in framework.choices:
                 for line in choice.code:
-                    yield setting.name, choice.value, framework.backend, line
+                    if _target_of(line) == _target_of(choice.code[0]):
+                        yield setting.name, choice.value, framework.backend, line
+
+
+def _target_of(line: str) -> str:
+    parsed = _parse(line, {})
+    return parsed[1] if parsed else ""
 
 
 def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, str, dict[str, object]] | None:

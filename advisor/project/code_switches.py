@@ -224,8 +224,8 @@ class _Reader:
 
     def _matches(self, node: ast.expr | None, expected: object) -> bool | None:
         """Whether an argument is what a pattern expects; none if it is known only when the code runs."""
-        if node is None:
-            return expected is None
+        if node is None or expected is None:
+            return node is expected or (isinstance(node, ast.Constant) and node.value is expected)
         if expected is ANYTHING:
             return True
         if isinstance(expected, Dotted):

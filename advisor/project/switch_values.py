@@ -50,22 +50,16 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[SettingValue,
         text: Its value; none if it is known only when the program runs.
     """
     forms = _forms().get(variable, ())
-    if text is None:
-        names = {form.name for form in forms}
-        # A list of options, such as `XLA_FLAGS`, may contain any of them.
-        pairs = [] if variable in JOINED_VARIABLES else [(name, "", form) for name in names for form in forms]
+    if text is not None:
+        values = [(form, match) for form in forms if (match := form.text.search(text.strip())) is not None]
+        pairs = [(form.name, match["value"] if form.value == ANY else form.value, form) for form, match in values]
+    elif variable in JOINED_VARIABLES:
+        pairs = []  # A list of options may contain any of them.
     else:
-        parts = text.split(JOINED_VARIABLES[variable]) if variable in JOINED_VARIABLES else [text.strip()]
-        pairs = [
-            (form.name, form.value.replace(ANY, match["value"] if form.value == ANY else ""), form)
-            for part in parts
-            for form in forms
-            if (match := form.text.fullmatch(part)) is not None
-        ]
+        pairs = [(form.name, "", form) for form in forms]
     backends: dict[tuple[str, str], set[str]] = defaultdict(set)
     for name, value, form in pairs:
-        if form.name == name:
-            backends[name, value].add(form.backend)
+        backends[name, value].add(form.backend)
     return tuple(
         SettingValue(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
         for (name, value), listed in sorted(backends.items())
@@ -80,15 +74,25 @@ def _forms() -> Mapping[str, tuple[_Form, ...]]:
         for framework in setting.frameworks:
             for choice in framework.choices:
                 for variable, template in choice.environment.items():
-                    pattern = _pattern(template, choice)
+                    pattern = _pattern(template, choice, JOINED_VARIABLES.get(variable, ""))
                     form = _Form(name=setting.name, value=choice.value, backend=framework.backend, text=pattern)
                     forms[variable].append(form)
-    return {variable: tuple(listed) for variable, listed in forms.items()}
+    # What several values of a setting have in common, such as `OMP_PLACES`, does not say which of them is set.
+    values: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    for variable, form in ((variable, form) for variable, listed in forms.items() for form in listed):
+        values[variable, form.name, form.backend, form.text.pattern].add(form.value)
+    decisive = {
+        variable: tuple(f for f in listed if len(values[variable, f.name, f.backend, f.text.pattern]) == 1)
+        for variable, listed in forms.items()
+    }
+    return {variable: listed for variable, listed in decisive.items() if listed}
 
 
-def _pattern(template: str, choice: SettingChoice) -> re.Pattern[str]:
-    """Return the texts that a template of the catalogue stands for."""
+def _pattern(template: str, choice: SettingChoice, separator: str) -> re.Pattern[str]:
+    """Return the texts that a template of the catalogue stands for, as an entry of a list if there is a separator."""
     libraries = "|".join(re.escape(name) for name in choice.library)
     text = re.escape(template)
     text = text.replace(re.escape("{value}"), r"(?P<value>[0-9]{1,9})", 1)
-    return re.compile(text.replace(re.escape("{library}"), rf"(?:.*/)?(?:{libraries})"))
+    text = text.replace(re.escape("{library}"), rf"(?:[^:\s]*/)?(?:{libraries})")
+    before, after = (rf"(?:^|{separator})", rf"(?:{separator}|$)") if separator else ("^", "$")
+    return re.compile(f"{before}{text}{after}")

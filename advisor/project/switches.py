@@ -115,9 +115,9 @@ def _of_file(file: SourceFile) -> Iterator[Switch]:
 
 
 def _of_code(content: bytes, file: SourceFile) -> list[Switch]:
-    if not may_set(content):
-        return []
-    found = settings_in_code(code_of(content, is_notebook=file.is_notebook))
+    if file.is_notebook:
+        content = code_of(content, is_notebook=True).encode()
+    found = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
     return [_switch(setting, file) for setting in found]
 
 
