@@ -26,6 +26,7 @@ from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
+from advisor.lock.settings_table import read_settings
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locked_python import locked_python
@@ -252,6 +253,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         problem=problem,
         allowed_indexes=allowed_indexes,
         switches=shared.switches,
+        recommended_settings=_settings_of(lock),
         trusted_references=references_of(problem),
     )
     base = None if shared.base is None else _base_state(shared.base, context, head, shared)
@@ -269,6 +271,16 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         base=base,
         max_size=context.max_size,
     )
+
+
+def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
+    """Return the settings that a lock records, by framework and name.
+
+    Raises:
+        InputError: If they cannot be read.
+    """
+    settings = read_settings(lock.path) if lock.path is not None and lock.path.is_file() else None
+    return {} if settings is None else settings.values
 
 
 def _as_locked(
@@ -310,7 +322,9 @@ def _base_state(
     """Return the base for a target; none if it has no lock."""
     target = context.target
     if base.lock is not None:
-        return base.name, replace(head, lock=read_lock(base.lock, target), requirements_known=False)
+        own = read_lock(base.lock, target)
+        recommended = _settings_of(own)
+        return base.name, replace(head, lock=own, recommended_settings=recommended, requirements_known=False)
     if base.files is None or base.project is None:
         return None
     try:
@@ -331,6 +345,7 @@ def _base_state(
         problem=problem,
         trusted_references=references_of(problem),
         switches=read_switches(base.files.directory, settings),
+        recommended_settings=_settings_of(lock),
         requirements_known=base.requirements_known,
     )
 

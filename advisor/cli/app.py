@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, serve, workload
+from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, run, serve, workload
 from advisor.cli.console import say_cause, say_error, show_warnings
 from advisor.cli.progress import show_progress
 from advisor.domain.announcement import set_announcer
@@ -44,7 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
         "Exit codes: 0 done; 1 findings; 2 wrong usage or unreadable input; 3 no stack satisfies the constraints; "
-        "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed."
+        "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed. `run` ends as its program."
     ),
 )
 app.command("advise")(advise.advise)
@@ -52,6 +52,9 @@ app.command("check")(check.check)
 app.command("explain")(explain.explain)
 app.command("prices")(explain.prices)
 app.command("tree")(explain.tree)
+# Options after the first argument belong to the program.
+app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
+app.command("env")(run.env)
 app.add_typer(hardware.app, name="hardware")
 app.add_typer(rules.app, name="rules")
 app.command("rule")(rules.rule)

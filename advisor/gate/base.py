@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 
 from advisor.gate.git_objects import CommitTree, commit_of, prefix_of, repository_error
 from advisor.project.requirements import included_files
+from advisor.project.source_files import is_project_file
+from advisor.project.switches import FILE_PATTERNS
 from knowledge.domain.errors import InputError
 
 _NAMES = (
@@ -25,7 +27,8 @@ def export_commit(
 ) -> Iterator[Path]:
     """Write the files of a commit that concern a project's packages to a temporary folder; nothing is executed.
 
-    A symbolic link is written as a regular file with the content that it leads to in the same commit. The files that
+    Files that may contain run-time settings are written if they differ from those of the project. A symbolic link is
+    written as a regular file with the content that it leads to in the same commit. The files that
     requirements files include are written, too, whatever their names are.
 
     Args:
@@ -57,7 +60,8 @@ def export_commit(
     identifiers: dict[str, str] = {}
     broken_links: list[str] = []
     for name in sorted({*tree.files, *tree.links}):
-        if name in extra_names or any(PurePosixPath(name).match(pattern) for pattern in _NAMES):
+        is_read = name in extra_names or any(PurePosixPath(name).match(pattern) for pattern in _NAMES)
+        if is_read or _may_differ_in_settings(tree, name, prefix, directory):
             identifier = tree.file_at(name)
             if identifier is None:
                 broken_links.append(name)
@@ -85,6 +89,13 @@ def export_commit(
         project = Path(folder) / prefix
         project.mkdir(parents=True, exist_ok=True)
         yield project
+
+
+def _may_differ_in_settings(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:
+    """Whether a file is one that is searched for settings, and the project has another one or none."""
+    below = name.removeprefix(f"{prefix}/") if prefix else name
+    is_below = not prefix or below != name
+    return is_below and is_project_file(below, FILE_PATTERNS) and tree.differs(name, directory / below)
 
 
 def _included_names(name: str, content: bytes) -> set[str]:

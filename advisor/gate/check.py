@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
 
@@ -12,7 +12,13 @@ from packaging.utils import NormalizedName
 from advisor.domain.direct_reference import DirectReference
 from advisor.gate.artifacts import LockArtifacts
 from advisor.gate.codes import gate_codes
-from advisor.gate.compare import LockComparison, check_gap, check_regression, check_settings, compare
+from advisor.gate.compare import (
+    LockComparison,
+    check_gap,
+    check_regression,
+    check_setting_regression,
+    compare,
+)
 from advisor.gate.compatibility import check_compatibility
 from advisor.gate.download_limit import check_download
 from advisor.gate.findings import Finding, Place, merge_targets
@@ -23,6 +29,14 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.requirements_check import check_requirements
 from advisor.gate.scope import InstallableFiles, Scope
+from advisor.gate.setting_changes import setting_changes
+from advisor.gate.settings import (
+    RecommendedValues,
+    check_contradictions,
+    check_recommended_settings,
+    check_slow_settings,
+    check_supported_settings,
+)
 from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
@@ -51,6 +65,7 @@ class ProjectState:
         problem: Its requirements.
         allowed_indexes: Addresses that its packages may come from.
         switches: Its run-time settings.
+        recommended_settings: Run-time settings that its lock recommends.
         requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
         trusted_references: Repositories, archives and directories that its packages may come from.
     """
@@ -59,6 +74,7 @@ class ProjectState:
     problem: ResolutionProblem
     allowed_indexes: Collection[str]
     switches: Sequence[Switch] = ()
+    recommended_settings: RecommendedValues = field(default_factory=dict)
     requirements_known: bool = True
     trusted_references: tuple[DirectReference, ...] = ()
 
@@ -221,7 +237,11 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     try:
         if case.base is not None:
             name, state = case.base
-            comparison = compare(name, state.lock.versions, case.head.lock.versions, case.predictor)
+            versions = case.head.lock.versions
+            settings = setting_changes(
+                state.switches, case.head.switches, versions, case.predictor, backends=FRAMEWORKS
+            )
+            comparison = compare(name, state.lock.versions, versions, case.predictor, settings=settings)
             of_base.extend(_state_findings(case, state, policy, of_base_installable))
         of_head.extend(_state_findings(case, case.head, policy, installable))
     except AdvisorError as error:
@@ -238,6 +258,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
                 findings += check_changed_content(scope, case.base[1].lock)
                 findings += check_hash_loss(scope, case.base[1].lock)
                 findings += check_regression(scope, comparison)
+                findings += check_setting_regression(scope, comparison)
                 base_lock = (comparison.base, case.base[1].lock, of_base_installable)
                 findings += check_growth(scope, case.client, installable, base=base_lock)
             of_base_files = (case.base[1].lock, of_base_installable) if case.base is not None else None
@@ -336,7 +357,10 @@ def _state_findings(
     scope = _scope(state, case.name, policy)
     rules = RuleBook(shipped_rules(), state.problem.target.hardware)
     yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
-    yield from check_settings(scope, state.switches, case.predictor, backends=FRAMEWORKS)
+    yield from check_slow_settings(scope, state.switches, case.predictor, backends=FRAMEWORKS)
+    yield from check_recommended_settings(scope, state.switches, state.recommended_settings, backends=FRAMEWORKS)
+    yield from check_supported_settings(scope, state.switches, backends=FRAMEWORKS)
+    yield from check_contradictions(scope, state.switches, backends=FRAMEWORKS)
     files = LockArtifacts(LockedFiles(scope, case.client, allowed_indexes=state.allowed_indexes))
     installable.update(files.installable)
     yield from files.findings

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
 from advisor.domain.words import workload_text
-from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.findings import Cause, Finding
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import Scope
-from advisor.project.switches import Switch
+from advisor.gate.setting_changes import SettingChange
 from advisor.resolve.predictor import Predictor, performance_versions
 from knowledge.estimate.interface import Effect, Prediction
 
@@ -45,6 +45,7 @@ class LockComparison:
         prediction: Predicted speed-up over the base; none if one of the stacks cannot run.
         effects: Predicted speed-up of each indicator, significant ones first, then by size.
         not_predicted: Why there is no prediction; empty if there is one.
+        settings: Run-time settings that differ, by file.
     """
 
     base: str
@@ -52,10 +53,12 @@ class LockComparison:
     prediction: Prediction | None
     effects: tuple[Effect, ...]
     not_predicted: str = ""
+    settings: tuple[SettingChange, ...] = ()
 
     def without_prediction(self, reason: str) -> LockComparison:
         """Return the comparison without predictions, for a reason."""
-        return replace(self, prediction=None, effects=(), not_predicted=reason)
+        settings = tuple(replace(change, effects=()) for change in self.settings)
+        return replace(self, prediction=None, effects=(), not_predicted=reason, settings=settings)
 
 
 def changes_between(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[PackageChange, ...]:
@@ -68,7 +71,12 @@ def changes_between(before: Mapping[str, Version], after: Mapping[str, Version])
 
 
 def compare(
-    base: str, before: Mapping[str, Version], after: Mapping[str, Version], predictor: Predictor
+    base: str,
+    before: Mapping[str, Version],
+    after: Mapping[str, Version],
+    predictor: Predictor,
+    *,
+    settings: tuple[SettingChange, ...] = (),
 ) -> LockComparison:
     """Compare a lock with its base.
 
@@ -77,12 +85,14 @@ def compare(
         before: Versions of the base.
         after: Versions of the lock.
         predictor: Predictions from the observations.
+        settings: Run-time settings that differ.
     """
     return LockComparison(
         base=base,
         changes=changes_between(before, after),
         prediction=predictor.predict(after, before),
         effects=tuple(sorted(predictor.effects(after, before), key=effect_order)),
+        settings=settings,
     )
 
 
@@ -113,6 +123,25 @@ def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Findi
     )
 
 
+def check_setting_regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
+    """Yield the changed settings whose predicted loss of speed is significant and exceeds `max-regression`.
+
+    Settings that are only added are compared with the default, whatever the base is (ADV016).
+    """
+    allowed = scope.policy.max_regression
+    for change in comparison.settings:
+        for effect in change.effects if change.before else ():
+            if effect.speedup < 1 - allowed and effect.high < 1:
+                yield scope.finding(
+                    "ADV007",
+                    f"`{effect.package}` with {change.text} is predicted to run at {effect.speedup:.3f}x the speed of "
+                    f"the base [{effect.low:.3f}, {effect.high:.3f}]; {1 - allowed:.3f}x is allowed",
+                    package=effect.package,
+                    place=change.place,
+                    subject=change.name,
+                )
+
+
 def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> Iterator[Finding]:
     """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`.
 
@@ -138,31 +167,3 @@ def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> I
 def exceeds_gap(prediction: Prediction, allowed: float) -> bool:
     """Whether a predicted speed-up is significant and exceeds the allowed one."""
     return prediction.speedup > 1 + allowed and prediction.low > 1
-
-
-def check_settings(
-    scope: Scope, switches: Sequence[Switch], predictor: Predictor, *, backends: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Yield the settings of the project that make the locked stack significantly slower.
-
-    Args:
-        scope: The lock, the target and the policy.
-        switches: Run-time settings of the project.
-        predictor: Predictions from the observations.
-        backends: Backend of each measured package.
-    """
-    measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
-    for switch in switches:
-        settings = {name: {switch.name: switch.value} for name in measured if switch.backend in ("", backends[name])}
-        if not settings:
-            continue
-        for effect in predictor.setting_effects(scope.lock.versions, settings):
-            if effect.high < 1:
-                yield scope.finding(
-                    "ADV016",
-                    f"`{effect.subject}` is predicted to run `{effect.package} {measured[effect.package]}` at "
-                    f"{effect.speedup:.3f}x the speed of the default [{effect.low:.3f}, {effect.high:.3f}]",
-                    package=effect.package,
-                    place=Place(path=str(switch.path), line=switch.line),
-                    subject=effect.subject,
-                )

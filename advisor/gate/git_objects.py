@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import tempfile
@@ -12,6 +13,8 @@ from pathlib import Path
 from knowledge.domain.errors import InputError
 
 _LINK = "120000"
+_SHA1_LENGTH = 40
+"""Number of digits of an identifier in a repository whose objects are identified by SHA-1."""
 _SUBMODULE = b"160000 "
 _MAX_LINKS = 40
 """Maximum number of links that are followed for one path, as on Linux (man 7 path_resolution)."""
@@ -60,6 +63,17 @@ class CommitTree:
         """Return the identifier of the file at a path, with links followed; none if the commit has no such file."""
         resolved = _resolved(path, self.links)
         return None if resolved is None else self.files.get(resolved)
+
+    def differs(self, name: str, path: Path) -> bool:
+        """Whether a file of the commit has another content than a file on disk, also if that cannot be read."""
+        try:
+            content = path.read_bytes()
+        except OSError:
+            return True
+        identifier = self.files.get(name, "")
+        kind = "sha1" if len(identifier) == _SHA1_LENGTH else "sha256"
+        blob = hashlib.new(kind, b"blob %d\0" % len(content) + content, usedforsecurity=False)
+        return blob.hexdigest() != identifier
 
     def contents(self, identifiers: Iterable[str]) -> Iterator[bytes]:
         """Yield the content of each identifier.

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +16,8 @@ MOST_FILES = 10_000
 MOST_FILE_BYTES = 2_000_000
 """Larger files are not read."""
 _MOST_DIRECTORIES = 5000
+_HIDDEN_DIRECTORIES = frozenset({".github", ".gitlab", ".circleci", ".devcontainer"})
+"""Hidden directories that are searched for other files than source files."""
 _SUFFIXES = (".py", ".ipynb")
 _SKIPPED_DIRECTORIES = frozenset(
     {"node_modules", "site-packages", "build", "dist", "__pycache__", "tests", "test", "docs"}
@@ -20,7 +25,7 @@ _SKIPPED_DIRECTORIES = frozenset(
 
 
 class SourceFile(NamedTuple):
-    """A Python file or notebook.
+    """A Python file, a notebook, or another file of a project.
 
     Attributes:
         name: Path relative to the project, with the separator of the system.
@@ -33,6 +38,11 @@ class SourceFile(NamedTuple):
     path: str
     size: int
     modified: int
+
+    @property
+    def is_code(self) -> bool:
+        """Whether the file is a Python file or a notebook."""
+        return self.name.endswith(_SUFFIXES)
 
     @property
     def is_notebook(self) -> bool:
@@ -54,6 +64,18 @@ def source_files(directory: Path) -> Iterator[SourceFile]:
 
     Files of tests, documentation, builds, environments and hidden directories are left out.
     """
+    return project_files(directory, ())
+
+
+def project_files(directory: Path, patterns: Sequence[str]) -> Iterator[SourceFile]:
+    """Yield the source files of a project, as :func:`source_files` does, and its other files of some names.
+
+    Args:
+        directory: The project.
+        patterns: Patterns of the names of other files; with any, the directories of CI systems are searched, too.
+    """
+    is_file = _file_names(tuple(patterns)).match
+    hidden = _HIDDEN_DIRECTORIES if patterns else frozenset()
     waiting = [""]
     files = directories = 0
     while waiting and directories < _MOST_DIRECTORIES:
@@ -62,12 +84,12 @@ def source_files(directory: Path) -> Iterator[SourceFile]:
         inside: list[str] = []
         for entry in _entries(os.path.join(directory, folder)):
             name = os.path.join(folder, entry.name)
-            if entry.name.endswith(_SUFFIXES) and (found := _file(entry, name)) is not None:
+            if is_file(entry.name) and (found := _file(entry, name)) is not None:
                 files += 1
                 if files > MOST_FILES:
                     return
                 yield found
-            elif _is_searched(entry):
+            elif _is_searched(entry, hidden):
                 inside.append(name)
         waiting.extend(reversed(inside))
 
@@ -92,9 +114,30 @@ def _file(entry: os.DirEntry[str], name: str) -> SourceFile | None:
     return SourceFile(name=name, path=entry.path, size=status.st_size, modified=status.st_mtime_ns)
 
 
-def _is_searched(entry: os.DirEntry[str]) -> bool:
-    name = entry.name
-    if name.startswith(".") or name in _SKIPPED_DIRECTORIES:
+def is_project_file(name: str, patterns: Sequence[str]) -> bool:
+    """Whether :func:`project_files` yields a file, by its name.
+
+    Args:
+        name: Path relative to the project, with forward slashes.
+        patterns: Patterns of the names of other files than source files.
+    """
+    *folders, last = name.split("/")
+    hidden = _HIDDEN_DIRECTORIES if patterns else frozenset()
+    is_file = _file_names(tuple(patterns)).match(last) is not None
+    return is_file and all(_is_searched_name(folder, hidden) for folder in folders)
+
+
+@lru_cache(maxsize=8)
+def _file_names(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, (*(f"*{suffix}" for suffix in _SUFFIXES), *patterns))))
+
+
+def _is_searched_name(name: str, hidden: Collection[str]) -> bool:
+    return not (name.startswith(".") and name not in hidden) and name not in _SKIPPED_DIRECTORIES
+
+
+def _is_searched(entry: os.DirEntry[str], hidden: Collection[str]) -> bool:
+    if not _is_searched_name(entry.name, hidden):
         return False
     try:
         return entry.is_dir(follow_symlinks=False) and not os.path.exists(os.path.join(entry.path, "pyvenv.cfg"))
@@ -116,3 +159,22 @@ def code_of(content: bytes, *, is_notebook: bool) -> str:
     # The source of a cell is a text, or a list of its lines.
     lines = [line for source in sources for line in [*"".join(source).splitlines(keepends=True), "\n"]]
     return "".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+def imported_names(content: bytes, names: re.Pattern[bytes]) -> set[bytes]:
+    """Return the names that are on the lines of a Python file that contain ``import``.
+
+    Args:
+        content: The file.
+        names: Pattern of the names of interest.
+    """
+    libraries: set[bytes] = set()
+    end, place = 0, content.find(b"import")
+    while place >= 0:
+        start = content.rfind(b"\n", end, place) + 1
+        end = content.find(b"\n", place)
+        end = len(content) if end < 0 else end
+        if content[start:end].lstrip().startswith((b"import", b"from")) or b";" in content[start:place]:
+            libraries.update(names.findall(content, start, end))
+        place = content.find(b"import", end)
+    return libraries

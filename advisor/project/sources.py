@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
-from advisor.project.source_files import SourceFile, code_of, source_files
+from advisor.project.source_files import SourceFile, code_of, imported_names, source_files
 from advisor.project.source_names import names_of
 from knowledge.domain.identity import canonical_json
 
@@ -192,23 +192,9 @@ def _search(content: bytes, *, is_notebook: bool) -> _Content:
     trains = any(method in content for method in _TRAINS)
     if is_notebook:
         return _Content(trains=trains, matters=_NAMES_OF_LIBRARIES.search(content) is not None)
-    imports = sorted(name.decode() for name in _imported(content))
+    imports = sorted(name.decode() for name in imported_names(content, _NAMES_OF_LIBRARIES))
     matters = not _ROOTS.isdisjoint(imports) and _WORDS.search(content) is not None
     return _Content(imports=imports, trains=trains, matters=matters)
-
-
-def _imported(content: bytes) -> set[bytes]:
-    """Return the known libraries on the lines that contain ``import``."""
-    libraries: set[bytes] = set()
-    end, place = 0, content.find(b"import")
-    while place >= 0:
-        start = content.rfind(b"\n", end, place) + 1
-        end = content.find(b"\n", place)
-        end = len(content) if end < 0 else end
-        if content[start:end].lstrip().startswith((b"import", b"from")) or b";" in content[start:place]:
-            libraries.update(_NAMES_OF_LIBRARIES.findall(content, start, end))
-        place = content.find(b"import", end)
-    return libraries
 
 
 def _parse(file: SourceFile, content: _Content) -> None:

@@ -1,31 +1,43 @@
-"""Run-time settings of a project: in `[tool.advisor.settings]`, and environment variables set in its source files."""
+"""Run-time settings of a project: in `[tool.advisor.settings]`, its code, and environment variables of its files."""
 
 from __future__ import annotations
 
-import ast
-import warnings
-from collections.abc import Iterator, Mapping
+import fnmatch
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from advisor.project.code_switches import CodeSetting, may_set, settings_in_code
 from advisor.project.interface import line_of
-from advisor.project.source_files import source_files
+from advisor.project.shell_variables import (
+    Variable,
+    variables_of_dockerfile,
+    variables_of_dotenv,
+    variables_of_shell,
+)
+from advisor.project.source_files import SourceFile, code_of, project_files
+from advisor.project.switch_values import SettingValue, setting_variables, settings_of_variable
+from advisor.project.text_file import decode
+from advisor.project.yaml_variables import variables_of_yaml
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
-_VARIABLES: Mapping[str, tuple[str, Mapping[str, str] | None, str]] = {
-    # Documented in a message of TensorFlow: https://discuss.ai.google.dev/t/tf-enable-onednn-opts-0-issue/22171
-    "TF_ENABLE_ONEDNN_OPTS": ("onednn", {"0": "off", "1": "on"}, "tensorflow"),
-    # https://docs.pytorch.org/docs/stable/threading_environment_variables.html; TensorFlow's own builds ignore it:
-    # https://intel.com/content/www/us/en/developer/articles/guide/guide-to-tensorflow-runtime-optimizations-for-cpu.html
-    "OMP_NUM_THREADS": ("threads", None, "torch"),
-    # https://github.com/fujitsu/OpenBLAS/blob/fj_develop/USAGE.md: a copy of OpenBLAS's documentation
-    "OPENBLAS_NUM_THREADS": ("threads", None, "numpy"),
-}
-"""By variable: the setting, its values by the variable's values (none: equal), and the backend that reads it."""
+Origin = Literal["table", "code", "environment"]
+Reader = Callable[[str, Collection[str]], Iterator[Variable]]
 
-_NAMES = tuple(variable.encode() for variable in _VARIABLES)
+_READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
+    (
+        ("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*.dockerfile", "Containerfile", "Containerfile.*"),
+        variables_of_dockerfile,
+    ),
+    ((".env", ".env.*", "*.env"), variables_of_dotenv),
+    (("*.yml", "*.yaml"), variables_of_yaml),
+    (("*.sh", "*.bash", "*.slurm", "*.sbatch", "*.job", "*.pbs"), variables_of_shell),
+)
+"""Patterns of file names, each with the reader of such files."""
+FILE_PATTERNS = tuple(pattern for patterns, _ in _READERS for pattern in patterns)
+"""Patterns of the names of files, other than source files, that are searched for settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +46,34 @@ class Switch:
 
     Attributes:
         name: Name of the setting, such as ``onednn``.
-        value: Value of the setting.
-        backend: The backend that it applies to; empty for all that have the setting.
-        path: File that sets it.
+        value: Value of the setting; empty if it is known only when the program runs.
+        backends: The frameworks that it applies to, sorted; empty for all that have the setting.
+        file: File that sets it, relative to the project, with forward slashes.
+        path: The same file, as it was opened.
         line: Line in the file, from 1; 0 if unknown.
+        origin: Where it is set: in ``[tool.advisor.settings]``, in code, or by an environment variable of a file.
+        is_conditional: Whether it is set under a condition.
+        is_default: Whether a value of the environment takes precedence over it.
     """
 
     name: str
     value: str
-    backend: str
+    backends: tuple[str, ...]
+    file: str
     path: Path
     line: int
+    origin: Origin
+    is_conditional: bool = False
+    is_default: bool = False
+
+    def applies_to(self, backend: str) -> bool:
+        """Whether it applies to a framework."""
+        return not self.backends or backend in self.backends
+
+    @property
+    def overrides_environment(self) -> bool:
+        """Whether it is set in code, so that the environment has no effect."""
+        return self.origin == "code" and not self.is_default
 
 
 def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch, ...]:
@@ -57,7 +86,8 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
     Raises:
         InputError: If the table has a setting that does not exist, or an invalid value.
     """
-    return (*_from_table(directory / "pyproject.toml", settings), *_in_sources(directory))
+    files = (switch for file in project_files(directory, FILE_PATTERNS) for switch in _of_file(file))
+    return (*_from_table(directory / "pyproject.toml", settings), *files)
 
 
 def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
@@ -70,41 +100,61 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)
         line = int(place.rpartition(":")[2]) if place else 0
-        yield Switch(name=name, value=str(value), backend="", path=path, line=line)
+        yield Switch(name=name, value=str(value), backends=(), file=path.name, path=path, line=line, origin="table")
 
 
-def _in_sources(directory: Path) -> Iterator[Switch]:
-    for file in source_files(directory):
-        if file.is_notebook:
-            continue
-        try:
-            content = file.read()
-            if any(variable in content for variable in _NAMES):
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    yield from _of_tree(ast.parse(content.decode("utf-8", "replace")), Path(file.path))
-        except (SyntaxError, ValueError, RecursionError, OSError, MemoryError):
-            continue  # A file that is not Python sets nothing.
+def _of_file(file: SourceFile) -> Iterator[Switch]:
+    """Yield the settings of a file, each value once; none if it is not what its name says."""
+    try:
+        content = file.read()
+        listed = _of_code(content, file) if file.is_code else _of_variables(content, file)
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError):
+        return
+    distinct = {(s.name, s.value, s.backends, s.is_conditional, s.is_default): s for s in reversed(listed)}
+    yield from sorted(distinct.values(), key=lambda s: (s.line, s.name, s.value, s.backends))
 
 
-def _of_tree(tree: ast.AST, path: Path) -> Iterator[Switch]:
-    """Yield the settings made by `os.environ["NAME"] = "value"` and `os.environ.setdefault("NAME", "value")`."""
-    for node in ast.walk(tree):
-        pair: tuple[ast.expr, ast.expr] | None = None
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            target = node.targets[0]
-            if ast.unparse(target.value).endswith("environ"):
-                pair = (target.slice, node.value)
-        elif (
-            isinstance(node, ast.Call)
-            and len(node.args) == 2
-            and ast.unparse(node.func).endswith(("environ.setdefault", "os.putenv"))
-        ):
-            pair = (node.args[0], node.args[1])
-        if pair is None or not all(isinstance(part, ast.Constant) for part in pair):
-            continue
-        variable, value = (str(part.value) for part in pair if isinstance(part, ast.Constant))
-        name, words, backend = _VARIABLES.get(variable, ("", None, ""))
-        word = value if words is None else words.get(value)
-        if name and word is not None:
-            yield Switch(name=name, value=word, backend=backend, path=path, line=pair[0].lineno)
+def _of_code(content: bytes, file: SourceFile) -> list[Switch]:
+    if file.is_notebook:
+        content = code_of(content, is_notebook=True).encode()
+    found = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
+    return [_switch(setting, file) for setting in found]
+
+
+def _switch(found: CodeSetting, file: SourceFile) -> Switch:
+    return Switch(
+        name=found.setting.name,
+        value=found.setting.value,
+        backends=found.setting.backends,
+        file=Path(file.name).as_posix(),
+        path=Path(file.path),
+        # The lines of a notebook are not those of its cells.
+        line=0 if file.is_notebook else found.line,
+        origin="code",
+        is_conditional=found.is_conditional,
+        is_default=found.is_default,
+    )
+
+
+def _of_variables(content: bytes, file: SourceFile) -> list[Switch]:
+    names = [name for name in setting_variables() if name.encode() in content]
+    name = Path(file.path).name
+    reader = next(reader for patterns, reader in _READERS if any(fnmatch.fnmatchcase(name, p) for p in patterns))
+    found: list[tuple[Variable, SettingValue]] = []
+    for variable in reader(decode(content).replace("\r\n", "\n"), names) if names else ():
+        if variable.text is not None:
+            found += [(variable, setting) for setting in settings_of_variable(variable.name, variable.text)]
+    return [
+        Switch(
+            name=setting.name,
+            value=setting.value,
+            backends=setting.backends,
+            file=Path(file.name).as_posix(),
+            path=Path(file.path),
+            line=variable.line,
+            origin="environment",
+            is_conditional=variable.is_conditional,
+            is_default=variable.is_default,
+        )
+        for variable, setting in found
+    ]

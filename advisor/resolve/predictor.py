@@ -135,10 +135,21 @@ class Predictor:
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
         return tuple(Effect(**effect) for effect in effects)
 
-    def setting_effects(self, stack: Versions, settings: Mapping[str, Mapping[str, str]]) -> tuple[Effect, ...]:
-        """Predict the effect of settings, by framework, on the speed of a stack, each compared with its default."""
-        query = ["settings", self._texts(stack), settings]
-        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings)])
+    def setting_effects(
+        self,
+        stack: Versions,
+        settings: Mapping[str, Mapping[str, str]],
+        over: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> tuple[Effect, ...]:
+        """Predict the effect of settings, by framework, on the speed of a stack.
+
+        Args:
+            stack: The stack.
+            settings: Values of settings by framework; empty values for their absence.
+            over: Values that they are compared with, by framework; by default their absence.
+        """
+        query = ["settings", self._texts(stack), settings, *([over] if over else [])]
+        effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings, over)])
         return tuple(Effect(**effect) for effect in effects)
 
     def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:

@@ -311,11 +311,18 @@ class FrameworkModel:
             return []
         return [self._effect(label[0], self.gain(stack, baseline, {label: 1.0})) for label in sorted(self._shares)]
 
-    def setting_effect(self, stack: Mapping[str, Version], name: str, value: str) -> Effect | None:
-        """Return the predicted effect of a setting on the speed of a stack; none if the setting was not measured."""
-        if not self.has_measured_setting(name, value):
+    def setting_effect(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> Effect | None:
+        """Return the predicted effect of a value of a setting on the speed of a stack; none if it was not measured.
+
+        Args:
+            stack: The stack.
+            name: Name of the setting.
+            value: Its value; empty for its absence.
+            over: The value that it is compared with, by default its absence.
+        """
+        if not all(self.has_measured_setting(name, text) for text in (value, over) if text):
             return None
-        return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value))
+        return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value, over))
 
     def has_measured_setting(self, name: str, value: str) -> bool:
         """Whether a value of a setting was measured on a machine that says something about this one.

@@ -94,10 +94,13 @@ class KindsEstimator:
         return _distinct(e for estimator in self._by_kind.values() for e in estimator.effects(stack, baseline))
 
     def setting_effects(
-        self, stack: Mapping[str, Version], settings: Mapping[str, Mapping[str, str]]
+        self,
+        stack: Mapping[str, Version],
+        settings: Mapping[str, Mapping[str, str]],
+        over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
         """Predict what settings do to the speed of a stack, each for the kind for which it gains least."""
-        every = [e for estimator in self._by_kind.values() for e in estimator.setting_effects(stack, settings)]
+        every = [e for estimator in self._by_kind.values() for e in estimator.setting_effects(stack, settings, over)]
         return _distinct(sorted(every, key=lambda e: e.speedup))
 
     def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:

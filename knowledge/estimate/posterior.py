@@ -168,20 +168,27 @@ class PosteriorEstimator:
         )
 
     def setting_effects(
-        self, stack: Mapping[str, Version], settings: Mapping[str, Mapping[str, str]]
+        self,
+        stack: Mapping[str, Version],
+        settings: Mapping[str, Mapping[str, str]],
+        over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
-        """Predict what settings do to the speed of a stack, each against its default.
+        """Predict what settings do to the speed of a stack, each against its default or another value.
 
         Args:
             stack: The stack.
-            settings: Settings by framework of the stack; the result has no effects of settings without measurements.
+            settings: Settings by framework of the stack, empty values for their absence; the result has no effects of
+                settings without measurements.
+            over: Values that they are compared with, by framework; by default their absence.
         """
+        over = over or {}
         return tuple(
             effect
             for name in self._measured(stack)
             if (modelled := self.model(name)) is not None
             for setting, value in sorted(settings.get(name, {}).items())
-            if (effect := modelled.setting_effect(stack, setting, value)) is not None
+            if (effect := modelled.setting_effect(stack, setting, value, over.get(name, {}).get(setting, "")))
+            is not None
         )
 
     def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:

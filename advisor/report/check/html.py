@@ -11,6 +11,7 @@ from advisor.report.check.summary import (
     describe_changes,
     describe_gap,
     describe_prediction,
+    describe_setting,
     listed_effects,
     target_names,
 )
@@ -63,5 +64,9 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "changes_text": describe_changes(comparison.changes),
             "prediction": describe_prediction(comparison.prediction, comparison.not_predicted),
             "plot": plot(effects),
+            "settings": [
+                (str(change.place), describe_setting(change, comparison.not_predicted))
+                for change in comparison.settings
+            ],
         }
     return context

@@ -9,6 +9,7 @@ from typing import Any
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding, unique_fingerprints
+from advisor.gate.setting_changes import SettingChange
 from advisor.report.digits import rounded
 from knowledge.estimate.interface import Effect, Prediction
 
@@ -80,6 +81,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "prediction": _prediction(comparison.prediction),
             "not_predicted": comparison.not_predicted or None,
             "effects": [_effect(effect) for effect in comparison.effects],
+            "settings": [_setting(change) for change in comparison.settings],
         },
         "recommended": None
         if target_result.recommended is None
@@ -89,6 +91,19 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "prediction": _prediction(target_result.recommended_prediction),
             "not_predicted": target_result.not_predicted or None,
         },
+    }
+
+
+def _setting(change: SettingChange) -> dict[str, Any]:
+    return {
+        "name": change.name,
+        "kind": change.kind,
+        "before": list(change.before),
+        "after": list(change.after),
+        "frameworks": list(change.backends),
+        "path": change.place.path,
+        "line": change.place.line or None,
+        "effects": [{"package": e.package, "speedup": e.speedup, "low": e.low, "high": e.high} for e in change.effects],
     }
 
 

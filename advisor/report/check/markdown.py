@@ -12,6 +12,7 @@ from advisor.report.check.summary import (
     describe_changes,
     describe_gap,
     describe_prediction,
+    describe_setting,
     listed_effects,
     target_names,
 )
@@ -79,6 +80,11 @@ def _target(target_result: TargetResult) -> Iterator[str]:
         yield from table(("package", "before", "after", ""), rows)
         yield ""
         yield "</details>"
+        yield ""
+    if comparison.settings:
+        reason = comparison.not_predicted
+        settings = [(f"`{change.place}`", describe_setting(change, reason)) for change in comparison.settings]
+        yield from table(("changed setting in", "predicted effect"), settings)
         yield ""
     yield from effect_lines(listed_effects(comparison.prediction, comparison.effects))
 

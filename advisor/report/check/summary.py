@@ -9,6 +9,7 @@ from advisor.domain.words import count, operations_text, unmeasured_text, worklo
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import PackageChange, is_significant
 from advisor.gate.findings import Finding
+from advisor.gate.setting_changes import SettingChange
 from knowledge.estimate.interface import Effect, Prediction
 
 
@@ -58,6 +59,22 @@ def describe_changes(changes: Iterable[PackageChange]) -> str:
     counts = Counter(change.kind for change in changes)
     parts = [f"{counts[kind]} {kind}" for kind in ("upgraded", "downgraded", "added", "removed") if counts[kind]]
     return ", ".join(parts) or "no package differs"
+
+
+def describe_setting(change: SettingChange, not_predicted: str = "") -> str:
+    """Return a changed setting with its predicted effects, or why there is none.
+
+    Args:
+        change: The changed setting.
+        not_predicted: Why nothing is predicted; empty if something is.
+    """
+    effects = [
+        f"{effect.package} {effect.speedup:.3f}x [{effect.low:.3f}, {effect.high:.3f}]"
+        + ("" if is_significant(effect) else " (no significant difference)")
+        for effect in change.effects
+    ]
+    reason = "not predicted" if not_predicted else "effect not measured"
+    return f"{change.text}: {', '.join(effects) or reason}"
 
 
 def describe_gap(target_result: TargetResult) -> str:

@@ -13,6 +13,7 @@ from advisor.report.check.summary import (
     describe_changes,
     describe_gap,
     describe_prediction,
+    describe_setting,
     listed_effects,
     target_names,
 )
@@ -70,6 +71,10 @@ def _target(target_result: TargetResult) -> Iterator[str]:
             yield f"    {effect.speedup:.3f}x [{effect.low:.3f}, {effect.high:.3f}]  {effect.subject}"
         if len(effects) > _MAX_LINES:
             yield f"    and {len(effects) - _MAX_LINES} more (`--format json` lists them)"
+        for setting in comparison.settings[:_MAX_LINES]:
+            yield f"  {setting.place}: {describe_setting(setting, comparison.not_predicted)}"
+        if len(comparison.settings) > _MAX_LINES:
+            yield f"  and {len(comparison.settings) - _MAX_LINES} more settings (`--format json` lists them)"
     if target_result.recommended is not None:
         yield f"  compared with the recommended stack: {describe_gap(target_result)}"
     yield ""

@@ -1,0 +1,230 @@
+"""What applies run-time settings to a program on this machine: environment variables, processors, and what cannot."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from advisor.domain.words import count, quoted
+from advisor.lock.applied_setting import AppliedSetting
+from knowledge.settings.apply import environment_of
+from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.libraries import installed_libraries
+from knowledge.settings.model import JOINED_VARIABLES
+from knowledge.settings.processors import allowed_processors, node_processors
+
+if TYPE_CHECKING:
+    from knowledge.domain.hardware import HardwareProfile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What the settings need to know about a machine; the defaults are about this one.
+
+    Attributes:
+        system: Operating system, as :func:`platform.system` names it in lower case.
+        processors: Processors that a program may use; none if the system has no processor affinity.
+        node: Function that returns the processors of a NUMA node; none if there is no such node.
+        libraries: Function that returns the paths of installed shared libraries by file name.
+    """
+
+    system: str = field(default_factory=lambda: platform.system().lower())
+    processors: frozenset[int] | None = field(default_factory=allowed_processors)
+    node: Callable[[int], frozenset[int] | None] = node_processors
+    libraries: Callable[[Sequence[str]], Mapping[str, Path]] = installed_libraries
+
+    @cached_property
+    def hardware(self) -> HardwareProfile:
+        """The detected hardware."""
+        from knowledge.hardware.detect import detect
+
+        return detect()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkippedSetting:
+    """A setting that is not applied.
+
+    Attributes:
+        setting: The setting.
+        reason: Why.
+        hint: What to do to apply it; may be empty.
+    """
+
+    setting: AppliedSetting
+    reason: str
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """How settings are applied to a program.
+
+    Attributes:
+        variables: Environment variables to set.
+        processors: Processors to bind the program to; empty for no change.
+        applied: Settings that these apply.
+        code: Settings that only lines of code apply.
+        defaults: Settings that need nothing, because they are what happens without them.
+        skipped: Settings that are not applied, each with the reason.
+    """
+
+    variables: Mapping[str, str]
+    processors: tuple[int, ...]
+    applied: tuple[AppliedSetting, ...]
+    code: tuple[AppliedSetting, ...]
+    defaults: tuple[AppliedSetting, ...]
+    skipped: tuple[SkippedSetting, ...]
+
+
+def plan_run(
+    settings: Sequence[AppliedSetting], *, present: Mapping[str, str], machine: Machine | None = None
+) -> RunPlan:
+    """Return how settings are applied to a program on a machine.
+
+    What the caller has set stays: a setting whose variable has another value already is skipped as a whole.
+
+    Args:
+        settings: The settings.
+        present: The environment of the caller.
+        machine: The machine; by default this one.
+    """
+    machine = machine or Machine()
+    variables: dict[str, str] = {}
+    processors = machine.processors or frozenset()
+    applied, skipped = [], []
+    from_outside = [setting for setting in settings if setting.is_from_outside]
+    # The processors of a node first, of which others then take some.
+    for setting in sorted(from_outside, key=lambda s: (s.processors != "node", s.framework, s.name)):
+        obstacle = _obstacle(setting, present, machine)
+        bound = _bound(setting, processors, machine) if setting.processors and obstacle is None else processors
+        if isinstance(bound, SkippedSetting):
+            obstacle = bound
+        if obstacle is not None:
+            skipped.append(obstacle)
+            continue
+        processors = bound if isinstance(bound, frozenset) else processors
+        variables = add_variables(variables, variables_of(setting, machine.libraries))
+        applied.append(setting)
+    rest = [setting for setting in settings if not setting.is_from_outside]
+    needs_hand = [s for s in rest if s.hint and not s.code]
+    skipped += [SkippedSetting(setting=s, reason="the program cannot apply it", hint=s.hint) for s in needs_hand]
+    return RunPlan(
+        variables={name: with_present(name, text, present) for name, text in sorted(variables.items())},
+        processors=() if processors == (machine.processors or frozenset()) else tuple(sorted(processors)),
+        applied=tuple(sorted(applied, key=lambda s: (s.framework, s.name))),
+        code=tuple(s for s in rest if s.code),
+        defaults=tuple(s for s in rest if not s.code and not s.hint),
+        skipped=tuple(sorted(skipped, key=lambda s: (s.setting.framework, s.setting.name))),
+    )
+
+
+def variables_of(
+    setting: AppliedSetting, libraries: Callable[[Sequence[str]], Mapping[str, Path]] | None = None
+) -> dict[str, str]:
+    """Return the environment variables that apply a setting.
+
+    Args:
+        setting: The setting.
+        libraries: Function that returns the paths of shared libraries; by default, file names are used instead, which
+            the dynamic linker looks for.
+    """
+    if libraries is None or not setting.choice.library:
+        return dict(setting.environment)
+    paths = {name: str(path) for name, path in libraries(setting.choice.library).items()}
+    return environment_of({setting.name: setting.value}, setting.framework, present={}, libraries=paths)
+
+
+def add_variables(variables: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """Return environment variables with more of them; lists such as ``XLA_FLAGS`` are joined, without repetitions."""
+    result = dict(variables)
+    for name, text in more.items():
+        separator = JOINED_VARIABLES.get(name)
+        parts = dict.fromkeys([*result.get(name, "").split(separator), *text.split(separator)]) if separator else [text]
+        result[name] = (separator or "").join(filter(None, parts))
+    return result
+
+
+def with_present(name: str, text: str, present: Mapping[str, str]) -> str:
+    """Return the value of a variable with what the environment has in it already, if it is a list.
+
+    Args:
+        name: The variable.
+        text: The value that settings give it.
+        present: The environment. A flag in it that the settings give another value is left out.
+    """
+    separator = JOINED_VARIABLES.get(name)
+    if separator is None:
+        return text
+    flags = {_flag(part) for part in text.split(separator)}
+    others = [part for part in present.get(name, "").split(separator) if _flag(part) not in flags]
+    return separator.join(filter(None, [*others, *text.split(separator)]))
+
+
+def _flag(part: str) -> str:
+    """Return the name of a flag such as ``--xla_cpu_max_isa=AVX2``; another text is its own name."""
+    return part.partition("=")[0] if part.startswith("--") else part
+
+
+def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: Machine) -> SkippedSetting | None:
+    """Return why a setting cannot be applied on a machine or in an environment, or none."""
+    systems, library = setting.setting.systems, setting.choice.library
+    if systems and machine.system not in systems:
+        return SkippedSetting(setting=setting, reason=f"it exists on {' and '.join(systems)}, not on {machine.system}")
+    if library and not machine.libraries(library):
+        return SkippedSetting(
+            setting=setting,
+            reason=f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
+            hint="install the package of your distribution that contains it",
+        )
+    for name, text in variables_of(setting, machine.libraries).items():
+        kept = _kept(name, text, present)
+        if kept:
+            return SkippedSetting(
+                setting=setting,
+                reason=f"the environment has `{name}={kept}` already",
+                hint=f"run `unset {name}` first to apply it",
+            )
+    return None
+
+
+def _kept(name: str, text: str, present: Mapping[str, str]) -> str:
+    """Return the part of the caller's value of a variable that another value contradicts; empty if there is none."""
+    value = present.get(name, "")
+    separator = JOINED_VARIABLES.get(name)
+    if separator is None:
+        return value if value != text else ""
+    own = value.split(separator)
+    if name == "LD_PRELOAD":
+        return next((path for path in own if Path(path).name in _allocators() and path != text), "")
+    flags = {_flag(part): part for part in text.split(separator)}
+    return next((part for part in own if flags.get(_flag(part), part) != part), "")
+
+
+@cache
+def _allocators() -> frozenset[str]:
+    """Return the file names of all shared libraries in the catalogue."""
+    choices = [c for s in shipped_settings().values() for f in s.frameworks for c in f.choices]
+    return frozenset(name for choice in choices for name in choice.library)
+
+
+def _bound(setting: AppliedSetting, processors: frozenset[int], machine: Machine) -> frozenset[int] | SkippedSetting:
+    """Return the processors that a setting leaves to a program, or why it cannot be applied."""
+    number = int(setting.value)
+    if machine.processors is None:
+        return SkippedSetting(setting=setting, reason=f"{machine.system} has no processor affinity")
+    if setting.processors == "count":
+        if len(processors) < number:
+            available = count(len(processors), "processor")
+            return SkippedSetting(setting=setting, reason=f"the program may use {available}, not {number}")
+        return frozenset(sorted(processors)[:number])
+    node = machine.node(number)
+    if node is None:
+        return SkippedSetting(setting=setting, reason=f"this machine has no NUMA node {number}")
+    if not node & processors:
+        return SkippedSetting(setting=setting, reason=f"the program may use no processor of the NUMA node {number}")
+    return node & processors

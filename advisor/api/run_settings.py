@@ -1,0 +1,159 @@
+"""The run-time settings to run a program with: those of a lock, and those that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from packaging.version import InvalidVersion, Version
+
+from advisor.domain.words import quoted
+from advisor.lock.applied_setting import AppliedSetting, framework_of, frameworks_text
+from advisor.lock.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
+from knowledge.domain.errors import InputError
+from knowledge.settings.catalogue import setting_error, shipped_settings
+from knowledge.settings.model import ANY, JOINED_VARIABLES
+
+_DEFAULT_LOCKS = ("pylock.toml", SETTINGS_FILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Run-time settings to run a program with.
+
+    Attributes:
+        settings: The settings, sorted by framework and name.
+        source: The lock or the settings file; none if the user named all settings.
+        changed: Settings of which the file records something else than the catalogue says today, as ``name=value``.
+    """
+
+    settings: tuple[AppliedSetting, ...]
+    source: Path | None = None
+    changed: tuple[str, ...] = ()
+
+
+def read_run_settings(
+    *,
+    directory: Path = Path(),
+    lock: Path | None = None,
+    values: Sequence[tuple[str, int | str]] = (),
+    frameworks: Sequence[str] = (),
+) -> RunSettings:
+    """Return the settings of a lock with those that the user names, which replace those of the lock.
+
+    Args:
+        directory: Where the lock is, if neither a lock nor values are given.
+        lock: A lock, or a settings file.
+        values: Names and values of settings.
+        frameworks: Frameworks that the values are for; by default those of the lock, else those that have the setting
+            if its name leaves no doubt.
+
+    Raises:
+        InputError: If there are no settings, a setting is not valid, or settings contradict each other.
+    """
+    path, content = _read(directory, lock, is_required=not values)
+    names = tuple(dict.fromkeys(framework_of(name) for name in frameworks))
+    chosen = content.values
+    for name, value in values:
+        for framework in _frameworks_of(name, value, names, content):
+            chosen.setdefault(framework, {})[name] = value
+    if names:
+        chosen = {framework: named for framework, named in chosen.items() if framework in (*names, ANY)}
+    result = RunSettings(settings=locked_settings(chosen), source=path, changed=content.changed)
+    try:
+        _check(result.settings, content.versions)
+    except InputError as error:
+        where = f"`{path}`: " if path is not None and not values else ""
+        raise InputError(f"{where}{error.message}", hint=error.hint) from None
+    return result
+
+
+def _read(directory: Path, lock: Path | None, *, is_required: bool) -> tuple[Path | None, LockedSettings]:
+    if lock is None and not is_required:
+        return None, LockedSettings()
+    paths = [lock] if lock else [path for name in _DEFAULT_LOCKS if (path := directory / name).is_file()]
+    for path in paths:
+        if (content := read_settings(path)) is not None:
+            return path, content
+    if not paths:
+        raise InputError(
+            f"there is no `{_DEFAULT_LOCKS[0]}` or `{_DEFAULT_LOCKS[1]}` in this directory",
+            hint="name a lock with `--lock FILE`, or settings with `--settings NAME=VALUE,...`",
+        )
+    if not is_required:
+        return paths[0], LockedSettings()
+    raise InputError(
+        f"`{paths[0]}` has no run-time settings",
+        hint="write them with `advisor advise`, or name some with `--settings NAME=VALUE,...`",
+    )
+
+
+def _frameworks_of(name: str, value: int | str, chosen: Sequence[str], content: LockedSettings) -> Sequence[str]:
+    """Return the frameworks that a value is for.
+
+    Raises:
+        InputError: If there is no such setting or value, or its name does not say which framework it is for.
+    """
+    if (problem := setting_error(name, value)) is not None:
+        raise InputError(f"`--settings {name}={value}`: {problem}", hint="`advisor pi settings` lists all settings")
+    setting = shipped_settings()[name]
+    backends = [framework.backend for framework in setting.frameworks]
+    if ANY in backends:
+        return [ANY]
+    # Frameworks that a lock contains, or has settings of.
+    candidates = chosen or sorted({*content.versions, *content.values} - {ANY})
+    having = [framework for framework in candidates if framework in backends]
+    if having:
+        return having
+    if candidates:
+        raise InputError(
+            f"`{name}` is not a setting of {quoted(candidates)}", hint=f"these have it: {frameworks_text(setting)}"
+        )
+    if len(backends) > 1:
+        raise InputError(
+            f"`--settings {name}={value}` does not say which framework it is for",
+            hint=f"add `--framework NAME`; these have it: {frameworks_text(setting)}",
+        )
+    return backends
+
+
+def _check(settings: Sequence[AppliedSetting], versions: Mapping[str, tuple[str, ...]]) -> None:
+    """Check that the locked versions know the settings, and that these do not contradict each other.
+
+    Raises:
+        InputError: If they do.
+    """
+    for setting in settings:
+        locked = [version for text in versions.get(setting.framework, ()) if (version := _version(text))]
+        if locked and not any(setting.choice.admits(version) for version in locked):
+            raise InputError(
+                f"`{setting.text}` needs {setting.framework}{setting.choice.versions}, and the lock has "
+                f"{' and '.join(map(str, locked))}",
+                hint="remove the setting, or lock another version",
+            )
+    if (contradiction := next(_contradictions(settings), None)) is not None:
+        raise InputError(f"{contradiction} contradict each other", hint="remove one of them")
+
+
+def _version(text: str) -> Version | None:
+    try:
+        return Version(text)
+    except InvalidVersion:
+        return None
+
+
+def _contradictions(settings: Iterable[AppliedSetting]) -> Iterator[str]:
+    """Yield pairs of settings that exclude each other, or give an environment variable different values."""
+    for one, other in combinations(settings, 2):
+        both = f"`{one.text}` of `{one.framework}` and `{other.text}` of `{other.framework}`"
+        if one.framework == other.framework and (_excludes(one, other) or _excludes(other, one)):
+            yield both
+        for variable in sorted(one.environment.keys() & other.environment.keys() - JOINED_VARIABLES.keys()):
+            if one.environment[variable] != other.environment[variable]:
+                yield f"{both}, with the variable `{variable}`,"
+
+
+def _excludes(one: AppliedSetting, other: AppliedSetting) -> bool:
+    return bool({other.name, other.text} & set(one.setting.excludes))

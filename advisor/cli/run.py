@@ -1,0 +1,168 @@
+"""`advisor run` and `advisor env`: apply the run-time settings of a lock to a program."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from advisor.cli.console import say, visible, warn
+from advisor.cli.option_groups import expand_options
+from advisor.cli.options import check_format, read_pairs
+
+if TYPE_CHECKING:
+    from advisor.api.run_plan import RunPlan
+    from advisor.api.run_settings import RunSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsOptions:
+    """Options that name run-time settings."""
+
+    lock: Annotated[
+        Path | None,
+        typer.Option(
+            "--lock",
+            metavar="FILE",
+            help="Lock or settings file (default: `pylock.toml` or `advisor-settings.toml` in this directory).",
+        ),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--settings",
+            metavar="NAME=VALUE,...",
+            help="Settings, which replace those of `--lock`; without it, only these (repeatable).",
+        ),
+    ] = None
+    framework: Annotated[
+        list[str] | None,
+        typer.Option("--framework", metavar="NAME", help="Apply the settings of this framework only (repeatable)."),
+    ] = None
+
+    def read(self) -> RunSettings:
+        """Return the settings; settings whose record differs from the catalogue are reported.
+
+        Raises:
+            InputError: If there are no settings, a setting is not valid, or settings contradict each other.
+        """
+        from advisor.api.run_settings import read_run_settings
+
+        pairs = read_pairs(
+            [text for texts in self.settings or () for text in texts.split(",")], "--settings", example="threads=2"
+        )
+        result = read_run_settings(
+            lock=self.lock,
+            values=[(name, int(value) if value.lstrip("-").isdecimal() else value) for name, value in pairs],
+            frameworks=self.framework or (),
+        )
+        if result.changed:
+            from advisor.domain.words import quoted
+
+            warn(
+                f"`{result.source}` records other variables or lines for {quoted(result.changed)} than this program "
+                "applies",
+                hint="write it again with `advisor advise`",
+            )
+        return result
+
+
+@expand_options
+def run(
+    options: SettingsOptions,
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND", help="Program and its arguments, after `--`.")],
+) -> None:
+    """Run a program with the run-time settings of a lock, and with nothing else changed.
+
+    The exit code is that of the program; 127 if it does not exist, 126 if it cannot be executed.
+    """
+    from advisor.api.run_plan import plan_run
+    from advisor.cli.program import caller_environment, find_program, replace_by_program
+
+    settings = options.read()
+    present = caller_environment()
+    path = find_program(command[0], present)
+    plan = plan_run(settings.settings, present=present)
+    for skipped in plan.skipped:
+        warn(f"`{skipped.setting.label}` is not applied: {skipped.reason}", hint=skipped.hint)
+    say(_summary(plan))
+    replace_by_program(path, command, {**present, **plan.variables}, plan.processors)
+
+
+def _summary(plan: RunPlan) -> str:
+    """Return one line: what is applied, and what needs code."""
+    parts = [", ".join(s.label for s in plan.applied) or "no setting"]
+    assignments = [f"{name}={text}" for name, text in plan.variables.items()]
+    if plan.processors:
+        assignments.append(f"processors {','.join(map(str, plan.processors))}")
+    if assignments:
+        parts[0] += f" [{' '.join(assignments)}]"
+    if plan.defaults:
+        parts.append(f"the default: {', '.join(s.label for s in plan.defaults)}")
+    if plan.code:
+        labels = ", ".join(s.label for s in plan.code)
+        parts.append(f"not applied, needs code: {labels} (`advisor advise --show-code` prints it)")
+    return f"applied: {'; '.join(parts)}"
+
+
+@expand_options
+def env(
+    options: SettingsOptions,
+    shell: Annotated[
+        str | None,
+        typer.Option(
+            "--shell", metavar="bash|fish|powershell", help="Shell that reads the output (default: from `$SHELL`)."
+        ),
+    ] = None,
+    format: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            metavar="shell|dotenv|docker|slurm|kubernetes",
+            help="Commands of a shell, a `.env` file, lines of a Dockerfile, a batch script, or a list of a container.",
+        ),
+    ] = "shell",
+) -> None:
+    """Print the environment variables of the run-time settings of a lock."""
+    from advisor.report import environment
+
+    check_format(format, among=environment.FORMATS)
+    name = _shell(shell, format)
+    settings = options.read().settings
+    if format == "shell":
+        from knowledge.settings.libraries import installed_libraries
+
+        text = environment.shell_text(settings, name, present=os.environ, libraries=installed_libraries)
+    else:
+        writers = {
+            "dotenv": environment.dotenv_text,
+            "docker": environment.docker_text,
+            "slurm": environment.slurm_text,
+            "kubernetes": environment.kubernetes_text,
+        }
+        text = writers[format](settings)
+    typer.echo(visible(text))
+
+
+def _shell(shell: str | None, format: str) -> str:
+    """Return the name of the shell that reads the output.
+
+    Raises:
+        InputError: If it is not known, or the output is not for a shell.
+    """
+    from advisor.report.environment import SHELLS
+    from knowledge.domain.errors import InputError
+
+    if shell is not None and format != "shell":
+        raise InputError(f"`--shell` and `--format {format}` contradict each other", hint="name one of them")
+    default = "powershell" if os.name == "nt" else "bash"
+    name = shell or Path(os.environ.get("SHELL", "") or default).name
+    if format == "shell" and name not in SHELLS:
+        source = "" if shell else " in `$SHELL`"
+        raise InputError(
+            f"the shell `{name}`{source} is not known", hint="name one with `--shell bash|fish|powershell`"
+        )
+    return name

@@ -1,0 +1,281 @@
+"""Run-time settings that Python code makes; none of the code is executed."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from advisor.project.code_patterns import (
+    ANYTHING,
+    CodePattern,
+    Dotted,
+    arguments_of,
+    code_patterns,
+    dotted_name,
+    normalised,
+)
+from advisor.project.source_files import imported_names
+from advisor.project.static_values import NotStaticError, StaticModule
+from advisor.project.switch_values import SettingValue, setting_variables, settings_of_variable
+from knowledge.settings.catalogue import setting_error
+from knowledge.settings.model import ANY
+
+_OFF = {"enabled": False, "disable": True}
+"""Arguments that switch off what a call does, and their values."""
+_ENVIRONMENT_CALLS = ("environ.setdefault", "os.putenv")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSetting:
+    """A setting that Python code makes.
+
+    Attributes:
+        setting: The setting.
+        line: Line in the file, from 1.
+        is_conditional: Whether it is made under a condition.
+        is_default: Whether a value of the environment takes precedence.
+    """
+
+    setting: SettingValue
+    line: int
+    is_conditional: bool
+    is_default: bool = False
+
+
+def may_set(content: bytes) -> bool:
+    """Whether a Python file contains the words of a setting."""
+    if (
+        b"env" in content
+        and (b"environ" in content or b"putenv" in content)
+        and any(name in content for name in _variable_names())
+    ):
+        return True
+    signs = code_patterns().signs
+    return any(sign.is_in(content) for module in imported_names(content, _module_names()) for sign in signs[module])
+
+
+@lru_cache(maxsize=1)
+def _module_names() -> re.Pattern[bytes]:
+    return re.compile(rb"\b(?:%s)\b" % b"|".join(sorted(code_patterns().signs)))
+
+
+@lru_cache(maxsize=1)
+def _variable_names() -> tuple[bytes, ...]:
+    return tuple(sorted(name.encode() for name in setting_variables()))
+
+
+def settings_in_code(text: str) -> tuple[CodeSetting, ...]:
+    """Return the settings that Python code makes, by line.
+
+    Args:
+        text: The code.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: If it cannot be parsed.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = ast.parse(text)
+    return tuple(sorted(set(_Reader(tree, text).settings()), key=lambda s: (s.line, s.setting.name, s.setting.value)))
+
+
+class _Reader:
+    """Finds settings in the tree of a file."""
+
+    def __init__(self, tree: ast.Module, text: str) -> None:
+        self._tree = tree
+        self._imported: dict[str, str] = {}
+        for node in _statements(tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    name = alias.name if alias.asname else alias.name.partition(".")[0]
+                    self._imported[alias.asname or name] = name
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                self._imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        self._modules = {name.partition(".")[0] for name in self._imported.values()}
+        self._lines = self._lines_with_signs(text)
+
+    def _lines_with_signs(self, text: str) -> list[int]:
+        """Return the numbers of the lines with the words of a setting, in order."""
+        signs = {sign for signs in code_patterns().signs.values() for sign in signs}
+        known = {sign.word.decode() for sign in signs}
+        # Names that are imported by themselves are used without their modules.
+        names = {name for name, full in self._imported.items() if "." in full and full.rpartition(".")[2] in known}
+        certain = re.compile(b"|".join(name.encode() for name in sorted(names | setting_variables())))
+        content = text.encode("utf-8", "replace")
+        return [
+            number
+            for number, line in enumerate(re.split(b"\r\n|\r|\n", content), 1)
+            if certain.search(line) or any(sign.word in line and sign.is_in_line(line, content) for sign in signs)
+        ]
+
+    def _is_relevant(self, node: ast.AST) -> bool:
+        """Whether a node is no statement, or one with a word of a setting."""
+        if not isinstance(node, ast.stmt):
+            return True
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+        place = bisect.bisect_left(self._lines, first)
+        return place < len(self._lines) and self._lines[place] <= (node.end_lineno or node.lineno)
+
+    @cached_property
+    def _static(self) -> StaticModule:
+        return StaticModule(self._tree)
+
+    def settings(self) -> Iterator[CodeSetting]:
+        """Yield the settings, in any order."""
+        pending: list[tuple[ast.AST, bool]] = [(self._tree, False)]
+        while pending:
+            node, is_conditional = pending.pop()
+            for setting, line, is_default in self._of_node(node):
+                yield CodeSetting(setting=setting, line=line, is_conditional=is_conditional, is_default=is_default)
+            under_condition = {id(child) for child in _conditional_parts(node)}
+            pending += [
+                (child, is_conditional or id(child) in under_condition)
+                for child in ast.iter_child_nodes(node)
+                if self._is_relevant(child)
+            ]
+
+    def _of_node(self, node: ast.AST) -> Iterator[tuple[SettingValue, int, bool]]:
+        """Yield the settings that a node makes itself, with their lines, and whether they are defaults."""
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            for decorator in node.decorator_list:
+                if not isinstance(decorator, ast.Call):
+                    call = ast.Call(func=decorator, args=[], keywords=[])
+                    yield from ((setting, decorator.lineno, False) for setting in self._of_call(call))
+        elif isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Subscript) and dotted_name(target.value).endswith("environ"):
+                    yield from ((s, node.lineno, False) for s in self._of_variable(target.slice, node.value))
+                elif isinstance(target, ast.Attribute):
+                    found = self._of_arguments(code_patterns().assignments, target, {"": node.value})
+                    yield from ((setting, node.lineno, False) for setting in found)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr) and isinstance(node.value, ast.Dict):
+            if dotted_name(node.target).endswith("environ"):
+                yield from self._of_table(node.value)
+        elif isinstance(node, ast.Call):
+            name = dotted_name(node.func)
+            if name.endswith(_ENVIRONMENT_CALLS) and len(node.args) == 2:
+                is_default = name.endswith("setdefault")
+                yield from ((s, node.lineno, is_default) for s in self._of_variable(*node.args))
+            elif name.endswith("environ.update"):
+                for table in node.args:
+                    yield from self._of_table(table) if isinstance(table, ast.Dict) else ()
+                for keyword in node.keywords:
+                    variable = ast.Constant(keyword.arg)
+                    yield from ((s, node.lineno, False) for s in self._of_variable(variable, keyword.value))
+            else:
+                yield from ((setting, node.lineno, False) for setting in self._of_call(node))
+
+    def _of_table(self, table: ast.Dict) -> Iterator[tuple[SettingValue, int, bool]]:
+        for key, value in zip(table.keys, table.values, strict=True):
+            if key is not None:
+                yield from ((setting, key.lineno, False) for setting in self._of_variable(key, value))
+
+    def _of_variable(self, variable: ast.expr, value: ast.expr) -> tuple[SettingValue, ...]:
+        if not isinstance(variable, ast.Constant) or not isinstance(variable.value, str):
+            return ()
+        text = self._value(value)
+        return settings_of_variable(variable.value, text if isinstance(text, str) else None)
+
+    def _of_call(self, call: ast.Call) -> Iterator[SettingValue]:
+        patterns = code_patterns()
+        arguments = arguments_of(call, patterns.parameters.get(self._resolved(call.func), ()))
+        yield from self._of_arguments(patterns.calls, call.func, arguments)
+
+    def _of_arguments(
+        self, patterns: Mapping[str, tuple[CodePattern, ...]], target: ast.expr, arguments: Mapping[str, ast.expr]
+    ) -> Iterator[SettingValue]:
+        """Yield the settings that a call or an assignment makes: one for each setting of a framework at most."""
+        named = patterns.get(self._resolved(target), ())
+        bound = patterns.get(f".{target.attr}", ()) if isinstance(target, ast.Attribute) else ()
+        listed: dict[tuple[str, str], list[CodePattern]] = defaultdict(list)
+        for pattern in (*named, *(p for p in bound if not self._modules.isdisjoint(p.modules))):
+            listed[pattern.setting, pattern.backend].append(pattern)
+        for (setting, backend), alike in listed.items():
+            value = self._setting_value(alike, arguments)
+            if value is not None:
+                yield SettingValue(name=setting, value=value, backends=(backend,))
+
+    def _setting_value(self, patterns: list[CodePattern], arguments: Mapping[str, ast.expr]) -> str | None:
+        """Return the value that a call or an assignment gives a setting, empty if it is not known; none if none."""
+        for name, off in _OFF.items():
+            if name in arguments and (value := self._value(arguments[name])) is not (not off):
+                return None if value is off else ""
+        # Of two calls, the one with fewer expected arguments describes what happens without the others.
+        for pattern in sorted(patterns, key=lambda p: -len(p.arguments)):
+            matches = [self._matches(arguments.get(name), expected) for name, expected in pattern.arguments.items()]
+            if all(match is True for match in matches):
+                if pattern.value != ANY:
+                    return pattern.value
+                name = next(name for name, expected in pattern.arguments.items() if expected is ANYTHING)
+                number = self._value(arguments[name])
+                is_number = isinstance(number, int) and not isinstance(number, bool)
+                # Values that mean something else, such as 0 for the default, are not values of the setting.
+                return str(number) if is_number and setting_error(pattern.setting, number) is None else ""
+            if all(match is not False for match in matches):
+                return ""
+        return None
+
+    def _matches(self, node: ast.expr | None, expected: object) -> bool | None:
+        """Whether an argument is what a pattern expects; none if it is known only when the code runs."""
+        if node is None or expected is None:
+            return node is expected or (isinstance(node, ast.Constant) and node.value is expected)
+        if expected is ANYTHING:
+            return True
+        if isinstance(expected, Dotted):
+            name = self._resolved(node)
+            return name == expected.name if name else None
+        value = self._value(node)
+        return None if value is NotStaticError else type(value) is type(expected) and value == expected
+
+    def _value(self, node: ast.expr) -> object:
+        """Return the value of an expression; :class:`NotStaticError` if it is known only when the code runs."""
+        if isinstance(node, ast.Constant):
+            return node.value
+        try:
+            return self._static.value(node)
+        except NotStaticError:
+            return NotStaticError
+
+    def _resolved(self, node: ast.expr) -> str:
+        """Return the name of an imported object, with its module; empty if it is another expression."""
+        root, _, rest = dotted_name(node).partition(".")
+        if root not in self._imported:
+            return ""
+        return normalised(f"{self._imported[root]}.{rest}" if rest else self._imported[root])
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield the statements of a file, at any depth."""
+    pending: list[ast.AST] = [tree]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            parts = getattr(node, name, ())
+            pending += parts if isinstance(parts, list) else ()
+
+
+def _conditional_parts(node: ast.AST) -> list[ast.AST]:
+    """Return the parts of a node that run under a condition."""
+    match node:
+        case ast.If(test=ast.Compare(left=ast.Name(id="__name__"))):
+            return list(node.orelse)
+        case ast.If():
+            return [*node.body, *node.orelse]
+        case ast.IfExp():
+            return [node.body, node.orelse]
+        case ast.Try():
+            return list(node.handlers)
+        case ast.Match():
+            return list(node.cases)
+        case ast.BoolOp():
+            return list(node.values[1:])
+    return []

@@ -1,0 +1,208 @@
+"""Environment variables that shell scripts, Dockerfiles and `.env` files set; nothing is executed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+_DEFAULT = re.compile(r"\$\{(\w+):?-([^${}]*)\}")
+"""`${NAME:-text}`: the text, if the variable of this name is not set."""
+_DECLARATIONS = frozenset({"export", "declare", "typeset", "readonly", "local", "env"})
+_ENVIRONMENT_OPTIONS = frozenset({"-e", "--env", "--export"})
+_OPENED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|case)\b")
+_CLOSED = re.compile(r"(?:^|[;&|])\s*(?:fi|esac)\b")
+_EXPORTED = re.compile(r"^\s*(?:export|declare\s+-x)\s(.*)$", re.MULTILINE)
+_KEYWORDS = frozenset({"then", "do", "else", "{", "(", "!", "time", "if", "while", "until", "elif"})
+_INSTRUCTION = re.compile(r"\s*(\w+)\s+(.*)", re.DOTALL)
+_SLURM = "#SBATCH"
+"""Beginning of the comments that Slurm reads as options."""
+_MOST_LINE = 100_000
+"""Maximum number of characters of a command that is read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """An environment variable that a file sets.
+
+    Attributes:
+        name: Its name.
+        text: Its value; none if it is known only when the file is run.
+        line: Line in the file, from 1; 0 if unknown.
+        is_conditional: Whether it is set under a condition.
+        is_default: Whether a value of the environment takes precedence.
+    """
+
+    name: str
+    text: str | None
+    line: int
+    is_conditional: bool = False
+    is_default: bool = False
+
+
+def variables_of_shell(text: str, names: Collection[str]) -> Iterator[Variable]:
+    """Yield the environment variables that a shell script sets for the programs that it starts.
+
+    These are `export NAME=value`, `NAME=value program`, `env NAME=value program`, `docker run -e NAME=value`, and
+    `--export=NAME=value` of Slurm, also in the comments that Slurm reads.
+
+    Args:
+        text: The script.
+        names: Variables of interest.
+    """
+    exported = {word for line in _EXPORTED.findall(text) for word in line.split()}
+    lines = text.split("\n")
+    depth = 0
+    for number, line in _logical_lines(lines, "\\"):
+        depth += len(_OPENED.findall(line))
+        if any(name in line for name in names):
+            for variable in _of_command(line.removeprefix(_SLURM), names, exported):
+                yield replace(variable, line=_line_of(variable, lines, number), is_conditional=depth > 0)
+        depth = max(0, depth - len(_CLOSED.findall(line)))
+
+
+def variables_of_dockerfile(text: str, names: Collection[str]) -> Iterator[Variable]:
+    """Yield the environment variables that the containers of a Dockerfile have.
+
+    These are set by `ENV` and by the commands of `CMD` and `ENTRYPOINT`; `RUN` sets them for itself only.
+
+    Args:
+        text: The Dockerfile.
+        names: Variables of interest.
+    """
+    escape = re.match(r"#\s*escape\s*=\s*`", text, re.IGNORECASE)
+    lines = text.split("\n")
+    for number, line in _logical_lines(lines, "`" if escape else "\\"):
+        match = _INSTRUCTION.match(line)
+        instruction, rest = (match[1].upper(), match[2]) if match else ("", "")
+        if not any(name in rest for name in names):
+            continue
+        if instruction in ("CMD", "ENTRYPOINT"):
+            found = list(_of_command(_command(rest), names, frozenset()))
+        elif instruction == "ENV":
+            words = _words(rest)
+            first, _, tail = rest.partition(" ")
+            pairs = [match for word in words if (match := _ASSIGNMENT.fullmatch(word))]
+            # `ENV NAME value` is the older form, with one variable.
+            found = [variable_of(m[1], m[2]) for m in pairs] if "=" in first else [variable_of(first, _unquoted(tail))]
+        else:
+            found = []
+        yield from (replace(v, line=_line_of(v, lines, number)) for v in found if v.name in names)
+
+
+def variables_of_dotenv(text: str, names: Collection[str]) -> Iterator[Variable]:
+    """Yield the environment variables of an `.env` file.
+
+    Args:
+        text: The file.
+        names: Variables of interest.
+    """
+    for number, line in enumerate(text.split("\n"), 1):
+        name, equals, value = line.strip().removeprefix("export ").partition("=")
+        if equals and name.strip() in names:
+            yield replace(variable_of(name.strip(), _unquoted(value)), line=number)
+
+
+def variable_of(name: str, text: str) -> Variable:
+    """Return the variable that an assignment sets; its line is not known here.
+
+    Args:
+        name: Its name.
+        text: What is assigned, which may refer to other variables.
+    """
+    default = _DEFAULT.fullmatch(text)
+    if default is not None:
+        return Variable(name=name, text=default[2], line=0, is_default=default[1] == name)
+    return Variable(name=name, text=None if re.search(r"[$`]", text) else text, line=0)
+
+
+def _of_command(line: str, names: Collection[str], exported: Collection[str]) -> Iterator[Variable]:
+    """Yield the variables that a line of a shell script sets; their line is not known here."""
+    for command in _commands(_words(line)):
+        leading: list[Variable] = []
+        declares, previous, has_program = False, "", False
+        for word in command:
+            match = _ASSIGNMENT.fullmatch(word)
+            if previous in _ENVIRONMENT_OPTIONS or word.startswith(("--env=", "--export=")):
+                listed = word.partition("=")[2] if word.startswith("--") else word
+                pairs = (_ASSIGNMENT.fullmatch(part) for part in listed.split(","))
+                yield from (variable_of(m[1], m[2]) for m in pairs if m is not None and m[1] in names)
+            elif match is not None and not has_program:
+                leading.append(variable_of(match[1], match[2]))
+            elif not has_program and not leading and word in _DECLARATIONS:
+                declares = True
+            elif not word.startswith("-") and word not in _KEYWORDS:
+                has_program = True
+                if re.search(r"\s", word) and previous in ("-c", "-lc"):
+                    yield from _of_command(word, names, exported)
+            previous = word
+        if has_program or declares:
+            yield from (variable for variable in leading if variable.name in names)
+        else:
+            yield from (v for v in leading if v.name in names and v.name in exported)
+
+
+def _commands(words: list[str]) -> Iterator[list[str]]:
+    command: list[str] = []
+    for word in words:
+        if word and set(word) <= set(";&|()"):
+            yield command
+            command = []
+        elif command or word not in _KEYWORDS:
+            command.append(word)
+    yield command
+
+
+def _words(line: str) -> list[str]:
+    """Return the words of a command; none if its quotes are not closed on the line."""
+    lexer = shlex.shlex(line[:_MOST_LINE], posix=True, punctuation_chars=";&|()")
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:
+        return []
+
+
+def _unquoted(text: str) -> str:
+    """Return a value of an `.env` file without its quotes and comment."""
+    text = text.strip()
+    for quote in "\"'":
+        if text.startswith(quote) and quote in text[1:]:
+            return text[1 : text.index(quote, 1)]
+    return re.split(r"\s+#", text, maxsplit=1)[0]
+
+
+def _command(text: str) -> str:
+    """Return the command line of `CMD` or `ENTRYPOINT`, in either of their forms."""
+    try:
+        words = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return shlex.join(map(str, words)) if isinstance(words, list) else text
+
+
+def _logical_lines(lines: Sequence[str], escape: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with their continuations, and the number of the first; of comments, only those that Slurm reads."""
+    parts: list[str] = []
+    first = 0
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith("#"):
+            if line.startswith(_SLURM) and not parts:
+                yield number, line
+            continue
+        first = number if not parts else first
+        stripped = line.rstrip()
+        parts.append(stripped.removesuffix(escape))
+        if not stripped.endswith(escape):
+            yield first, " ".join(parts)
+            parts = []
+    if parts:
+        yield first, " ".join(parts)
+
+
+def _line_of(variable: Variable, lines: Sequence[str], first: int) -> int:
+    """Return the number of the line that names a variable, from the first line of a command on."""
+    return next((n for n, line in enumerate(lines[first - 1 :], first) if variable.name in line), first)

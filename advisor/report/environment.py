@@ -1,0 +1,155 @@
+"""Environment variables of run-time settings in the languages of shells, containers and batch systems."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from advisor.api.run_plan import add_variables, variables_of, with_present
+from advisor.lock.applied_setting import AppliedSetting
+from advisor.report.settings_code import NUMERICS
+
+SHELLS: Mapping[str, str] = {
+    **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), "bash"),
+    "fish": "fish",
+    **dict.fromkeys(("powershell", "pwsh"), "powershell"),
+}
+"""Names of shells, each with the one whose language it has."""
+
+FORMATS = ("shell", "dotenv", "docker", "slurm", "kubernetes")
+"""Formats of environment variables."""
+
+_DOCKER_SPECIAL, _FISH_SPECIAL = '\\"$', "\\'"
+_QUOTES = "'\u2018\u2019\u201a\u201b"
+"""What PowerShell takes for a single quotation mark."""
+
+
+def shell_text(
+    settings: Sequence[AppliedSetting],
+    shell: str,
+    *,
+    present: Mapping[str, str],
+    libraries: Callable[[Sequence[str]], Mapping[str, Path]],
+) -> str:
+    """Return the commands of a shell that set the environment variables of settings.
+
+    Args:
+        settings: The settings.
+        shell: A name of :data:`SHELLS`.
+        present: The environment of the shell: lists such as ``XLA_FLAGS`` keep what they contain.
+        libraries: Function that returns the paths of installed shared libraries; settings whose library is not
+            installed become comments.
+    """
+    missing = [s for s in settings if s.choice.library and not libraries(s.choice.library)]
+    usable = [s for s in settings if s not in missing]
+    variables = _variables(usable, libraries=libraries, present=present)
+    line = {"bash": _bash_line, "fish": _fish_line, "powershell": _powershell_line}[SHELLS[shell]]
+    notes = [f"{s.label} is left out: no library of it is installed" for s in missing]
+    return _text([*_comments(usable, notes), *(line(name, text) for name, text in variables.items())])
+
+
+def dotenv_text(settings: Sequence[AppliedSetting]) -> str:
+    """Return a `.env` file. Values are not quoted: Docker takes quotation marks as a part of the value."""
+    return _text([*_comments(settings), *(f"{name}={text}" for name, text in _variables(settings).items())])
+
+
+def docker_text(settings: Sequence[AppliedSetting]) -> str:
+    """Return the `ENV` lines of a Dockerfile."""
+    variables = _variables(settings)
+    lines = [f'ENV {name}="{_escaped(text, _DOCKER_SPECIAL)}"' for name, text in variables.items()]
+    return _text([*_comments(settings, [*_library_notes(settings), *_processor_notes(settings, "docker")]), *lines])
+
+
+def kubernetes_text(settings: Sequence[AppliedSetting]) -> str:
+    """Return the `env` list of a container in Kubernetes, as YAML."""
+    lines = []
+    for name, text in _variables(settings).items():
+        # Kubernetes replaces `$(NAME)`; a text in JSON is one in YAML.
+        lines += [f"  - name: {name}", f"    value: {json.dumps(text.replace('$(', '$$('))}"]
+    notes = [*_library_notes(settings), *_processor_notes(settings, "kubernetes")]
+    return _text([*_comments(settings, notes), *(["env:", *lines] if lines else ["env: []"])])
+
+
+def slurm_text(settings: Sequence[AppliedSetting]) -> str:
+    """Return a batch script of Slurm that runs its arguments with the settings."""
+    lines = ["#!/bin/bash"]
+    numbers = [int(s.value) for s in settings if s.name == "threads"]
+    if numbers:
+        lines.append(f"#SBATCH --cpus-per-task={max(numbers)}")
+    lines += _comments(settings, [*_library_notes(settings)])
+    lines += [_bash_line(name, text) for name, text in _variables(settings).items()]
+    options = [f"--cpus-per-task={max(numbers)}"] if numbers else []
+    node = next((s.value for s in settings if s.processors == "node"), None)
+    if node is not None:
+        options += [f"--cpu-bind=map_ldom:{node}", "--mem-bind=local"]
+    elif numbers:
+        options.append("--cpu-bind=cores")
+    return _text([*lines, f'srun {"".join(f"{option} " for option in options)}"$@"'])
+
+
+def _variables(
+    settings: Sequence[AppliedSetting],
+    *,
+    libraries: Callable[[Sequence[str]], Mapping[str, Path]] | None = None,
+    present: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    variables: dict[str, str] = {}
+    for setting in settings:
+        variables = add_variables(variables, variables_of(setting, libraries))
+    if present:
+        variables = {name: with_present(name, text, present) for name, text in variables.items()}
+    return dict(sorted(variables.items()))
+
+
+def _comments(settings: Sequence[AppliedSetting], notes: Sequence[str] = ()) -> Iterator[str]:
+    """Yield comments: the settings, what cannot be set from outside, and notes."""
+    for setting in settings:
+        if setting.environment:
+            yield f"# {setting.label}, {NUMERICS[setting.numerics]}: {', '.join(sorted(setting.environment))}"
+    for setting in settings:
+        if setting.code:
+            yield f"# needs code: {setting.label}, {NUMERICS[setting.numerics]}"
+            yield from (f"#   {line}" for line in setting.code)
+        elif setting.hint:
+            yield f"# not an environment variable: {setting.label}: {setting.hint}"
+        elif setting.processors:
+            yield f"# not an environment variable: {setting.label}; `advisor run` binds the program to processors"
+    yield from (f"# {note}" for note in notes)
+
+
+def _library_notes(settings: Sequence[AppliedSetting]) -> Iterator[str]:
+    for setting in settings:
+        if setting.choice.library:
+            yield f"the machine needs the library `{setting.choice.library[0]}` for {setting.label}"
+
+
+def _processor_notes(settings: Sequence[AppliedSetting], format: str) -> Iterator[str]:
+    """Yield how a container is bound to processors."""
+    number = next((int(s.value) for s in settings if s.processors == "count"), None)
+    if number is not None and format == "docker":
+        processors = "0" if number == 1 else f"0-{number - 1}"
+        yield f"run the image with `docker run --cpuset-cpus={processors}`"
+    elif number is not None:
+        yield f"give the container `cpu: {number}` as request and limit, on nodes with the static CPU manager policy"
+
+
+def _bash_line(name: str, text: str) -> str:
+    return f"export {name}={shlex.quote(text)}"
+
+
+def _fish_line(name: str, text: str) -> str:
+    return f"set -gx {name} '{_escaped(text, _FISH_SPECIAL)}'"
+
+
+def _powershell_line(name: str, text: str) -> str:
+    return f"$env:{name} = '{''.join(2 * c if c in _QUOTES else c for c in text)}'"
+
+
+def _escaped(text: str, special: str) -> str:
+    return "".join(f"\\{c}" if c in special else c for c in text)
+
+
+def _text(lines: Sequence[str]) -> str:
+    return "\n".join(lines)

@@ -1,0 +1,284 @@
+"""Run-time settings that a project makes in its code and its other files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from advisor.project.code_patterns import code_patterns
+from advisor.project.code_switches import may_set, settings_in_code
+from advisor.project.switch_values import settings_of_variable
+from advisor.project.switches import Switch, read_switches
+from knowledge.domain.errors import InputError
+from knowledge.settings.apply import code_of, environment_of
+from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.model import ANY, JOINED_VARIABLES
+
+PREAMBLE = "import torch\nimport tensorflow as tf\nimport keras\nimport jax\nimport onnxruntime\nimport cv2\n"
+
+VALUES = [
+    (setting.name, framework.backend, choice, "3" if choice.value == ANY else choice.value)
+    for setting in shipped_settings().values()
+    for framework in setting.frameworks
+    for choice in framework.choices
+]
+CODE = [
+    pytest.param(name, backend, value, id=f"{name}-{backend}-{value}")
+    for name, backend, choice, value in VALUES
+    # Parts of all programs that train have no gradients.
+    if choice.code and (name, value) != ("grad_mode", "no_grad")
+]
+VARIABLES = [
+    pytest.param(name, backend, value, choice.library, id=f"{name}-{backend}-{value}")
+    for name, backend, choice, value in VALUES
+    if choice.environment
+]
+
+
+def switches(folder: Path, name: str, text: str) -> list[tuple[str, str, int]]:
+    """Return name, value and line of the settings that a file of a project makes."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return [(switch.name, switch.value, switch.line) for switch in read_switches(folder, {})]
+
+
+def of_code(text: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    assert may_set(text.encode())
+    return [(s.setting.name, s.setting.value, s.setting.backends) for s in settings_in_code(text)]
+
+
+@pytest.mark.parametrize(("name", "backend", "value"), CODE)
+def test_every_line_of_the_catalogue_is_recognised(name: str, backend: str, value: str) -> None:
+    text = PREAMBLE + "".join(f"{line}\n" for line in code_of({name: value}, backend))
+
+    found = of_code(text)
+
+    assert (name, value, (backend,)) in found
+    # TensorFlow's threads are those of one operation and of several.
+    assert {other for other, *_ in found} - {"interop_threads"} == {name} - {"interop_threads"}
+
+
+@pytest.mark.parametrize(("name", "backend", "value", "library"), VARIABLES)
+def test_every_environment_variable_of_the_catalogue_is_recognised(
+    name: str, backend: str, value: str, library: tuple[str, ...]
+) -> None:
+    libraries = {file: f"/usr/lib/{file}" for file in library}
+    present = {
+        variable: "--other" if separator == " " else "/lib/x.so" for variable, separator in JOINED_VARIABLES.items()
+    }
+
+    variables = environment_of({name: value}, backend, present=present, libraries=libraries)
+
+    assert {
+        (setting.name, setting.value)
+        for variable, text in variables.items()
+        for setting in settings_of_variable(variable, text)
+        if backend in setting.backends or not setting.backends
+    } == {(name, value)}
+
+
+def test_further_forms_set_values_of_the_catalogue() -> None:
+    patterns = code_patterns()
+    for pattern in (p for table in (patterns.calls, patterns.assignments) for listed in table.values() for p in listed):
+        framework = shipped_settings()[pattern.setting].framework(pattern.backend)
+
+        assert framework is not None
+        assert framework.choice(pattern.value) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch as t\nt.set_num_threads(4)\n", ("threads", "4")),
+        ("from torch import set_num_threads as limit\nlimit(4)\n", ("threads", "4")),
+        ("import torch\nN = 2 + 2\ntorch.set_num_threads(N)\n", ("threads", "4")),
+        ("import torch.backends.cudnn as cudnn\ncudnn.benchmark = True\n", ("cudnn_benchmark", "on")),
+        ("from torch.backends import cudnn\ncudnn.benchmark = False\n", ("cudnn_benchmark", "off")),
+        ("import torch\n@torch.compile\ndef f(x):\n    return x\n", ("compile", "on")),
+        ("import torch\n@torch.compile(mode='max-autotune')\ndef f(x):\n    return x\n", ("compile", "max-autotune")),
+        ("from torch.cuda.amp import autocast\nwith autocast():\n    pass\n", ("amp", "float16")),
+        ("from torch.cuda.amp import (\n    autocast,\n)\nwith autocast(True):\n    pass\n", ("amp", "float16")),
+        ("import torch\nwith torch.autocast('cpu'):\n    pass\n", ("amp", "bfloat16")),
+        ("import torch\nwith torch.autocast('cuda', torch.bfloat16):\n    pass\n", ("amp", "bfloat16")),
+        ("from transformers import TrainingArguments\na = TrainingArguments('out', fp16=True)\n", ("amp", "float16")),
+        ("from accelerate import Accelerator\na = Accelerator(mixed_precision='bf16')\n", ("amp", "bfloat16")),
+        ("import torch\nx = x.to('cpu', memory_format=torch.channels_last)\n", ("memory_format", "channels_last")),
+        ("import tensorflow as tf\n@tf.function(jit_compile=True)\ndef f(x):\n    return x\n", ("xla", "on")),
+        (
+            "from tensorflow.keras import mixed_precision\nmixed_precision.set_global_policy('mixed_bfloat16')\n",
+            ("amp", "bfloat16"),
+        ),
+        (
+            "import jax\njax.config.update('jax_default_matmul_precision', 'tensorfloat32')\n",
+            ("tf32", "on"),
+        ),
+        (
+            "import onnxruntime as ort\no = ort.SessionOptions()\n"
+            "o.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC\n",
+            ("graph_optimisation", "basic"),
+        ),
+        ("import os\nos.environ.update({'TF_ENABLE_ONEDNN_OPTS': '0'})\n", ("onednn", "off")),
+        ("import os\nos.environ.update(OMP_NUM_THREADS='4')\n", ("threads", "4")),
+        ("from os import environ\nenviron |= {'OMP_NUM_THREADS': '4'}\n", ("threads", "4")),
+    ],
+)
+def test_settings_are_read_from_code(text: str, expected: tuple[str, str]) -> None:
+    assert [found[:2] for found in of_code(text)] == [expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nwith torch.autocast('cuda', enabled=False):\n    pass\n",
+        "import torch\nwith torch.autocast('cuda', dtype=torch.float32):\n    pass\n",
+        "import torch, re\np = re.compile('a')\n",
+        "import torch\nf = torch.compile(f, disable=True)\n",
+        "import other as torch\ntorch.set_num_threads(4)\n",
+        "import keras\nmodel.compile(optimizer='adam')\n",
+        "import tensorflow as tf\nmodel.compile(jit_compile='auto')\n",
+        "import os\nos.environ['OMP_NUM_THREADS'] = 'many'\n",
+        "import os\nos.environ['XLA_FLAGS'] = flags\n",
+        "import torch\n# torch.set_num_threads(4)\n",
+        "def f():\n    '''import torch; torch.set_num_threads(4)'''\n",
+        "import torch\ntorch.backends.cudnn.allow_tf32 = True\n",
+        "import os\nos.environ['OMP_PLACES'] = 'cores'\n",
+    ],
+)
+def test_other_code_sets_nothing(text: str) -> None:
+    assert settings_in_code(text) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\ntorch.set_num_threads(args.threads)\n",
+        "import torch\ntorch.set_num_threads(0)\n",
+        "import os\nos.environ['OMP_NUM_THREADS'] = str(n)\n",
+    ],
+)
+def test_a_value_that_only_the_program_knows_is_empty(text: str) -> None:
+    assert [found[:2] for found in of_code(text)] == [("threads", "")]
+
+
+def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(
+        "import os, torch\n"
+        "os.environ.setdefault('OMP_NUM_THREADS', '2')\n"
+        "if fast:\n    torch.backends.cudnn.benchmark = True\n"
+        "if __name__ == '__main__':\n    torch.set_num_threads(3)\n"
+    )
+    (tmp_path / "run.sh").write_text(
+        'export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}\nif [ -n "$FAST" ]; then\n  export OMP_NUM_THREADS=5\nfi\n'
+    )
+
+    found = {(s.value, s.is_conditional, s.is_default, s.overrides_environment) for s in read_switches(tmp_path, {})}
+
+    assert found == {
+        ("2", False, True, False),
+        ("on", True, False, True),
+        ("3", False, False, True),
+        ("4", False, True, False),
+        ("5", True, False, False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("Dockerfile", "FROM x\nENV A=1 \\\n    OMP_NUM_THREADS=4\n", [("threads", "4", 3)]),
+        ("docker/Dockerfile.gpu", "ENV TF_ENABLE_ONEDNN_OPTS 0\n", [("onednn", "off", 1)]),
+        ("Dockerfile", "RUN export OMP_NUM_THREADS=4 && make\nARG OMP_NUM_THREADS=4\n", []),
+        ("Dockerfile", 'ENTRYPOINT ["sh", "-c", "OMP_NUM_THREADS=2 python a.py"]\n', [("threads", "2", 1)]),
+        (
+            "Dockerfile",
+            'ENV LD_PRELOAD="/usr/lib/x86_64-linux-gnu/libtcmalloc.so.4:/usr/lib/other.so"\n',
+            [("allocator", "tcmalloc", 1)],
+        ),
+        ("Dockerfile", "ENV OMP_NUM_THREADS=$THREADS\n", []),
+        (".env", "# OMP_NUM_THREADS=3\nOMP_NUM_THREADS='4' # cores\n", [("threads", "4", 2)]),
+        ("run.sh", "#!/bin/sh\nset -e\nOMP_NUM_THREADS=4 exec python train.py\n", [("threads", "4", 3)]),
+        ("run.sh", "OMP_NUM_THREADS=4\npython train.py\n", []),
+        ("run.sh", "OMP_NUM_THREADS=4\nexport OMP_NUM_THREADS\n", [("threads", "4", 1)]),
+        ("run.sh", "cat <<EOF\n'\nEOF\ndocker run -e OMP_NUM_THREADS=4 image\n", [("threads", "4", 4)]),
+        ("run.sh", "echo OMP_NUM_THREADS=4\n", []),
+        ("run.sh", "export XLA_FLAGS='--xla_dump_to=/x --xla_cpu_max_isa=AVX2'\n", [("isa", "avx2", 1)]),
+        ("job.slurm", "#!/bin/bash\n#SBATCH --export=ALL,OMP_NUM_THREADS=8\nsrun python a.py\n", [("threads", "8", 2)]),
+        ("job.sbatch", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n", []),
+        ("compose.yaml", "services:\n  a:\n    environment:\n      - OMP_NUM_THREADS=4\n", [("threads", "4", 4)]),
+        ("compose.yaml", "services:\n  a:\n    environment:\n      OMP_NUM_THREADS: 4\n", [("threads", "4", 4)]),
+        (
+            ".github/workflows/ci.yml",
+            "jobs:\n  t:\n    steps:\n      - run: |\n          cd a\n          OMP_NUM_THREADS=2 pytest\n",
+            [("threads", "2", 6)],
+        ),
+        (".github/workflows/ci.yml", "env:\n  OMP_NUM_THREADS: ${{ matrix.threads }}\n", []),
+        (".gitlab-ci.yml", "variables:\n  OMP_NUM_THREADS: {value: '4', description: x}\n", [("threads", "4", 2)]),
+        (
+            "k8s/job.yaml",
+            "kind: Job\n---\nspec:\n  containers:\n    - env:\n        - name: OMP_NUM_THREADS\n          value: '4'\n",
+            [("threads", "4", 7)],
+        ),
+        ("k8s/map.yaml", "kind: ConfigMap\ndata:\n  TF_ENABLE_ONEDNN_OPTS: '1'\n", [("onednn", "on", 3)]),
+        ("config.yaml", "model:\n  OMP_NUM_THREADS: 4\n", []),
+    ],
+)
+def test_settings_are_read_from_other_files(
+    tmp_path: Path, name: str, text: str, expected: list[tuple[str, str, int]]
+) -> None:
+    assert switches(tmp_path, name, text) == expected
+
+
+def test_a_notebook_is_read_without_lines(tmp_path: Path) -> None:
+    cell = {"cell_type": "code", "source": ["!pip install torch\n", "import torch\n", "torch.set_num_threads(2)"]}
+
+    assert switches(tmp_path, "a.ipynb", json.dumps({"cells": [cell]})) == [("threads", "2", 0)]
+
+
+def test_the_table_of_the_project_is_read(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.advisor.settings]\nthreads = 4\n")
+
+    expected = Switch(
+        name="threads",
+        value="4",
+        backends=(),
+        file="pyproject.toml",
+        path=tmp_path / "pyproject.toml",
+        line=2,
+        origin="table",
+    )
+    assert read_switches(tmp_path, {"threads": 4}) == (expected,)
+
+
+@pytest.mark.parametrize("settings", [{"treads": 4}, {"threads": 0}, {"onednn": "maybe"}])
+def test_a_wrong_setting_in_the_table_is_an_error(tmp_path: Path, settings: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        read_switches(tmp_path, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.yml", b"env: " + b"[" * 100_000 + b" OMP_NUM_THREADS"),
+        ("a.yml", b"- " * 100_000 + b"OMP_NUM_THREADS"),
+        (
+            "a.yml",
+            b"a: &a [x]\n" + b"".join(b"b%d: &b%d [*a, *a]\n" % (i, i) for i in range(2000)) + b"# OMP_NUM_THREADS",
+        ),
+        ("a.yml", b"env: &e {OMP_NUM_THREADS: 4, env: *e}\n\x00"),
+        ("a.sh", b"export OMP_NUM_THREADS=" + b"9" * 10_000),
+        ("a.sh", b"if " * 50_000 + b"OMP_NUM_THREADS=4 \\\n" * 1000),
+        ("Dockerfile", b"CMD " + b"[" * 100_000 + b"OMP_NUM_THREADS"),
+        (".env", b"\xff\xfeOMP_NUM_THREADS"),
+        ("a.py", b"import torch\ntorch.set_num_threads(" + b"(" * 10_000),
+        ("a.py", b"import torch\ntorch.set_num_threads(" + b"9" * 10_000 + b")"),
+        ("a.py", b"import torch\nx = 10 ** 9\ntorch.set_num_threads(" + b"x + " * 2000 + b"1)"),
+        ("a.ipynb", b'{"cells": "import torch; torch.set_num_threads(3)"}'),
+    ],
+)
+def test_hostile_files_set_nothing(tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    assert [s for s in read_switches(tmp_path, {}) if s.value] == []
