@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -55,6 +55,7 @@ class AdviceResult:
         sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
         startup: Measured import time and memory of the frameworks in the stack.
         settings: What run-time settings are worth on the target, as far as published measurements say it.
+        setting_values: Values of the recommended run-time settings, by framework and name of the setting.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
@@ -67,6 +68,7 @@ class AdviceResult:
     sizes: AdviceSizes
     startup: tuple[StartupTime, ...] = ()
     settings: tuple[SettingEffect, ...] = ()
+    setting_values: Mapping[str, Mapping[str, int | str]] = field(default_factory=dict)
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
     uses_uv: bool = False
