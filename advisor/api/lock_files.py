@@ -11,15 +11,27 @@ if TYPE_CHECKING:
 
     from advisor.index.client import IndexClient
     from advisor.index.page import DistributionFile
+    from advisor.lock.applied_setting import AppliedSetting
     from advisor.resolve.optimum import Optimum
     from advisor.resolve.problem import Candidate
     from advisor.resolve.request import ResolutionRequest
 
 
 def lock_texts(
-    paths: Sequence[Path], optimum: Optimum, request: ResolutionRequest, client: IndexClient
+    paths: Sequence[Path],
+    optimum: Optimum,
+    request: ResolutionRequest,
+    client: IndexClient,
+    settings: Sequence[AppliedSetting] | None = None,
 ) -> dict[Path, str]:
-    """Return the text of a lock of a stack for each path.
+    """Return the text of a lock of a stack for each path, and of the settings files next to locks that need them.
+
+    Args:
+        paths: The locks.
+        optimum: The stack.
+        request: What was resolved.
+        client: The indexes.
+        settings: Run-time settings; none if they are not recommended at all.
 
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
@@ -32,10 +44,17 @@ def lock_texts(
         check_lock_path(path)
     stack: Sequence[Candidate] = optimum.stack
     files = pinned_files(stack, client)
-    return {
-        path: lock_text(path, stack, files, problem=request.problem, source=request.source, client=client)
+    texts = {
+        path: lock_text(
+            path, stack, files, problem=request.problem, source=request.source, client=client, settings=settings or None
+        )
         for path in paths
     }
+    if settings is not None:
+        from advisor.lock.settings_table import settings_texts
+
+        texts |= settings_texts(paths, settings)
+    return texts
 
 
 def pinned_files(stack: Sequence[Candidate], client: IndexClient) -> dict[NormalizedName, DistributionFile]:

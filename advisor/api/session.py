@@ -78,6 +78,13 @@ class AdviceResult:
     interpreters: VariantComparison | None = None
 
     @property
+    def setting_values(self) -> dict[str, dict[str, int | str]]:
+        """Values of the recommended run-time settings, by package and name of the setting."""
+        from advisor.resolve.recommended_settings import values_to_set
+
+        return values_to_set(self.settings)
+
+    @property
     def direct(self) -> frozenset[str]:
         """Packages that the project requires by name."""
         return frozenset(self.request.direct)
@@ -234,8 +241,7 @@ class AdviceSession:
         """Return the run-time settings of the advice: those to set, those to allow, and those to avoid."""
         from advisor.resolve.recommended_settings import recommended_settings
 
-        stack = {str(c.name): c.version for c in self.recommend().optimum.stack}
-        allowed = self.request.settings
+        stack, allowed = {str(c.name): c.version for c in self.recommend().optimum.stack}, self.request.settings
         return recommended_settings(stack, self.estimator, allowed) if allowed else ()
 
     def sizes(self) -> AdviceSizes:
@@ -308,9 +314,12 @@ class AdviceSession:
         Raises:
             InputError: If a path has no known format, or its directory does not exist.
         """
-        optimum = self.recommend().optimum
+        from advisor.lock.settings_table import locked_settings
+        from advisor.resolve.recommended_settings import values_to_set
+
+        optimum, settings = self.recommend().optimum, locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, optimum, self.request, self.client)
+            return lock_texts(paths, optimum, self.request, self.client, settings=settings)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files; see :func:`advisor.api.lock_files.write_locks`."""

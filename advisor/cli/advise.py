@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,9 +17,41 @@ if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
 
 
+_WITH_CODE = "text with code"
+"""Format of a text report with the lines of code that the recommended settings need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Options about what is printed."""
+
+    format: Annotated[
+        str, typer.Option("--format", metavar="text|json|html", help="What to print on standard output.")
+    ] = "text"
+    show_code: Annotated[
+        bool, typer.Option("--show-code", help="Print the lines of code that the recommended settings need, too.")
+    ] = False
+
+    def checked_format(self) -> str:
+        """Return the format of the report.
+
+        Raises:
+            InputError: If it is not known, or has no place for lines of code.
+        """
+        from knowledge.domain.errors import InputError
+
+        check_format(self.format, among=("text", "json", "html"))
+        if self.show_code and self.format != "text":
+            raise InputError(
+                f"`--show-code` and `--format {self.format}` contradict each other", hint="take `--format text`"
+            )
+        return _WITH_CODE if self.show_code else self.format
+
+
 @expand_options
 def advise(
     project: ProjectOptions,
+    printed: ReportOptions,
     output: Annotated[
         list[Path] | None,
         typer.Option(
@@ -28,9 +61,6 @@ def advise(
             help="pylock.toml (default), pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
         ),
     ] = None,
-    format: Annotated[
-        str, typer.Option("--format", metavar="text|json|html", help="What to print on standard output.")
-    ] = "text",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write no lock.")] = False,
     update: Annotated[
         bool, typer.Option("--update", help="Make the smallest change of the lock that passes `advisor check`.")
@@ -50,13 +80,15 @@ def advise(
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.errors import InputError
 
-    check_format(format, among=("text", "json", "html"))
+    format = printed.checked_format()
     for path in output or ():
         check_lock_path(path)
     if pr_body is not None and not pr_body.parent.is_dir():
         raise InputError(f"`{pr_body.parent}` is not a directory")
     if update and upgrade:
         raise InputError("`--update` and `--upgrade` contradict each other", hint="name one of them")
+    if update and printed.show_code:
+        raise InputError("`--update` recommends no settings", hint="take `--show-code` without `--update`")
     if update and format == "html":
         raise InputError(
             "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
@@ -89,7 +121,12 @@ def _advise(
         if len(sessions) == 1 and not agree:
             _advise_one(sessions[0], output, format, dry_run=dry_run, pr_body=pr_body)
         else:
-            refused = {"--output": output, "--pr-body": pr_body, "--format html": format == "html"}
+            refused = {
+                "--output": output,
+                "--pr-body": pr_body,
+                "--format html": format == "html",
+                "--show-code": format == _WITH_CODE,
+            }
             options = [name for name, value in refused.items() if value]
             _advise_all(sessions, options, format, dry_run=dry_run, agree=agree)
 
@@ -187,6 +224,10 @@ def _report(session: AdviceSession, outputs: Sequence[Path], format: str) -> str
         return advice_html(result, session.prices(other_pythons=()))
     from advisor.report.text import advice_text
 
+    if format == _WITH_CODE:
+        from advisor.report.settings_code import settings_code
+
+        return f"{advice_text(result)}\n\n{settings_code(result.setting_values)}"
     return advice_text(result)
 
 

@@ -44,7 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=(
         "Exit codes: 0 done; 1 findings; 2 wrong usage or unreadable input; 3 no stack satisfies the constraints; "
-        "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed. `run` ends as its program."
+        "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed; `run`: as its program."
     ),
 )
 app.command("advise")(advise.advise)

@@ -15,6 +15,7 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.index.page import DistributionFile
+    from advisor.lock.applied_setting import AppliedSetting
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.problem import Candidate, ResolutionProblem
 
@@ -47,6 +48,7 @@ def lock_text(
     problem: ResolutionProblem,
     source: IndexCandidates,
     client: IndexClient,
+    settings: Sequence[AppliedSetting] | None = None,
 ) -> str:
     """Return the text of a lock in the format that its file name stands for.
 
@@ -57,6 +59,7 @@ def lock_text(
         problem: What was resolved.
         source: The candidates.
         client: The indexes.
+        settings: Run-time settings, for `pylock.toml`; none if they are not recommended at all.
 
     Raises:
         InputError: If the Pipfile or `pyproject.toml` of the project cannot be read.
@@ -98,7 +101,12 @@ def lock_text(
 
     variants = source.variants.metadata_of(stack) if source.variants else {}
     locked = TargetStack(
-        target=target, stack=stack, files=files, find_links=configuration.find_links, variants=variants
+        target=target,
+        stack=stack,
+        files=files,
+        find_links=configuration.find_links,
+        variants=variants,
+        settings=settings,
     )
     return write_pylock([locked], folder=path.parent)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 from packaging.markers import Marker
 from packaging.pylock import (
@@ -26,7 +27,9 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.page import DistributionFile
 from advisor.index.variants import VariantMetadata
+from advisor.lock.applied_setting import AppliedSetting
 from advisor.lock.direct import path_from, without_password
+from advisor.lock.settings_table import settings_table
 from advisor.lock.variants import add_variants, validate
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
@@ -42,6 +45,7 @@ class TargetStack:
         files: By package, the file with its size and hash filled in; none for repositories and directories.
         find_links: Pages and directories with links to files, which are no indexes.
         variants: By package, the variants of its version, if its file is a variant wheel.
+        settings: Its run-time settings; none if they are not recommended at all.
     """
 
     target: Target
@@ -49,12 +53,14 @@ class TargetStack:
     files: Mapping[NormalizedName, DistributionFile]
     find_links: Sequence[str] = ()
     variants: Mapping[NormalizedName, VariantMetadata] = field(default_factory=dict)
+    settings: Sequence[AppliedSetting] | None = None
 
 
 def write_pylock(stacks: Sequence[TargetStack], *, folder: Path = Path(), name: str = "advisor") -> str:
     """Return the text of a lock for one or several targets: the exact file of each package, with size and hash.
 
-    A package that not all targets have, or have at different versions, gets an environment marker.
+    A package that not all targets have, or have at different versions, gets an environment marker. Its run-time
+    settings are those that all targets have.
 
     Args:
         stacks: What the lock contains for each target.
@@ -74,11 +80,20 @@ def write_pylock(stacks: Sequence[TargetStack], *, folder: Path = Path(), name: 
         requires_python=SpecifierSet(f"=={pythons[0]}.*" if len(pythons) == 1 else f">={pythons[0]}"),
         created_by=name,
         packages=_merged(stacks, folder),
+        tool=_tool_table(stacks),
     )
     validate(lock)
     document = lock.to_dict()
     add_variants(document, {name: metadata for stack in stacks for name, metadata in stack.variants.items()})
     return tomli_w.dumps(document)
+
+
+def _tool_table(stacks: Sequence[TargetStack]) -> dict[str, Any] | None:
+    settings = [stack.settings for stack in stacks if stack.settings is not None]
+    if len(settings) < len(stacks):
+        return None
+    common = [setting for setting in settings[0] if all(setting in others for others in settings)]
+    return {"advisor": settings_table(common)}
 
 
 def _environment(target: Target, *, several_pythons: bool) -> str:

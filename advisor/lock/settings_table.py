@@ -70,7 +70,7 @@ class _Setting(_Model):
 class _Table(BaseModel):
     # Other keys of `[tool.advisor]` are about something else.
     model_config = ConfigDict(extra="ignore", strict=True)
-    version: Literal[1] = Field(alias="settings-version")
+    version: Annotated[int, Field(alias="settings-version", ge=TABLE_VERSION, le=TABLE_VERSION)]
     settings: Annotated[list[_Setting], Field(max_length=1000)]
 
 
@@ -119,7 +119,7 @@ def settings_path(lock: Path) -> Path:
 
     Locks with a name of their own, such as ``gpu.txt``, have one of their own, such as ``advisor-settings.gpu.toml``.
     """
-    if is_valid_pylock_path(lock) or _is_settings_file(lock):
+    if lock.suffix == ".toml":
         return lock
     stem = lock.name.removesuffix(".cdx.json").removesuffix(".txt")
     if lock.suffix == ".lock" or stem in ("requirements", "bom.json"):
@@ -166,10 +166,6 @@ def read_settings(lock: Path) -> LockedSettings | None:
         return None
     content = _validated(_Table, dict(table), path, place="tool.advisor.")
     return _settings_of(content, path, _framework_versions(document))
-
-
-def _is_settings_file(path: Path) -> bool:
-    return path.name == SETTINGS_FILE or (path.name.startswith(f"{_STEM}.") and path.suffix == ".toml")
 
 
 def _parsed(path: Path) -> dict[str, Any]:

@@ -87,6 +87,16 @@ def recommended_settings(
     return tuple(sorted(listed, key=lambda s: (order[s.status], s.package, s.name, s.value)))
 
 
+def values_to_set(settings: Iterable[RecommendedSetting]) -> dict[str, dict[str, int | str]]:
+    """Return the values of the recommended settings, by package and name of the setting."""
+    values: dict[str, dict[str, int | str]] = {}
+    for setting in settings:
+        if setting.status == "recommended":
+            is_number = shipped_settings()[setting.name].least is not None
+            values.setdefault(setting.package, {})[setting.name] = int(setting.value) if is_number else setting.value
+    return values
+
+
 def combined_gain(
     recommended: Iterable[RecommendedSetting], stack: Mapping[str, Version], estimator: Estimator
 ) -> CombinedGain | None:

@@ -1,0 +1,324 @@
+"""`advisor run` with real programs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from advisor.lock.settings_table import SETTINGS_FILE, locked_settings, settings_text
+from knowledge.settings.libraries import installed_libraries
+from tests.advisor.test_cli import is_error
+
+ADVISOR = (sys.executable, "-m", "advisor", "run")
+ROOT = Path(__file__).parents[3]
+ALLOCATORS = installed_libraries(["libtcmalloc_minimal.so.4", "libjemalloc.so.2", "libmimalloc.so.2"])
+ENVIRONMENT = "import os, json; print(json.dumps(dict(os.environ)))"
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run `advisor run` in a temporary directory, with these variables only."""
+
+    def run(
+        *arguments: str, environment: Mapping[str, str] | None = None, input: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **(environment or {})}
+        return subprocess.run(
+            [*ADVISOR, *arguments],
+            cwd=tmp_path,
+            env=variables,
+            input=input,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def write_settings(folder: Path, **values: dict[str, int | str]) -> None:
+    (folder / SETTINGS_FILE).write_text(settings_text(locked_settings(values)))
+
+
+def test_a_program_gets_the_variables_of_the_lock_and_nothing_else_changes(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"threads": 2, "isa": "avx2", "amp": "bfloat16"})
+    plain = subprocess.run(
+        ["env"], env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=True
+    )
+
+    result = run("--", "env")
+
+    assert result.returncode == 0
+    assert sorted(result.stdout.splitlines()) == sorted(
+        [
+            *plain.stdout.splitlines(),
+            "OMP_NUM_THREADS=2",
+            "MKL_NUM_THREADS=2",
+            "ONEDNN_MAX_CPU_ISA=AVX2",
+            "ATEN_CPU_CAPABILITY=avx2",
+        ]
+    )
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("applied: isa=avx2 (torch), threads=2 (torch) [ATEN_CPU_CAPABILITY=avx2 MKL_NUM_THREADS=2")
+    assert line.endswith("not applied, needs code: amp=bfloat16 (torch) (`advisor advise --show-code` prints it)")
+
+
+def test_named_settings_replace_those_of_the_named_lock(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"threads": 2, "isa": "avx2"})
+    command = ("--", sys.executable, "-c", ENVIRONMENT)
+
+    both = json.loads(run("--lock", SETTINGS_FILE, "--settings", "threads=3", *command).stdout)
+    only = json.loads(run("--settings", "isa=avx512,threads=3", "--framework", "torch", *command).stdout)
+
+    assert (both["OMP_NUM_THREADS"], both["ONEDNN_MAX_CPU_ISA"]) == ("3", "AVX2")
+    assert (only["OMP_NUM_THREADS"], only["ONEDNN_MAX_CPU_ISA"]) == ("3", "AVX512_CORE")
+
+
+def test_the_program_gets_its_input_its_arguments_and_its_directory(run: Run, tmp_path: Path) -> None:
+    program = "import os, sys; print(sys.stdin.read(), sys.argv[1:], os.getcwd())"
+
+    result = run("--settings", "xla=auto", sys.executable, "-c", program, "--lock", "x", "--", "-h", input="typed")
+
+    assert result.stdout == f"typed ['--lock', 'x', '--', '-h'] {tmp_path}\n"
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 77, 255])
+def test_the_exit_code_is_that_of_the_program(code: int, run: Run) -> None:
+    assert run("--settings", "xla=auto", "--", "sh", "-c", f"exit {code}").returncode == code
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT", "SIGSEGV"])
+def test_a_killed_program_ends_as_if_started_directly(name: str, run: Run) -> None:
+    number = getattr(signal, name)
+
+    assert run("--settings", "xla=auto", "--", "sh", "-c", f"kill -{number:d} $$").returncode == -number
+
+
+def test_a_signal_reaches_the_program_itself(tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(42))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    with subprocess.Popen(
+        [*ADVISOR, "--settings", "xla=auto", "--", sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.terminate()
+
+        assert process.wait(timeout=30) == 42
+
+
+def test_the_program_ends_when_its_reader_does(tmp_path: Path) -> None:
+    """Python ignores SIGPIPE; a program that inherited this would not end."""
+    advisor = " ".join(ADVISOR)
+    script = f"{advisor} --settings xla=auto -- yes | head -1; echo ${{PIPESTATUS[0]}}"
+
+    result = subprocess.run(
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert result.stdout.split() == ["y", str(128 + signal.SIGPIPE)]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no processor affinity")
+def test_jax_threads_are_a_number_of_processors(run: Run) -> None:
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    allowed = sorted(os.sched_getaffinity(0))
+
+    one = run("--settings", "threads=1", "--framework", "jax", "--", sys.executable, "-c", program)
+    more = run("--settings", f"threads={len(allowed) + 1}", "--framework", "jax", "--", sys.executable, "-c", program)
+
+    assert one.stdout == f"{allowed[:1]}\n"
+    assert f"[processors {allowed[0]}]" in one.stderr
+    assert more.stdout == f"{allowed}\n"
+    assert f"the program may use {len(allowed)} processor" in more.stderr
+
+
+@pytest.mark.skipif(not Path("/sys/devices/system/node/node0").exists(), reason="the kernel describes no NUMA nodes")
+def test_a_program_is_bound_to_a_numa_node(run: Run) -> None:
+    program = "import os; print(len(os.sched_getaffinity(0)))"
+
+    first = run("--settings", "numa=0", "--", sys.executable, "-c", program)
+    absent = run("--settings", "numa=4096", "--", sys.executable, "-c", program)
+
+    assert 1 <= int(first.stdout) <= len(os.sched_getaffinity(0))
+    assert "applied: numa=0" in first.stderr
+    assert "`numa=4096` is not applied: this machine has no NUMA node 4096" in absent.stderr
+    assert absent.returncode == 0
+
+
+@pytest.mark.skipif(not ALLOCATORS, reason="no allocator of the catalogue is installed")
+def test_an_installed_library_is_loaded_before_the_program(run: Run) -> None:
+    file, path = next(iter(ALLOCATORS.items()))
+    name = next(name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in file)
+
+    result = run("--settings", f"allocator={name}", "--", "cat", "/proc/self/maps")
+
+    assert str(path.resolve()) in result.stdout
+
+
+def test_a_library_that_is_not_installed_is_skipped_with_a_warning(run: Run) -> None:
+    missing = [
+        name
+        for name, file in {"tcmalloc": "libtcmalloc_minimal.so.4", "mimalloc": "libmimalloc.so.2"}.items()
+        if file not in ALLOCATORS
+    ]
+    if not missing:
+        pytest.skip("all allocators of the catalogue are installed")
+
+    result = run("--settings", f"allocator={missing[0]}", "--", "env")
+
+    assert "LD_PRELOAD" not in result.stdout
+    assert "are not installed" in result.stderr
+    assert result.returncode == 0
+
+
+def test_what_the_caller_has_set_stays(run: Run) -> None:
+    environment = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--one --xla_cpu_max_isa=AVX512"}
+    command = ("--", sys.executable, "-c", ENVIRONMENT)
+
+    torch = run("--settings", "threads=2", "--framework", "torch", *command, environment=environment)
+    jax = run("--settings", "isa=avx2,cpu_scheduler=memory", "--framework", "jax", *command, environment=environment)
+
+    assert "`threads=2 (torch)` is not applied: the environment has `OMP_NUM_THREADS=1` already" in torch.stderr
+    assert json.loads(torch.stdout)["OMP_NUM_THREADS"] == "1"
+    assert "MKL_NUM_THREADS" not in json.loads(torch.stdout)
+    assert "`isa=avx2 (jax)` is not applied" in jax.stderr
+    assert json.loads(jax.stdout)["XLA_FLAGS"] == (
+        "--one --xla_cpu_max_isa=AVX512 --xla_cpu_enable_concurrency_optimized_scheduler=false"
+    )
+
+
+def test_flags_are_added_to_those_of_the_caller(run: Run) -> None:
+    result = run(
+        "--settings",
+        "isa=avx2",
+        "--framework",
+        "jax",
+        "--",
+        "printenv",
+        "XLA_FLAGS",
+        environment={"XLA_FLAGS": "--one"},
+    )
+
+    assert result.stdout == "--one --xla_cpu_max_isa=AVX2\n"
+
+
+def test_a_lock_of_an_advice_without_settings_runs_the_program(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path)
+
+    result = run("--", "echo", "done")
+
+    assert (result.stdout, result.stderr) == ("done\n", "applied: no setting\n")
+
+
+def test_a_program_that_does_not_exist_ends_as_in_a_shell(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    (tmp_path / "script").write_text("#!/does/not/exist\n")
+    (tmp_path / "script").chmod(0o755)
+
+    missing = [run("--settings", "xla=auto", "--", name) for name in ("no-such-program", "./no-such-program", "")]
+    refused = [run("--settings", "xla=auto", "--", name) for name in ("./data", str(tmp_path))]
+    no_interpreter = run("--settings", "xla=auto", "--", "./script")
+
+    for result, code in [*((r, 127) for r in missing), *((r, 126) for r in refused)]:
+        assert result.returncode == code
+        assert is_error(result.stderr)
+        assert len(result.stderr.splitlines()) == 2
+    assert no_interpreter.returncode == 127
+    assert "the interpreter of `./script` does not exist" in no_interpreter.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "there is no `pylock.toml` or `advisor-settings.toml` in this directory"),
+        (("--lock", "absent.toml"), "`absent.toml` does not exist"),
+        (("--lock", "pylock.toml"), "`pylock.toml` has no run-time settings"),
+        (("--lock", "damaged.toml"), "is not valid TOML"),
+        (("--settings", "threads"), "`--settings threads` has no value"),
+        (("--settings", "threads=0", "--framework", "torch"), "`threads` must be an integer of at least 1"),
+        (("--settings", "speed=high"), "there is no setting `speed`"),
+        (("--settings", "threads=2"), "does not say which framework it is for"),
+        (("--settings", "threads=2", "--framework", "torhc"), "there is no framework `torhc`"),
+        (("--settings", "xla=auto", "--framework", "torch"), "`xla` is not a setting of `torch`"),
+        (
+            ("--settings", "tf32=on,matmul_precision=high", "--framework", "torch"),
+            "`matmul_precision=high` of `torch` and `tf32=on` of `torch` contradict each other",
+        ),
+        (
+            ("--lock", "advisor-settings.both.toml"),
+            "`threads=4` of `numpy` and `threads=2` of `torch`, with the variable `MKL_NUM_THREADS`, contradict",
+        ),
+        (("--lock", "pylock.old.toml"), "`compile=on` needs torch>=2.0, and the lock has 1.13.1"),
+    ],
+)
+def test_wrong_input_is_one_sentence_before_anything_runs(
+    arguments: tuple[str, ...], message: str, run: Run, tmp_path: Path
+) -> None:
+    if arguments:
+        (tmp_path / "pylock.toml").write_text("")
+    (tmp_path / "damaged.toml").write_text("[")
+    table = settings_text(locked_settings({"torch": {"compile": "on"}})).replace("[settings", "[tool.advisor.settings")
+    (tmp_path / "pylock.old.toml").write_text(
+        '[[packages]]\nname = "torch"\nversion = "1.13.1"\n[tool.advisor]\n' + table
+    )
+    both = locked_settings({"numpy": {"threads": 4}, "torch": {"threads": 2}})
+    (tmp_path / "advisor-settings.both.toml").write_text(settings_text(both))
+
+    result = run(*arguments, "--", "touch", "started")
+
+    assert result.returncode == 2
+    assert is_error(result.stderr)
+    assert message in result.stderr.splitlines()[0]
+    assert len(result.stderr.splitlines()) <= 2
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_record_that_differs_from_the_catalogue_is_reported(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"threads": 2})
+    path = tmp_path / SETTINGS_FILE
+    path.write_text(path.read_text().replace("MKL_NUM_THREADS", "PYTHONSTARTUP"))
+
+    result = run("--", "env")
+
+    assert "records other variables or lines for `threads=2` than this program applies" in result.stderr
+    assert "PYTHONSTARTUP" not in result.stdout
+
+
+@pytest.mark.skipif(shutil.which("script") is None, reason="`script` is not installed")
+def test_the_program_has_the_terminal(tmp_path: Path) -> None:
+    command = " ".join([*ADVISOR, "--settings", "xla=auto", "--", "tty"])
+
+    result = subprocess.run(
+        ["script", "-qec", command, "/dev/null"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert "/dev/pts/" in result.stdout

@@ -1,0 +1,113 @@
+"""How settings are applied on machines that this one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from advisor.api.run_plan import Machine, RunPlan, plan_run
+from advisor.lock.settings_table import locked_settings
+from knowledge.settings.processors import node_processors
+
+Values = Mapping[str, Mapping[str, int | str]]
+NODES = {0: frozenset(range(4)), 1: frozenset(range(4, 8))}
+TCMALLOC = Path("/lib/libtcmalloc_minimal.so.4")
+
+
+def plan(values: Values, *, present: Mapping[str, str] | None = None, machine: Machine | None = None) -> RunPlan:
+    return plan_run(locked_settings(values), present=present or {}, machine=machine or machine_of())
+
+
+def machine_of(
+    system: str = "linux",
+    processors: frozenset[int] | None = frozenset(range(8)),
+    libraries: Sequence[Path] = (TCMALLOC,),
+) -> Machine:
+    installed = {path.name: path for path in libraries}
+    return Machine(
+        system=system,
+        processors=processors,
+        node=NODES.get,
+        libraries=lambda names: {name: installed[name] for name in names if name in installed},
+    )
+
+
+def reasons(result: RunPlan) -> dict[str, str]:
+    return {skipped.setting.text: skipped.reason for skipped in result.skipped}
+
+
+def test_a_library_that_is_not_installed_is_skipped() -> None:
+    result = plan({"torch": {"allocator": "jemalloc", "threads": 2}})
+
+    assert reasons(result) == {"allocator=jemalloc": "`libjemalloc.so.2` is not installed"}
+    assert result.variables == {"MKL_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
+
+
+def test_an_allocator_of_the_caller_stays() -> None:
+    values: Values = {"torch": {"allocator": "tcmalloc"}}
+
+    other = plan(values, present={"LD_PRELOAD": "/lib/libjemalloc.so.2"})
+    same = plan(values, present={"LD_PRELOAD": str(TCMALLOC)})
+    debugger = plan(values, present={"LD_PRELOAD": "/lib/libdebug.so"})
+
+    assert "LD_PRELOAD=/lib/libjemalloc.so.2" in reasons(other)["allocator=tcmalloc"]
+    assert other.variables == {}
+    assert same.variables == {"LD_PRELOAD": str(TCMALLOC)}
+    assert debugger.variables == {"LD_PRELOAD": f"/lib/libdebug.so:{TCMALLOC}"}
+
+
+def test_settings_of_another_system_are_skipped() -> None:
+    result = plan({"torch": {"binding": "close", "numa": 0}}, machine=machine_of("darwin", None))
+
+    assert set(reasons(result).values()) == {"it exists on linux, not on darwin"}
+
+
+def test_a_system_without_affinity_skips_a_number_of_processors() -> None:
+    result = plan({"jax": {"threads": 2}}, machine=machine_of("windows", None))
+
+    assert reasons(result) == {"threads=2": "windows has no processor affinity"}
+
+
+def test_a_number_of_processors_is_taken_from_the_node() -> None:
+    result = plan({"jax": {"threads": 2}, "torch": {"numa": 1}})
+
+    assert result.processors == (4, 5)
+    assert result.skipped == ()
+
+
+def test_a_node_outside_the_allowed_processors_is_skipped() -> None:
+    result = plan({"torch": {"numa": 1}}, machine=machine_of(processors=frozenset({0, 1})))
+
+    assert reasons(result) == {"numa=1": "the program may use no processor of the NUMA node 1"}
+    assert result.processors == ()
+
+
+def test_all_processors_are_no_change() -> None:
+    assert plan({"jax": {"threads": 8}}).processors == ()
+
+
+def test_what_only_a_person_can_apply_is_skipped_with_a_hint() -> None:
+    result = plan({"torch": {"huge_pages": "on"}})
+
+    assert reasons(result) == {"huge_pages=on": "the program cannot apply it"}
+    assert result.skipped[0].hint.startswith("as root: ")
+
+
+def test_code_and_defaults_are_listed() -> None:
+    result = plan({"torch": {"memory_format": "channels_last", "compile": "off"}})
+
+    assert [s.text for s in result.code] == ["memory_format=channels_last"]
+    assert [s.text for s in result.defaults] == ["compile=off"]
+
+
+@pytest.mark.parametrize(
+    ("text", "processors"), [("0-3,8\n", frozenset({0, 1, 2, 3, 8})), ("5\n", frozenset({5})), ("\n", frozenset())]
+)
+def test_the_kernels_list_of_processors_is_read(text: str, processors: frozenset[int], tmp_path: Path) -> None:
+    (tmp_path / "node0").mkdir()
+    (tmp_path / "node0" / "cpulist").write_text(text)
+
+    assert node_processors(0, nodes=tmp_path) == processors
+    assert node_processors(1, nodes=tmp_path) is None
