@@ -148,6 +148,8 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
 
 def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     from advisor.lock.pylock import TargetStack, write_pylock
+    from advisor.lock.settings_table import locked_settings
+    from advisor.resolve.recommended_settings import values_to_set
 
     stacks = []
     for session in sessions:
@@ -163,6 +165,7 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
                 files=files,
                 find_links=links,
                 variants=reader.metadata_of(stack) if reader else {},
+                settings=locked_settings(values_to_set(session.settings())) or None,
             )
         )
     return write_pylock(stacks, folder=path.parent)
