@@ -40,9 +40,8 @@ def missing_for(
 def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> str:
     if not choice.features or set(choice.features) & set(hardware.cpu.features):
         return ""
-    names = ", ".join(choice.features)
-    wanted = f"needs one of {names}" if len(choice.features) > 1 else f"needs {names}"
-    return wanted if hardware.cpu.features else f"{wanted}, and the features of the processor are not known"
+    clause = f"needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"
+    return clause if hardware.cpu.features else f"{clause}, and the features of the processor are not known"
 
 
 def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> str:
@@ -61,26 +60,25 @@ def contradictions(settings: Mapping[str, Scalar], *, backend: str = ANY) -> lis
 
     Args:
         settings: Values by name of the setting.
-        backend: Name of the framework; :data:`ANY` for all that have the values.
+        backend: Name of the framework; :data:`ANY` for what contradicts in any of them.
     """
-    sentences: dict[frozenset[str], str] = {}
-    for name in shipped_settings():
-        for excluded in _excluded(name, settings[name], backend) if name in settings else ():
+    pairs: dict[frozenset[str], str] = {}
+    for name in (name for name in shipped_settings() if name in settings):
+        for excluded in _excluded(name, settings[name], backend):
             other, _, value = excluded.partition("=")
             if other in settings and value in ("", str(settings[other])):
-                pair = frozenset((name, other))
-                sentences.setdefault(
-                    pair, f"`{name}={settings[name]}` and `{other}={settings[other]}` contradict each other"
-                )
-    return list(sentences.values())
+                sentence = f"`{name}={settings[name]}` and `{other}={settings[other]}` contradict each other"
+                pairs.setdefault(frozenset((name, other)), sentence)
+    return list(pairs.values())
 
 
 def _excluded(name: str, value: Scalar, backend: str) -> Iterator[str]:
     """Yield what a value of a setting excludes, each as a name or as ``name=value``."""
     setting = shipped_settings()[name]
-    frameworks = [f for f in setting.frameworks if ANY in (backend, f.backend) or f.backend == backend]
+    frameworks = [
+        framework for framework in setting.frameworks if backend == ANY or framework.backend in (backend, ANY)
+    ]
     if frameworks:
         yield from setting.excludes
-    for framework in frameworks:
-        choice = framework.choice(value)
-        yield from choice.excludes if choice else ()
+    for choice in (framework.choice(value) for framework in frameworks):
+        yield from choice.excludes if choice is not None else ()

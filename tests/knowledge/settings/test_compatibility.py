@@ -10,7 +10,7 @@ from packaging.version import Version
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
 from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.fitness import contradictions, missing_for
+from knowledge.settings.compatibility import contradictions, missing_for
 from knowledge.settings.model import SettingChoice
 
 V100, A100 = (
