@@ -20,7 +20,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import Estimator
 from knowledge.estimate.setting_gains import SettingGains, SettingValue
 from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.fitness import contradictions, missing_for
+from knowledge.settings.compatibility import contradictions, missing_for
 from knowledge.settings.model import SettingChoice
 from pi_runners.vocabulary import FRAMEWORKS
 

@@ -19,7 +19,7 @@ from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.setting_gains import SettingGains, SettingValue, gains_from, gains_record, least_gains
-from knowledge.settings.fitness import contradictions
+from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE, FixedScores, builds_of
 from tests.advisor.test_optimum import (
