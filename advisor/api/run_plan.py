@@ -172,7 +172,7 @@ def _flag(part: str) -> str:
 
 def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: Machine) -> SkippedSetting | None:
     """Return why a setting cannot be applied on a machine or in an environment, or none."""
-    systems, library = setting.setting.systems, setting.choice.library
+    systems, library = setting.choice.systems, setting.choice.library
     if systems and machine.system not in systems:
         return SkippedSetting(setting=setting, reason=f"it exists on {' and '.join(systems)}, not on {machine.system}")
     if library and not machine.libraries(library):

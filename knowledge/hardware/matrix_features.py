@@ -59,7 +59,7 @@ def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
     Returns:
         Their names, in the order of the catalogue; none if they are unknown.
     """
-    listed = cpu.features or _features_by_name(cpu.microarchitecture)
+    listed = cpu.features or features_by_name(cpu.microarchitecture)
     return None if listed is None else _in_order(listed)
 
 
@@ -89,7 +89,7 @@ def name_gap(cpu: Cpu) -> NameGap | None:
     Returns:
         None if the name says all of it, or archspec does not know the name.
     """
-    by_name = _features_by_name(cpu.microarchitecture, also_generic=True)
+    by_name = features_by_name(cpu.microarchitecture, also_generic=True)
     if not cpu.features or by_name is None:
         return None
     beyond = tuple(name for name in _in_order(cpu.features) if name not in by_name)
@@ -118,7 +118,7 @@ def _in_order(features: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in feature_meanings() if name in available)
 
 
-def _features_by_name(microarchitecture: str, *, also_generic: bool = False) -> frozenset[str] | None:
+def features_by_name(microarchitecture: str, *, also_generic: bool = False) -> frozenset[str] | None:
     """Return the features of a microarchitecture; none if they are unknown.
 
     Args:

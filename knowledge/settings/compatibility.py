@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
-from knowledge.hardware.matrix_features import matrix_features
+from knowledge.hardware.matrix_features import features_by_name
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.model import ANY, SettingChoice
 
@@ -40,7 +40,7 @@ def missing_for(
 
 def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> str:
     # A named profile has those of its microarchitecture.
-    present = hardware.cpu.features or matrix_features(hardware.cpu)
+    present = hardware.cpu.features or features_by_name(hardware.cpu.microarchitecture)
     if not choice.features or set(choice.features) & set(present or ()):
         return ""
     clause = f"needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"

@@ -54,8 +54,18 @@ def test_a_processor_needs_one_of_the_features() -> None:
 
 
 def test_features_that_are_not_known_count_as_missing() -> None:
-    assert missing_for(choice_of("isa", "avx2"), machine(), Version("2.6.0")) == (
+    profile = machine()
+    unknown = replace(profile, cpu=replace(profile.cpu, microarchitecture="x86_64_v3"))
+
+    assert missing_for(choice_of("isa", "avx2"), unknown, Version("2.6.0")) == (
         "needs avx2, and the features of the processor are not known"
+    )
+
+
+def test_a_named_profile_has_the_features_of_its_microarchitecture() -> None:
+    assert missing_for(choice_of("amp", "bfloat16"), machine(), Version("2.6.0")) == ""
+    assert missing_for(choice_of("amp", "bfloat16"), shipped_profile("cpu-icelake"), Version("2.6.0")) == (
+        "needs one of amx_bf16, avx512_bf16, bf16"
     )
 
 
