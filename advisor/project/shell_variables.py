@@ -114,8 +114,8 @@ def variable_of(name: str, text: str) -> Variable:
         text: What is assigned, which may refer to other variables.
     """
     default = _DEFAULT.fullmatch(text)
-    if default is not None:
-        return Variable(name=name, text=default[2], line=0, is_default=default[1] == name)
+    if default is not None and default[1] == name:
+        return Variable(name=name, text=default[2], line=0, is_default=True)
     return Variable(name=name, text=None if re.search(r"[$`]", text) else text, line=0)
 
 

@@ -207,6 +207,7 @@ def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
         ("run.sh", "export XLA_FLAGS='--xla_dump_to=/x --xla_cpu_max_isa=AVX2'\n", [("isa", "avx2", 1)]),
         ("job.slurm", "#!/bin/bash\n#SBATCH --export=ALL,OMP_NUM_THREADS=8\nsrun python a.py\n", [("threads", "8", 2)]),
         ("job.sbatch", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n", []),
+        ("job.sbatch", 'export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-4}"\n', []),
         ("compose.yaml", "services:\n  a:\n    environment:\n      - OMP_NUM_THREADS=4\n", [("threads", "4", 4)]),
         ("compose.yaml", "services:\n  a:\n    environment:\n      OMP_NUM_THREADS: 4\n", [("threads", "4", 4)]),
         (
