@@ -9,7 +9,7 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from knowledge.settings.catalogue import shipped_settings
@@ -29,6 +29,11 @@ _IMPORTS = {
 _ROOTS = frozenset(
     {*(root for roots in _IMPORTS.values() for root in roots), "transformers", "accelerate", "lightning"}
 )
+_MODULE = re.compile(rb"(\w+)\s*\.\s*\Z")
+_IMPORTED = re.compile(rb"\s*(?:,|\)|as\b|\r?\Z)")
+_ALIAS = re.compile(rb"\bas (\w+)")
+_MOST_NAME = 50
+"""Maximum number of bytes before a name in which the name of its module is searched."""
 _PREFIXES = (("tensorflow.compat.v1.", "tensorflow."), ("tensorflow.compat.v2.", "tensorflow."))
 _KERAS = ("tensorflow.keras.", "tf_keras.")
 
@@ -70,6 +75,22 @@ class CodePattern:
     modules: tuple[str, ...]
 
 
+class CodeText:
+    """The content of a Python file.
+
+    Attributes:
+        content: The content.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    @cached_property
+    def aliases(self) -> frozenset[bytes]:
+        """Names that are given to anything with `as`."""
+        return frozenset(_ALIAS.findall(self.content))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeSign:
     """A word of every line that some patterns match.
@@ -82,34 +103,40 @@ class CodeSign:
     word: bytes
     parents: frozenset[bytes]
 
-    def is_in(self, content: bytes) -> bool:
+    def is_in(self, text: CodeText) -> bool:
         """Whether a line of a Python file contains the word as the patterns do."""
+        content = text.content
         end, place = 0, content.find(self.word)
         while place >= 0:
             start = content.rfind(b"\n", end, place) + 1 or end
             end = content.find(b"\n", place)
             end = len(content) if end < 0 else end
-            if self.is_in_line(content[start:end], content):
+            if self.is_in_line(content[start:end], text):
                 return True
             place = content.find(self.word, end)
         return False
 
-    def is_in_line(self, line: bytes, content: bytes) -> bool:
+    def is_in_line(self, line: bytes, text: CodeText) -> bool:
         """Whether a line that contains the word has it as the patterns do.
 
         Args:
             line: The line.
-            content: Its file.
+            text: Its file.
         """
         if line.lstrip().startswith((b"#", b">>>")):
             return False
-        if not self.parents:
+        if not self.parents or b"import" in line:
             return True
-        for module in re.findall(rb"(\w+)\s*\.\s*%s\b" % self.word, line):
-            if module in self.parents or b" as " + module in content:
+        place = line.find(self.word)
+        while place >= 0:
+            before = _MODULE.search(line, max(0, place - _MOST_NAME), place)
+            if before is not None and (before[1] in self.parents or before[1] in text.aliases):
                 return True
-        # It may also be imported by itself, in one of several lines.
-        return b"import" in line or re.match(rb"\s*%s\s*(?:,|\)|$|as\b)" % self.word, line) is not None
+            # It may also be imported by itself, in one of several lines.
+            if not line[:place].strip() and _IMPORTED.match(line, place + len(self.word)) is not None:
+                return True
+            place = line.find(self.word, place + 1)
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

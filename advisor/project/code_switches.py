@@ -14,6 +14,7 @@ from functools import cached_property, lru_cache
 from advisor.project.code_patterns import (
     ANYTHING,
     CodePattern,
+    CodeText,
     Dotted,
     arguments_of,
     code_patterns,
@@ -48,6 +49,11 @@ class CodeSetting:
     is_default: bool = False
 
 
+def may_import(content: bytes) -> bool:
+    """Whether a file, such as a notebook, names a module with settings or the environment."""
+    return b"environ" in content or _module_names().search(content) is not None
+
+
 def may_set(content: bytes) -> bool:
     """Whether a Python file contains the words of a setting."""
     if (
@@ -56,8 +62,8 @@ def may_set(content: bytes) -> bool:
         and any(name in content for name in _variable_names())
     ):
         return True
-    signs = code_patterns().signs
-    return any(sign.is_in(content) for module in imported_names(content, _module_names()) for sign in signs[module])
+    signs, text = code_patterns().signs, CodeText(content)
+    return any(sign.is_in(text) for module in imported_names(content, _module_names()) for sign in signs[module])
 
 
 @lru_cache(maxsize=1)
@@ -104,14 +110,14 @@ class _Reader:
     def _lines_with_signs(self, text: str) -> list[int]:
         """Return the numbers of the lines with the words of a setting, in order."""
         signs = {sign for signs in code_patterns().signs.values() for sign in signs}
-        known = {sign.word.decode() for sign in signs}
+        words = {sign.word.decode() for sign in signs}
         # Names that are imported by themselves are used without their modules.
-        names = {name for name, full in self._imported.items() if "." in full and full.rpartition(".")[2] in known}
+        names = {name for name, full in self._imported.items() if "." in full and full.rpartition(".")[2] in words}
         certain = re.compile(b"|".join(name.encode() for name in sorted(names | setting_variables())))
-        content = text.encode("utf-8", "replace")
+        content = CodeText(text.encode("utf-8", "replace"))
         return [
             number
-            for number, line in enumerate(re.split(b"\r\n|\r|\n", content), 1)
+            for number, line in enumerate(re.split(b"\r\n|\r|\n", content.content), 1)
             if certain.search(line) or any(sign.word in line and sign.is_in_line(line, content) for sign in signs)
         ]
 
@@ -153,8 +159,8 @@ class _Reader:
                 if isinstance(target, ast.Subscript) and dotted_name(target.value).endswith("environ"):
                     yield from ((s, node.lineno, False) for s in self._of_variable(target.slice, node.value))
                 elif isinstance(target, ast.Attribute):
-                    found = self._of_arguments(code_patterns().assignments, target, {"": node.value})
-                    yield from ((setting, node.lineno, False) for setting in found)
+                    settings = self._of_arguments(code_patterns().assignments, target, {"": node.value})
+                    yield from ((setting, node.lineno, False) for setting in settings)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr) and isinstance(node.value, ast.Dict):
             if dotted_name(node.target).endswith("environ"):
                 yield from self._of_table(node.value)
@@ -192,10 +198,10 @@ class _Reader:
         self, patterns: Mapping[str, tuple[CodePattern, ...]], target: ast.expr, arguments: Mapping[str, ast.expr]
     ) -> Iterator[SettingValue]:
         """Yield the settings that a call or an assignment makes: one for each setting of a framework at most."""
-        named = patterns.get(self._resolved(target), ())
+        by_name = patterns.get(self._resolved(target), ())
         bound = patterns.get(f".{target.attr}", ()) if isinstance(target, ast.Attribute) else ()
         listed: dict[tuple[str, str], list[CodePattern]] = defaultdict(list)
-        for pattern in (*named, *(p for p in bound if not self._modules.isdisjoint(p.modules))):
+        for pattern in (*by_name, *(p for p in bound if not self._modules.isdisjoint(p.modules))):
             listed[pattern.setting, pattern.backend].append(pattern)
         for (setting, backend), alike in listed.items():
             value = self._setting_value(alike, arguments)

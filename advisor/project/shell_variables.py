@@ -15,12 +15,12 @@ _DECLARATIONS = frozenset({"export", "declare", "typeset", "readonly", "local", 
 _ENVIRONMENT_OPTIONS = frozenset({"-e", "--env", "--export"})
 _OPENED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|case)\b")
 _CLOSED = re.compile(r"(?:^|[;&|])\s*(?:fi|esac)\b")
-_EXPORTED = re.compile(r"^\s*(?:export|declare\s+-x)\s(.*)$", re.MULTILINE)
+_EXPORTED = re.compile(r"^[ \t]*(?:export|declare[ \t]+-x)[ \t](.*)$", re.MULTILINE)
 _KEYWORDS = frozenset({"then", "do", "else", "{", "(", "!", "time", "if", "while", "until", "elif"})
 _INSTRUCTION = re.compile(r"\s*(\w+)\s+(.*)", re.DOTALL)
 _SLURM = "#SBATCH"
 """Beginning of the comments that Slurm reads as options."""
-_MOST_LINE = 100_000
+_MOST_LINE = 20_000
 """Maximum number of characters of a command that is read."""
 
 
@@ -81,16 +81,18 @@ def variables_of_dockerfile(text: str, names: Collection[str]) -> Iterator[Varia
         if not any(name in rest for name in names):
             continue
         if instruction in ("CMD", "ENTRYPOINT"):
-            found = list(_of_command(_command(rest), names, frozenset()))
+            variables = list(_of_command(_command(rest), names, frozenset()))
         elif instruction == "ENV":
             words = _words(rest)
             first, _, tail = rest.partition(" ")
             pairs = [match for word in words if (match := _ASSIGNMENT.fullmatch(word))]
             # `ENV NAME value` is the older form, with one variable.
-            found = [variable_of(m[1], m[2]) for m in pairs] if "=" in first else [variable_of(first, _unquoted(tail))]
+            variables = (
+                [variable_of(m[1], m[2]) for m in pairs] if "=" in first else [variable_of(first, _unquoted(tail))]
+            )
         else:
-            found = []
-        yield from (replace(v, line=_line_of(v, lines, number)) for v in found if v.name in names)
+            variables = []
+        yield from (replace(v, line=_line_of(v, lines, number)) for v in variables if v.name in names)
 
 
 def variables_of_dotenv(text: str, names: Collection[str]) -> Iterator[Variable]:
@@ -114,8 +116,8 @@ def variable_of(name: str, text: str) -> Variable:
         text: What is assigned, which may refer to other variables.
     """
     default = _DEFAULT.fullmatch(text)
-    if default is not None:
-        return Variable(name=name, text=default[2], line=0, is_default=default[1] == name)
+    if default is not None and default[1] == name:
+        return Variable(name=name, text=default[2], line=0, is_default=True)
     return Variable(name=name, text=None if re.search(r"[$`]", text) else text, line=0)
 
 
@@ -205,4 +207,4 @@ def _logical_lines(lines: Sequence[str], escape: str) -> Iterator[tuple[int, str
 
 def _line_of(variable: Variable, lines: Sequence[str], first: int) -> int:
     """Return the number of the line that names a variable, from the first line of a command on."""
-    return next((n for n, line in enumerate(lines[first - 1 :], first) if variable.name in line), first)
+    return next((n for n in range(first, len(lines) + 1) if variable.name in lines[n - 1]), first)

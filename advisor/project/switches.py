@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.project.code_switches import CodeSetting, may_set, settings_in_code
+from advisor.project.code_switches import CodeSetting, may_import, may_set, settings_in_code
 from advisor.project.interface import line_of
 from advisor.project.shell_variables import (
     Variable,
@@ -116,9 +116,9 @@ def _of_file(file: SourceFile) -> Iterator[Switch]:
 
 def _of_code(content: bytes, file: SourceFile) -> list[Switch]:
     if file.is_notebook:
-        content = code_of(content, is_notebook=True).encode()
-    found = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
-    return [_switch(setting, file) for setting in found]
+        content = code_of(content, is_notebook=True).encode() if may_import(content) else b""
+    settings = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
+    return [_switch(setting, file) for setting in settings]
 
 
 def _switch(found: CodeSetting, file: SourceFile) -> Switch:
@@ -140,10 +140,10 @@ def _of_variables(content: bytes, file: SourceFile) -> list[Switch]:
     names = [name for name in setting_variables() if name.encode() in content]
     name = Path(file.path).name
     reader = next(reader for patterns, reader in _READERS if any(fnmatch.fnmatchcase(name, p) for p in patterns))
-    found: list[tuple[Variable, SettingValue]] = []
+    assignments: list[tuple[Variable, SettingValue]] = []
     for variable in reader(decode(content).replace("\r\n", "\n"), names) if names else ():
         if variable.text is not None:
-            found += [(variable, setting) for setting in settings_of_variable(variable.name, variable.text)]
+            assignments += [(variable, setting) for setting in settings_of_variable(variable.name, variable.text)]
     return [
         Switch(
             name=setting.name,
@@ -156,5 +156,5 @@ def _of_variables(content: bytes, file: SourceFile) -> list[Switch]:
             is_conditional=variable.is_conditional,
             is_default=variable.is_default,
         )
-        for variable, setting in found
+        for variable, setting in assignments
     ]

@@ -54,11 +54,11 @@ def of_code(text: str) -> list[tuple[str, str, tuple[str, ...]]]:
 def test_every_line_of_the_catalogue_is_recognised(name: str, backend: str, value: str) -> None:
     text = PREAMBLE + "".join(f"{line}\n" for line in code_of({name: value}, backend))
 
-    found = of_code(text)
+    matches = of_code(text)
 
-    assert (name, value, (backend,)) in found
+    assert (name, value, (backend,)) in matches
     # TensorFlow's threads are those of one operation and of several.
-    assert {other for other, *_ in found} - {"interop_threads"} == {name} - {"interop_threads"}
+    assert {other for other, *_ in matches} - {"interop_threads"} == {name} - {"interop_threads"}
 
 
 @pytest.mark.parametrize(("name", "backend", "value", "library"), VARIABLES)
@@ -126,7 +126,7 @@ def test_further_forms_set_values_of_the_catalogue() -> None:
     ],
 )
 def test_settings_are_read_from_code(text: str, expected: tuple[str, str]) -> None:
-    assert [found[:2] for found in of_code(text)] == [expected]
+    assert [matches[:2] for matches in of_code(text)] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_other_code_sets_nothing(text: str) -> None:
     ],
 )
 def test_a_value_that_only_the_program_knows_is_empty(text: str) -> None:
-    assert [found[:2] for found in of_code(text)] == [("threads", "")]
+    assert [matches[:2] for matches in of_code(text)] == [("threads", "")]
 
 
 def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
@@ -174,9 +174,9 @@ def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
         'export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}\nif [ -n "$FAST" ]; then\n  export OMP_NUM_THREADS=5\nfi\n'
     )
 
-    found = {(s.value, s.is_conditional, s.is_default, s.overrides_environment) for s in read_switches(tmp_path, {})}
+    matches = {(s.value, s.is_conditional, s.is_default, s.overrides_environment) for s in read_switches(tmp_path, {})}
 
-    assert found == {
+    assert matches == {
         ("2", False, True, False),
         ("on", True, False, True),
         ("3", False, False, True),
@@ -207,6 +207,7 @@ def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
         ("run.sh", "export XLA_FLAGS='--xla_dump_to=/x --xla_cpu_max_isa=AVX2'\n", [("isa", "avx2", 1)]),
         ("job.slurm", "#!/bin/bash\n#SBATCH --export=ALL,OMP_NUM_THREADS=8\nsrun python a.py\n", [("threads", "8", 2)]),
         ("job.sbatch", "export OMP_NUM_THREADS=$SLURM_CPUS_PER_TASK\n", []),
+        ("job.sbatch", 'export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-4}"\n', []),
         ("compose.yaml", "services:\n  a:\n    environment:\n      - OMP_NUM_THREADS=4\n", [("threads", "4", 4)]),
         ("compose.yaml", "services:\n  a:\n    environment:\n      OMP_NUM_THREADS: 4\n", [("threads", "4", 4)]),
         (

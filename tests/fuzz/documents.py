@@ -378,6 +378,62 @@ install_requires =
 [options.extras_require]
 opt = scipy; pandas~=2.0
 """
+SWITCHES_PY = b"""\
+import os
+import torch as t
+from torch.cuda.amp import autocast
+import tensorflow as tf
+os.environ["OMP_NUM_THREADS"] = "4"
+os.environ.update({"TF_ENABLE_ONEDNN_OPTS": "0"}, XLA_FLAGS="--xla_cpu_max_isa=AVX2")
+if __name__ == "__main__":
+    t.set_num_threads(2 + 2)
+    t.backends.cudnn.benchmark = True
+    with autocast(enabled=True, dtype=t.bfloat16):
+        model = t.compile(model.to(memory_format=t.channels_last), mode="max-autotune")
+    model.compile(optimizer="adam", jit_compile=True)
+"""
+DOCKERFILE = b"""\
+# escape=\\
+FROM python:3.12 AS base
+ENV OMP_NUM_THREADS=4 \\
+    # cores
+    TF_ENABLE_ONEDNN_OPTS="0"
+ENV XLA_FLAGS --xla_cpu_max_isa=AVX2
+CMD ["sh", "-c", "OMP_NUM_THREADS=2 python a.py"]
+"""
+WORKFLOW = b"""\
+env: &e
+  OMP_NUM_THREADS: ${{ matrix.threads }}
+jobs:
+  test:
+    env: {<<: *e, TF_ENABLE_ONEDNN_OPTS: '0'}
+    steps:
+      - run: |
+          export OMP_NUM_THREADS=2
+          MKL_NUM_THREADS=4 python a.py
+---
+spec:
+  containers:
+    - env:
+        - {name: OMP_NUM_THREADS, value: "4"}
+      command: [sh, -c, "OMP_NUM_THREADS=7 python a.py"]
+"""
+SCRIPT = b"""\
+#!/bin/bash
+#SBATCH --export=ALL,OMP_NUM_THREADS=8
+export MKL_NUM_THREADS=${MKL_NUM_THREADS:-4} TF_ENABLE_ONEDNN_OPTS='0'
+if [ -z "$X" ]; then
+  OMP_NUM_THREADS=2 \\
+    python a.py && bash -c "OMP_NUM_THREADS=3 python b.py"
+fi
+docker run -e OMP_NUM_THREADS=1 image
+"""
+DOTENV = b"""\
+# threads
+export OMP_NUM_THREADS="4" # cores
+TF_ENABLE_ONEDNN_OPTS = '0'
+XLA_FLAGS=--xla_cpu_max_isa=AVX2 --other
+"""
 ENVIRONMENT = b"""\
 name: a
 channels: [conda-forge, defaults]

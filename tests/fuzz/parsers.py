@@ -115,6 +115,14 @@ def _project(name: str) -> Callable[[bytes, Path], object]:
     return read
 
 
+def _switches(name: str) -> Callable[[bytes, Path], object]:
+    def read(content: bytes, folder: Path) -> None:
+        (folder / name).write_bytes(content)
+        read_switches(folder, {})
+
+    return read
+
+
 def _advisories(name: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
         (folder / name).write_bytes(content)
@@ -417,5 +425,10 @@ PARSERS: dict[str, Parser] = {
     "xla-trace": Parser(seeds=lambda: documents.traces("jax"), kind="json", read=_read_trace),
     "xplane": Parser(seeds=documents.xplanes, kind="archive", read=_read_trace),
     "workload-file": Parser(seeds=lambda: [documents.WORKLOADS], kind="toml", read=_read_workloads),
+    "switches-py": Parser(seeds=lambda: [documents.SWITCHES_PY], kind="lines", read=_switches("a.py")),
+    "switches-dockerfile": Parser(seeds=lambda: [documents.DOCKERFILE], kind="lines", read=_switches("Dockerfile")),
+    "switches-yaml": Parser(seeds=lambda: [documents.WORKFLOW], kind="lines", read=_switches("a.yml")),
+    "switches-shell": Parser(seeds=lambda: [documents.SCRIPT], kind="lines", read=_switches("a.sh")),
+    "switches-dotenv": Parser(seeds=lambda: [documents.DOTENV], kind="lines", read=_switches(".env")),
     "service": Parser(seeds=documents.observations, kind="jsonl", read=_deliver),
 }

@@ -1,0 +1,265 @@
+"""Findings about run-time settings of a project, and what a change of them is predicted to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from advisor.lock.settings_table import locked_settings, settings_path, settings_text
+from knowledge.store.engine import open_knowledge_base
+from tests.advisor.gate.steps import Run, git
+from tests.conftest import Advisor
+from tests.knowledge.samples import invented_blocks
+from tests.package_index import PackageIndex
+
+ARGUMENTS = ("--current", "freeze.txt", "-r", "freeze.txt", "--workload", "transformer-training")
+
+
+def lock(project: Path, index: PackageIndex, **versions: str) -> None:
+    """Lock versions in `freeze.txt`."""
+    for name, version in versions.items():
+        index.add(name, version, code="")
+    (project / "freeze.txt").write_text("".join(f"{name}=={version}\n" for name, version in versions.items()))
+
+
+def recommend(project: Path, framework: str, **values: int | str) -> None:
+    """Write the settings of the lock."""
+    path = settings_path(project / "freeze.txt")
+    path.write_text(settings_text(locked_settings({framework: values})))
+
+
+def found(report: dict[str, Any], *codes: str) -> list[tuple[str, str, int | None]]:
+    return [(f["code"], f["path"], f["line"]) for f in report["findings"] if f["code"] in codes]
+
+
+def message(report: dict[str, Any], code: str) -> str:
+    [text] = [f["message"] for f in report["findings"] if f["code"] == code]
+    return str(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("Dockerfile", "FROM x\nENV TF_ENABLE_ONEDNN_OPTS=0\n", 2),
+        (".env", "TF_ENABLE_ONEDNN_OPTS=0\n", 1),
+        ("run.sh", "export TF_ENABLE_ONEDNN_OPTS=0\n", 1),
+        (".github/workflows/ci.yml", "env:\n  TF_ENABLE_ONEDNN_OPTS: '0'\n", 2),
+    ],
+)
+def test_a_setting_against_the_lock_is_reported_where_it_is_made(
+    project: Path, check: Run, index: PackageIndex, name: str, text: str, line: int
+) -> None:
+    lock(project, index, tensorflow="2.20.0")
+    recommend(project, "tensorflow", onednn="on")
+    (project / name).parent.mkdir(parents=True, exist_ok=True)
+    (project / name).write_text(text)
+
+    report = check(*ARGUMENTS)
+
+    assert found(report, "ADV034", "ADV035") == [("ADV034", name, line)]
+    assert "`onednn=on`" in message(report, "ADV034")
+
+
+def test_code_that_overrides_a_recommended_setting_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
+    lock(project, index, torch="2.10.0")
+    recommend(project, "torch", threads=8)
+    (project / "train.py").write_text("import torch\n\ntorch.set_num_threads(4)\n")
+
+    report = check(*ARGUMENTS)
+
+    assert found(report, "ADV034", "ADV035") == [("ADV035", "train.py", 3)]
+    assert "sets `threads` to `4`, so the recommended `threads=8` has no effect" in message(report, "ADV035")
+
+
+def test_code_with_a_value_of_its_own_is_reported_as_overriding(project: Path, check: Run, index: PackageIndex) -> None:
+    lock(project, index, torch="2.10.0")
+    recommend(project, "torch", threads=8)
+    (project / "train.py").write_text("import torch\nif args.threads:\n    torch.set_num_threads(args.threads)\n")
+
+    text = message(check(*ARGUMENTS), "ADV035")
+
+    assert "sets `threads` when the program runs under a condition" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("train.py", "import torch\ntorch.set_num_threads(8)\n"),
+        ("train.py", "import os\nos.environ.setdefault('OMP_NUM_THREADS', '4')\n"),
+        ("run.sh", "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}\n"),
+        ("run.sh", "export OPENBLAS_NUM_THREADS=4\n"),
+    ],
+)
+def test_settings_that_agree_or_are_replaced_by_the_environment_are_not_reported(
+    project: Path, check: Run, index: PackageIndex, name: str, text: str
+) -> None:
+    lock(project, index, torch="2.10.0")
+    recommend(project, "torch", threads=8)
+    (project / name).write_text(text)
+
+    assert found(check(*ARGUMENTS), "ADV034", "ADV035", "ADV036", "ADV037") == []
+
+
+def test_a_setting_that_needs_code_is_not_said_to_override_the_environment(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    lock(project, index, torch="2.10.0")
+    recommend(project, "torch", compile="on")
+    (project / "train.py").write_text("import torch\nm = torch.compile(m, mode='max-autotune')\n")
+
+    assert found(check(*ARGUMENTS), "ADV034", "ADV035") == [("ADV034", "train.py", 2)]
+
+
+def test_a_value_that_the_locked_version_does_not_know_is_reported(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    lock(project, index, torch="1.13.1")
+    (project / "train.py").write_text("import torch\nm = torch.compile(m)\n")
+
+    report = check(*ARGUMENTS)
+
+    assert found(report, "ADV036") == [("ADV036", "train.py", 2)]
+    assert "`torch 1.13.1` does not know it: it needs torch>=2.0" in message(report, "ADV036")
+
+
+@pytest.mark.parametrize(("hardware", "reported"), [("v100", True), ("a100", False), ("cpu-zen4", False)])
+def test_a_value_that_the_hardware_lacks_is_reported(
+    project: Path, check: Run, index: PackageIndex, hardware: str, reported: bool
+) -> None:
+    lock(project, index, torch="2.10.0")
+    text = "import torch\nwith torch.autocast('cuda', dtype=torch.bfloat16):\n    pass\n"
+    (project / "train.py").write_text(text)
+
+    report = check(*ARGUMENTS, "--hardware", hardware)
+
+    assert bool(found(report, "ADV036")) is reported
+
+
+def test_a_value_out_of_range_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
+    lock(project, index, torch="2.10.0")
+    (project / ".env").write_text("OMP_NUM_THREADS=0\n")
+
+    report = check(*ARGUMENTS)
+
+    assert found(report, "ADV036") == [("ADV036", ".env", 1)]
+    assert "`threads` must be an integer of at least 1" in message(report, "ADV036")
+
+
+def test_settings_that_contradict_each_other_are_reported(project: Path, check: Run, index: PackageIndex) -> None:
+    lock(project, index, torch="2.10.0")
+    (project / "train.py").write_text(
+        'import torch\ntorch.backends.cuda.matmul.allow_tf32 = False\ntorch.set_float32_matmul_precision("high")\n'
+    )
+
+    report = check(*ARGUMENTS, "--hardware", "a100")
+
+    assert found(report, "ADV037") == [("ADV037", "train.py", 3)]
+    assert "`matmul_precision=high`, which contradicts `tf32=off` of `train.py:2`" in message(report, "ADV037")
+
+
+def test_settings_of_the_lock_that_cannot_be_read_are_an_error(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    lock(project, index, torch="2.10.0")
+    settings_path(project / "freeze.txt").write_text("settings = 3\n")
+
+    result = advisor_here("check", *ARGUMENTS)
+
+    assert result.returncode == 2
+    assert "advisor-settings.freeze.toml" in result.stderr
+
+
+@pytest.fixture
+def repository(project: Path, index: PackageIndex, slow_without_onednn: None) -> Path:
+    """A project with a lock of TensorFlow, whose container switches oneDNN on, in one commit."""
+    lock(project, index, tensorflow="2.20.0")
+    (project / "Dockerfile").write_text("FROM x\nENV TF_ENABLE_ONEDNN_OPTS=1\n")
+    (project / "old.sh").write_text("export TF_ENABLE_ONEDNN_OPTS=0\n")
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "pyproject.toml", "freeze.txt", "Dockerfile", "old.sh")
+    git(project, "commit", "-qm", "base")
+    return project
+
+
+def changes(report: dict[str, Any]) -> list[dict[str, Any]]:
+    settings: list[dict[str, Any]] = report["targets"][0]["base"]["settings"]
+    return settings
+
+
+def test_a_project_without_changes_has_no_changed_settings(repository: Path, check: Run) -> None:
+    assert changes(check(*ARGUMENTS, "--base", "HEAD")) == []
+
+
+def test_an_added_setting_is_predicted_against_the_default(repository: Path, check: Run) -> None:
+    (repository / "new.sh").write_text("\nexport TF_ENABLE_ONEDNN_OPTS=0 X=1\n")
+    (repository / "Dockerfile").write_text("FROM x\n\nENV TF_ENABLE_ONEDNN_OPTS=1\n")
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    [change] = changes(report)
+    [effect] = change["effects"]
+    assert (change["kind"], change["before"], change["after"]) == ("added", [], ["off"])
+    assert (change["path"], change["line"], change["frameworks"]) == ("new.sh", 2, ["tensorflow"])
+    assert effect["package"] == "tensorflow"
+    assert effect["speedup"] == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_removed_slow_setting_is_predicted_to_gain(repository: Path, check: Run) -> None:
+    (repository / "old.sh").unlink()
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    [change] = changes(report)
+    assert (change["kind"], change["before"], change["after"]) == ("removed", ["off"], [])
+    assert change["path"] == "old.sh"
+    assert change["effects"][0]["speedup"] == pytest.approx(2, rel=0.1)
+    assert found(report, "ADV007", "ADV016") == []
+
+
+def test_a_setting_that_moves_to_another_file_does_not_change(repository: Path, check: Run) -> None:
+    (repository / "old.sh").rename(repository / "new.sh")
+
+    assert changes(check(*ARGUMENTS, "--base", "HEAD")) == []
+
+
+def test_a_change_that_was_not_measured_is_said_to_be_so(repository: Path, check: Run, advisor_here: Advisor) -> None:
+    (repository / "Dockerfile").write_text("FROM x\nENV TF_ENABLE_ONEDNN_OPTS=0\n")
+
+    [change] = changes(check(*ARGUMENTS, "--base", "HEAD"))
+    text = advisor_here("check", *ARGUMENTS, "--base", "HEAD").stdout
+
+    assert (change["kind"], change["before"], change["after"]) == ("changed", ["on"], ["off"])
+    assert change["effects"] == []
+    assert "Dockerfile:2: `onednn=off` in place of `onednn=on`: effect not measured" in text
+
+
+@pytest.mark.parametrize("output", ["text", "markdown", "html"])
+def test_reports_contain_the_changed_setting(repository: Path, advisor_here: Advisor, output: str) -> None:
+    (repository / "old.sh").unlink()
+
+    result = advisor_here("check", *ARGUMENTS, "--base", "HEAD", "--format", output)
+
+    assert "old.sh" in result.stdout
+    assert "removed: tensorflow" in result.stdout
+
+
+def test_a_removed_setting_that_made_the_stack_faster_fails_the_gate(
+    project: Path, check: Run, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    ratios = {"2.20.0": 1.0, "2.20.0 onednn=on": 2.0, "2.15.1": 1.0}
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
+    lock(project, index, tensorflow="2.20.0")
+    (project / "train.py").write_text('import os\nos.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"\n')
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "pyproject.toml", "freeze.txt", "train.py")
+    git(project, "commit", "-qm", "base")
+    (project / "train.py").write_text("print('training')\n")
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    assert report["exit_code"] == 1
+    assert found(report, "ADV007") == [("ADV007", "train.py", None)]
+    assert "`tensorflow` with `onednn=on` removed is predicted to run at 0.5" in message(report, "ADV007")
