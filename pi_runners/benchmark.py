@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation
+from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation, Scalar
 
 if TYPE_CHECKING:
     from pi_runners.campaign import ObservationSink
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 VERSION = 1
 """Version of the way a benchmark is run; raise it when its timings are no longer comparable."""
 SECONDS = "s"
+PROGRAM = "program"
+"""Name of the backend of a benchmark, and of a program without a framework."""
 _IDENTITY_DIGITS = 16
 _MOST_FAILURES = 2
 _COPY_SECONDS = 60.0
@@ -92,7 +95,7 @@ class Benchmark:
         return IndicatorRun(
             name=BENCHMARK,
             version=VERSION,
-            backend="program",
+            backend=PROGRAM,
             device="cuda" if hardware.gpu else "cpu",
             dtype="any",
             parameters={
@@ -103,14 +106,25 @@ class Benchmark:
             },
         )
 
-    def request(self, *, runs: int, timeout_seconds: float) -> dict[str, Any]:
+    def request(
+        self,
+        *,
+        runs: int,
+        timeout_seconds: float,
+        settings: Mapping[str, Scalar] = MappingProxyType({}),
+        backends: Sequence[str] = (PROGRAM,),
+    ) -> dict[str, Any]:
         """Return the request for the harness, JSON-ready.
 
         Args:
             runs: Runs after the warm-up; each is one sample.
             timeout_seconds: Maximum duration of one run.
+            settings: Run-time settings, of which the harness applies those that are a set of processors.
+            backends: Backends of the frameworks that the command may use.
         """
         return {
+            "settings": dict(settings),
+            "backends": list(backends),
             "command": list(self.command),
             "directory": str(self.directory),
             "files": dict(self.files),

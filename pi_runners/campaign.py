@@ -13,7 +13,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
-from knowledge.settings.apply import environment_of
+from pi_runners.arm_settings import obstacle, unknown_flag, variables_of
 from pi_runners.benchmark import Benchmark
 from pi_runners.environment import (
     BuiltEnvironment,
@@ -220,6 +220,10 @@ def _observe(
     """
     if isinstance(environment, EnvironmentBuildError):
         return _failures(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
+    backends = arm.program_backends if block.benchmark else (arm.backend,)
+    if reason := obstacle(arm.settings, backends, environment.stack):
+        return _failures(block, arm, number, {"status": "unsupported", "failure": reason})
+    variables = variables_of(arm.settings, backends)
     results: dict[int, dict[str, Any]] = {}
     silent = 0
     while missing := [i for i in range(len(arm.indicators)) if i not in results]:
@@ -229,7 +233,7 @@ def _observe(
             content=_content(block, arm, missing, instruments),
             timeout_seconds=block.timeout_seconds,
             memory_limit_bytes=block.memory_limit_bytes,
-            environment=environment_of(arm.settings, arm.backend, present=os.environ, libraries={}),
+            environment=variables,
         )
         if block.benchmark is not None:
             limit = block.benchmark.process_seconds(runs=block.samples, timeout_seconds=block.timeout_seconds)
@@ -258,7 +262,12 @@ def _observe(
 def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path | None) -> dict[str, Any]:
     """Return the request for some of an arm's indicators, or for the benchmark; JSON-ready."""
     if block.benchmark is not None:
-        return block.benchmark.request(runs=block.samples, timeout_seconds=block.timeout_seconds)
+        return block.benchmark.request(
+            runs=block.samples,
+            timeout_seconds=block.timeout_seconds,
+            settings=arm.settings,
+            backends=arm.program_backends,
+        )
     return {
         "backend": arm.backend,
         "settings": dict(arm.settings),
@@ -314,6 +323,9 @@ def _unreported(end: ProcessEnd, block: Block) -> dict[str, Any]:
         status, ended = "timed-out", f"killed after {block.timeout_seconds:g} seconds"
     elif end.ending == "memory":
         status, ended = "out-of-memory", f"killed above {block.memory_limit_bytes or 0:.3g} bytes"
+    elif message := unknown_flag(end.error_tail):
+        # XLA ends the process.
+        return {"status": "unsupported", "failure": message}
     else:
         status, ended = "crashed", f"exit status {end.exit_status}"
     return {"status": status, "failure": f"{ended}: {end.error_tail}".strip()}
@@ -327,7 +339,7 @@ def _observation(
     flops = moved_bytes = 0.0
     environment = dict(document.get("environment", {}))
     if block.benchmark is not None:
-        environment["stack"] = arm.lock.label
+        environment["stack"] = arm.label
     else:
         indicator = INDICATORS[run.name]
         parameters = indicator.complete(dict(run.parameters))

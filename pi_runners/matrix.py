@@ -16,6 +16,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from knowledge.settings.catalogue import setting_error, shipped_settings
+from pi_runners.benchmark import PROGRAM
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
 from pi_runners.shape_lists import shapes_of
@@ -64,6 +65,12 @@ class Arm:
     def backend(self) -> str:
         """Backend that runs the indicators."""
         return MEASURED[self.framework]
+
+    @property
+    def program_backends(self) -> tuple[str, ...]:
+        """Backends of all frameworks of the stack, which a project's own program may use."""
+        names = {package.package.name for package in self.lock.packages}
+        return tuple(sorted({MEASURED[name] for name in names if name in MEASURED})) or (PROGRAM,)
 
     @property
     def label(self) -> str:
@@ -158,9 +165,15 @@ def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Sca
 
 
 def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[str, Scalar]:
-    """Return the settings that a backend supports on a device."""
-    catalogue = shipped_settings()
-    return {n: v for n, v in settings.items() if catalogue[n].framework(backend) and device in catalogue[n].devices}
+    """Return the settings whose values a backend supports on a device."""
+    return {name: value for name, value in settings.items() if _fits(name, value, backend, device)}
+
+
+def _fits(name: str, value: Scalar, backend: str, device: str) -> bool:
+    setting = shipped_settings()[name]
+    framework = setting.framework(backend)
+    choice = framework.choice(value) if framework else None
+    return choice is not None and device in (choice.devices or setting.devices)
 
 
 def plan_arms(

@@ -29,6 +29,8 @@ class _MatrixTable(BaseModel):
 
 
 _Scalars = list[Scalar] | Scalar
+_Settings = dict[str, _Scalars] | list[dict[str, _Scalars]]
+"""Values of settings, all combined; or a list of such tables, each measured for itself."""
 
 
 class _Indicator(_MatrixTable):
@@ -44,7 +46,7 @@ class _Stack(_MatrixTable):
     with_: Annotated[list[str], Field(alias="with")] = []
     cuda: list[str] = []
     cudnn: list[str] = []
-    settings: dict[str, _Scalars] | None = None
+    settings: _Settings | None = None
     indicators: list[str | _Indicator] | None = None
 
 
@@ -62,7 +64,7 @@ class _File(_MatrixTable):
     stack: list[_Stack]
     include: list[_Stack] = []
     exclude: list[_Pattern] = []
-    settings: dict[str, _Scalars] = {}
+    settings: _Settings = {}
     python: list[str] = []
     dtypes: list[str] = ["float32"]
     size: str = "small"
@@ -166,8 +168,7 @@ class Matrix:
     def _expand(self, stack: _Stack, versions_of: VersionsOf, pythons: Sequence[str]) -> Iterable[Combination]:
         framework = Requirement(stack.framework)
         cases = _cases(stack.indicators or self.content.indicators, self.content.size)
-        axes = self.content.settings if stack.settings is None else stack.settings
-        settings = expand_settings({name: v if isinstance(v, list) else [v] for name, v in axes.items()}) or ({},)
+        settings = _combinations(self.content.settings if stack.settings is None else stack.settings)
         for python in pythons:
             versions = _select_versions(versions_of(framework, python), stack.versions)
             for version, cuda, cudnn, switches in itertools.product(
@@ -182,6 +183,16 @@ class Matrix:
                     settings=switches,
                     cases=cases,
                 )
+
+
+def _combinations(settings: _Settings) -> Sequence[Mapping[str, Scalar]]:
+    """Return every combination of the values in a table, and those of each table in a list."""
+    tables = settings if isinstance(settings, list) else [settings]
+    return [
+        combination
+        for table in tables
+        for combination in expand_settings({name: v if isinstance(v, list) else [v] for name, v in table.items()})
+    ] or [{}]
 
 
 def _or_none(values: Sequence[str]) -> Sequence[str | None]:

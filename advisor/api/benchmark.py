@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
     from advisor.resolve.problem import Candidate
-    from knowledge.domain.observation import IndicatorRun, Observation
+    from knowledge.domain.observation import IndicatorRun, Observation, Scalar
     from pi_runners.campaign import Block
     from pi_runners.environment import StackLock
     from pi_runners.matrix import Arm
@@ -64,6 +65,7 @@ def plan_benchmark(
     resolution: ResolutionOptions,
     python: str,
     name: str | None = None,
+    settings: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
 ) -> Iterator[BenchmarkPlan]:
     """Copy a project, lock it for each stack, and plan the block of its benchmark.
 
@@ -76,9 +78,11 @@ def plan_benchmark(
         resolution: What the best stack is: each lock is the best stack that satisfies its requirements.
         python: Interpreter: a path or a version.
         name: Name of a block to continue; by default a new one.
+        settings: Values of each run-time setting; every stack is measured without and with each combination.
 
     Raises:
-        InputError: If the project has no benchmark, the benchmark or a stack is wrong, or the stacks are equal.
+        InputError: If the project has no benchmark, the benchmark, a stack or a setting is wrong, a setting needs code
+            in the program, or the stacks are equal and there are no settings.
         NoStackError: If the project cannot be resolved with the requirements of a stack.
         UnavailableError: If an index cannot be read.
     """
@@ -87,7 +91,9 @@ def plan_benchmark(
     from advisor.project.copy import copy_files, list_files
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
+    from pi_runners.matrix import expand_settings
 
+    combinations = ({}, *expand_settings(settings)) if settings else ({},)
     project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
     benchmark = read_benchmark(files.directory)
     hardware = detect()
@@ -109,7 +115,8 @@ def plan_benchmark(
             cache=indexes.cache_directory,
         )
         arms = _plan_arms(
-            _lock_stacks(context, stacks, locker, client, python),
+            _lock_stacks(context, stacks, locker, client, python, can_be_equal=len(combinations) > 1),
+            combinations,
             benchmark.indicator_run(hardware),
             control=sampling.controls,
         )
@@ -134,21 +141,42 @@ def measure_benchmark(
     environment: EnvironmentOptions,
     indexes: IndexOptions,
     resolution: ResolutionOptions,
+    settings: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
 ) -> tuple[Observation, ...]:
     """Measure the benchmark of a project; see :func:`plan_benchmark` and :func:`advisor.api.measurement.run_block`."""
     if sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="request at least one round")
     store = MeasurementStore(knowledge=resolution.knowledge, cache_directory=indexes.cache_directory)
     with plan_benchmark(
-        files, stacks, sampling=sampling, indexes=indexes, resolution=resolution, python=environment.python
+        files,
+        stacks,
+        sampling=sampling,
+        indexes=indexes,
+        resolution=resolution,
+        python=environment.python,
+        settings=settings,
     ) as plan:
         return run_block(plan.block, plan.client, environment=environment, store=store)
 
 
 def _lock_stacks(
-    context: TargetContext, stacks: Sequence[str], locker: StackLocker, client: IndexClient, python: str
+    context: TargetContext,
+    stacks: Sequence[str],
+    locker: StackLocker,
+    client: IndexClient,
+    python: str,
+    *,
+    can_be_equal: bool,
 ) -> list[_ProjectStack]:
     """Lock the project for each stack; without stacks, lock the baseline and the recommended stack.
+
+    Args:
+        context: The project.
+        stacks: Requirements of each stack.
+        locker: Locks stacks.
+        client: The package indexes.
+        python: Interpreter: a path or a version.
+        can_be_equal: Whether the recommended stack alone is measured, if it is the baseline.
 
     Raises:
         InputError: If a stack is malformed, or all locks are equal.
@@ -156,11 +184,15 @@ def _lock_stacks(
     with open_predictor(context, client) as estimator:
         if not stacks:
             advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
-            _refuse_equal_stacks(advice.baseline, advice.optimum.stack)
+            compared = [("baseline", advice.baseline), ("recommended", advice.optimum.stack)]
+            if not _differ(advice.baseline, advice.optimum.stack):
+                if not can_be_equal:
+                    raise _equal_stacks_error(advice.baseline)
+                compared = compared[1:]
             packages = frozenset[str](root.name for root in context.problem.roots if not root.constraint)
             return [
                 _ProjectStack(lock=locker.lock_of(stack, [label], python), packages=packages)
-                for label, stack in (("baseline", advice.baseline), ("recommended", advice.optimum.stack))
+                for label, stack in compared
             ]
         locked = []
         for text in stacks:
@@ -191,20 +223,20 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
     return replace(context, problem=problem), frozenset(root.name for root in roots)
 
 
-def _refuse_equal_stacks(baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> None:
-    """Raise an error if two stacks are equal, or there is only one.
+def _differ(baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> bool:
+    """Whether there is a baseline, and it differs from a stack."""
+    return bool(baseline) and {c.name: c.version for c in baseline} != {c.name: c.version for c in stack}
 
-    Raises:
-        InputError: If there is nothing to compare.
-    """
-    versions = {c.name: c.version for c in baseline}
-    if not baseline or versions == {c.name: c.version for c in stack}:
-        raise InputError(
-            "the recommended stack is the baseline, so there is nothing to compare"
-            if baseline
-            else "the project has no baseline that the recommended stack could be compared with",
-            hint="name stacks, such as `--stack 'numpy==1.26.4' --stack 'numpy==2.2.6'`",
-        )
+
+def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:
+    """Return the error for a project with only one stack to measure."""
+    return InputError(
+        "the recommended stack is the baseline, so there is nothing to compare"
+        if baseline
+        else "the project has no baseline that the recommended stack could be compared with",
+        hint="name stacks, such as `--stack 'numpy==1.26.4' --stack 'numpy==2.2.6'`, or settings, such as "
+        "`--settings allocator=jemalloc`",
+    )
 
 
 def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
@@ -223,15 +255,59 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     return min(differing or common, key=lambda name: (name not in frameworks, name not in packages, name))
 
 
-def _plan_arms(stacks: Sequence[_ProjectStack], run: IndicatorRun, *, control: bool) -> tuple[Arm, ...]:
-    """Return the arms of the locks: the first is the reference, and with a control also the last."""
+def _plan_arms(
+    stacks: Sequence[_ProjectStack],
+    combinations: Sequence[Mapping[str, Scalar]],
+    run: IndicatorRun,
+    *,
+    control: bool,
+) -> tuple[Arm, ...]:
+    """Return the arms of the locks with each combination of settings; the first is the reference, and the control.
+
+    Raises:
+        InputError: If a setting cannot be applied from outside the program.
+    """
     from pi_runners.matrix import Arm
 
     package = _compared_package(stacks)
-    arms = [
-        Arm(number=number, lock=stack.lock, framework=package, reference=number == 0, indicators=(run,))
-        for number, stack in enumerate(stacks)
-    ]
+    arms: list[Arm] = []
+    for stack in stacks:
+        for settings in combinations:
+            arm = Arm(
+                number=len(arms),
+                lock=stack.lock,
+                framework=package,
+                reference=not arms,
+                indicators=(run,),
+                settings=settings,
+            )
+            _check_settings(arm)
+            arms.append(arm)
     if control:
         arms.append(replace(arms[0], number=len(arms), reference=False))
     return tuple(arms)
+
+
+def _check_settings(arm: Arm) -> None:
+    """Refuse settings that no framework of an arm has, and those that need code in the program.
+
+    Raises:
+        InputError: If there is one.
+    """
+    from knowledge.settings.apply import code_of
+    from knowledge.settings.catalogue import shipped_settings
+
+    for name, value in sorted(arm.settings.items()):
+        frameworks = [shipped_settings()[name].framework(backend) for backend in arm.program_backends]
+        choices = [choice for framework in frameworks if framework and (choice := framework.choice(value))]
+        if not choices:
+            raise InputError(
+                f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",
+                hint="`advisor pi settings` lists all settings and their frameworks",
+            )
+        if any(choice.code and not choice.environment for choice in choices):
+            code = [line for backend in arm.program_backends for line in code_of({name: value}, backend)]
+            raise InputError(
+                f"`{name}={value}` needs code in the program",
+                hint=f"let the command of the benchmark contain an option for it; the code is `{'; '.join(code)}`",
+            )

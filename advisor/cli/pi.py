@@ -187,14 +187,15 @@ def run(
 
     `--benchmark` runs the command of `[tool.advisor.benchmark]` in `pyproject.toml` in copies of the project. A stack
     is then the project's lock with the requirements of `--stack`; without `--stack`, the baseline and the recommended
-    stack are measured.
+    stack are measured. `--settings` are those that an environment variable or a set of processors applies.
     """
     from advisor.api.measurement import run_block
     from advisor.report.measurements import block_table
 
     if block_group.benchmark:
         _check_benchmark_options(indicators, indicator_group, sampling_group)
-        planned = _planned_benchmark(block_group, sampling_group, environment, results, index_urls)
+        axes = _axes(indicator_group.settings or [])
+        planned = _planned_benchmark(block_group, axes, sampling_group, environment, results, index_urls)
     else:
         planned = _planned_indicators(indicators, block_group, indicator_group, sampling_group, environment, index_urls)
     with planned as (block, client):
@@ -267,6 +268,7 @@ def _planned_indicators(
 @contextmanager
 def _planned_benchmark(
     block_group: _BlockGroup,
+    settings: dict[str, list[Scalar]],
     sampling_group: _SamplingGroup,
     environment: EnvironmentGroup,
     results: ResultGroup,
@@ -288,6 +290,7 @@ def _planned_benchmark(
         resolution=ResolutionOptions(knowledge=results.knowledge),
         python=environment.python,
         name=block_group.resume,
+        settings=settings,
     ) as plan:
         size = f"{plan.copied_bytes / 1e6:.1f} MB" if plan.copied_bytes > 1e5 else f"{plan.copied_bytes / 1e3:.1f} kB"
         say(f"each process copies {count(plan.copied_files, 'file')} of the project, {size}")
@@ -310,13 +313,14 @@ def _check_benchmark_options(
             hint="measure indicators in another command, without `--benchmark`",
         )
     options = asdict(indicator_group)
-    changed = [name for name, default in asdict(_IndicatorGroup()).items() if options[name] != default]
+    defaults = asdict(_IndicatorGroup())
+    changed = [name for name, default in defaults.items() if name != "settings" and options[name] != default]
     if sampling_group.min_time != _SamplingGroup().min_time:
         changed.append("min-time")
     if changed:
         raise InputError(
             f"`--{changed[0]}` is an option of indicators, and `--benchmark` runs the project's own command",
-            hint="write sizes and settings into the command, `command` in `[tool.advisor.benchmark]`",
+            hint="write sizes into the command, `command` in `[tool.advisor.benchmark]`",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import jax
@@ -12,6 +13,7 @@ from jax import lax
 from pi_runners.backends.numpy import from_bytes
 from pi_runners.backends.recurrent_cells import GATES, advance
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.settings import error_output
 
 
 class JaxBackend(Backend):
@@ -31,6 +33,7 @@ class JaxBackend(Backend):
             self._device = jax.devices("cuda" if device == "cuda" else "cpu")[0]
         except RuntimeError:
             raise Unsupported("this JAX sees no {} device".format(device)) from None
+        _refuse_ignored_flags()
 
     def describe(self) -> Dict[str, Any]:
         """Return the versions of JAX, jaxlib and NumPy, and XLA's version of the platform."""
@@ -292,3 +295,17 @@ class JaxBackend(Backend):
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         """Pixels as rows."""
         return jnp.reshape(x, (-1, channels))
+
+
+def _refuse_ignored_flags() -> None:
+    """Refuse flags of XLA that it ignores: it says so when it reads them, for the first compilation.
+
+    Raises:
+        Unsupported: If there is one.
+    """
+    jax.jit(lambda x: x + 1)(1.0)
+    for flag in os.environ.get("XLA_FLAGS", "").split():
+        name = flag.lstrip("-").partition("=")[0]
+        for line in error_output().splitlines():
+            if name in line and "no longer supported" in line:
+                raise Unsupported("XLA ignores `{}`: it is no longer supported".format(flag))

@@ -11,6 +11,22 @@ from pi_runners.backends.numpy import from_bytes
 from pi_runners.backends.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 
+_PROVIDERS = {
+    "cpu": "CPUExecutionProvider",
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+}
+_LEVELS = {
+    "disable": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+_MODES = {"sequential": ort.ExecutionMode.ORT_SEQUENTIAL, "parallel": ort.ExecutionMode.ORT_PARALLEL}
+_ENTRIES = {"spinning": "session.intra_op.allow_spinning", "flush_denormal": "session.set_denormal_as_zero"}
+"""Keys in the configuration of a session (`onnxruntime_session_options_config_keys.h`)."""
+
 
 class OnnxruntimeBackend(Backend):
     """Functions are traced into graphs: arrays become inputs, weights constants. There is no backward pass."""
@@ -20,12 +36,15 @@ class OnnxruntimeBackend(Backend):
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)
-        self._providers = ["CUDAExecutionProvider" if device == "cuda" else "CPUExecutionProvider"]
+        self._providers = [_PROVIDERS[settings.get("execution_provider", device)]]
         if self._providers[0] not in ort.get_available_providers():
             raise Unsupported("this ONNX Runtime has no {}".format(self._providers[0]))
+        if "interop_threads" in settings and settings.get("execution_mode") != "parallel":
+            raise Unsupported("`interop_threads` has no effect without `execution_mode=parallel`")
         ort.set_default_logger_severity(3)
         # The last axis of the result of `DFT` holds the real and the imaginary part.
         self._pairs = False
+        self._session: Any = None
 
     def describe(self) -> Dict[str, Any]:
         """Return the version and the providers it was built with."""
@@ -65,17 +84,49 @@ class OnnxruntimeBackend(Backend):
 
     def _start(self, output: Symbol, inputs: Dict[str, Array]) -> Callable[[], Any]:
         """Create a session for the graph of a symbol, and return a call that computes the symbol."""
-        options = ort.SessionOptions()
-        if "threads" in self.settings:
-            options.intra_op_num_threads = self.settings["threads"]
         try:
-            session = ort.InferenceSession(output.graph.encode(output), options, providers=self._providers)
+            session = ort.InferenceSession(output.graph.encode(output), self._options(), providers=self._providers)
         except Exception as error:
             # ONNX Runtime raises its own `NotImplemented` for an operator without a kernel.
             if type(error).__name__ == "NotImplemented":
                 raise Unsupported(str(error).strip().splitlines()[-1][-300:]) from None
             raise
+        # A provider that cannot start is replaced without an error.
+        if session.get_providers()[0] != self._providers[0]:
+            raise Unsupported("{} cannot be used on this machine".format(self._providers[0]))
+        self._session = session
         return lambda: session.run(None, inputs)[0]
+
+    def _options(self) -> Any:
+        """Return the options of a session that apply the settings."""
+        settings, options = self.settings, ort.SessionOptions()
+        if "threads" in settings:
+            options.intra_op_num_threads = settings["threads"]
+        if "interop_threads" in settings:
+            options.inter_op_num_threads = settings["interop_threads"]
+        if "graph_optimisation" in settings:
+            options.graph_optimization_level = _LEVELS[settings["graph_optimisation"]]
+        if "execution_mode" in settings:
+            options.execution_mode = _MODES[settings["execution_mode"]]
+        for name, entry in _ENTRIES.items():
+            if name in settings:
+                options.add_session_config_entry(entry, "1" if settings[name] == "on" else "0")
+        return options
+
+    def confirm_settings(self) -> Dict[str, Any]:
+        """Return the options of the last session, which it reports itself."""
+        options = self._session.get_session_options()
+        described = {
+            "onnxruntime_provider": self._session.get_providers()[0],
+            "onnxruntime_threads": options.intra_op_num_threads,
+            "onnxruntime_interop_threads": options.inter_op_num_threads,
+            "onnxruntime_graph_optimisation": options.graph_optimization_level.name,
+            "onnxruntime_execution_mode": options.execution_mode.name,
+        }
+        for name, entry in _ENTRIES.items():
+            if name in self.settings:
+                described["onnxruntime_" + name] = options.get_session_config_entry(entry)
+        return described
 
     def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
         """Refuse: there are only graphs."""

@@ -28,17 +28,23 @@ class TensorflowBackend(Backend):
             raise Unsupported("this TensorFlow sees no CUDA device")
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
-        if "threads" in settings and tf.config.threading.get_intra_op_parallelism_threads() != settings["threads"]:
-            tf.config.threading.set_intra_op_parallelism_threads(settings["threads"])
-            tf.config.threading.set_inter_op_parallelism_threads(settings["threads"])
+        _set_threads(settings)
         if "tf32" in settings:
             tf.config.experimental.enable_tensor_float_32_execution(settings["tf32"] == "on")
-        amp = settings.get("amp", "off")
-        if amp != "off":
-            if amp != ("float16" if device == "cuda" else "bfloat16"):
-                raise Unsupported("TensorFlow rewrites graphs to float16 on CUDA devices and to bfloat16 on CPUs only")
-            option = "auto_mixed_precision" if device == "cuda" else "auto_mixed_precision_onednn_bfloat16"
-            tf.config.optimizer.set_experimental_options({option: True})
+
+    def _rewrite_graphs(self, enabled: bool) -> None:
+        """Let TensorFlow rewrite graphs of functions for the setting `amp`, or not; it does so for the whole process.
+
+        Raises:
+            Unsupported: If TensorFlow does not rewrite to this type on the device.
+        """
+        amp = self.settings.get("amp", "off")
+        if amp == "off":
+            return
+        if enabled and amp != ("float16" if self.device == "cuda" else "bfloat16"):
+            raise Unsupported("TensorFlow rewrites graphs to float16 on CUDA devices and to bfloat16 on CPUs only")
+        option = "auto_mixed_precision" if self.device == "cuda" else "auto_mixed_precision_onednn_bfloat16"
+        tf.config.optimizer.set_experimental_options({option: enabled})
 
     def describe(self) -> Dict[str, Any]:
         """Return the versions, and those of CUDA and cuDNN that TensorFlow was built with."""
@@ -48,6 +54,8 @@ class TensorflowBackend(Backend):
             "tensorflow_numpy": np.__version__,
             "tensorflow_cuda": build.get("cuda_version"),
             "tensorflow_cudnn": build.get("cudnn_version"),
+            "tensorflow_threads": tf.config.threading.get_intra_op_parallelism_threads(),
+            "tensorflow_interop_threads": tf.config.threading.get_inter_op_parallelism_threads(),
         }
         return described
 
@@ -103,6 +111,7 @@ class TensorflowBackend(Backend):
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
         """Trace once."""
+        self._rewrite_graphs(True)
         compute = self._function(lambda *tensors: function(self, *tensors))
         inputs = (*arrays, *weights)
         return lambda: compute(*inputs)
@@ -118,6 +127,7 @@ class TensorflowBackend(Backend):
                 result = function(self, *inputs)
             return tape.gradient(result, inputs, output_gradients=upstream)
 
+        self._rewrite_graphs(True)
         compute = self._function(gradients)
         return lambda: compute(cotangent, *arrays)
 
@@ -137,6 +147,7 @@ class TensorflowBackend(Backend):
                 variable.assign_sub(tf.cast(rate, gradient.dtype) * gradient)
             return value, squared_norm
 
+        self._rewrite_graphs(True)
         compute = self._function(step)
 
         def feed(fresh: Sequence[Array]) -> None:
@@ -155,9 +166,10 @@ class TensorflowBackend(Backend):
         )
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
-        """Use Keras layers."""
+        """Use Keras layers, which have their own mixed precision."""
         from pi_runners.backends.tensorflow_models import build
 
+        self._rewrite_graphs(False)
         return build(self, network, parameters, mode, inputs, self._function)
 
     def load_batches(
@@ -332,3 +344,30 @@ class TensorflowBackend(Backend):
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         """Pixels as rows."""
         return tf.reshape(x, (-1, channels))
+
+
+def _set_threads(settings: Parameters) -> None:
+    """Set the numbers of threads; one that TensorFlow uses already is not set again, which would be an error.
+
+    Raises:
+        Unsupported: If TensorFlow uses another number.
+    """
+    threading = tf.config.threading
+    for name, number, get, change in (
+        (
+            "threads",
+            settings.get("threads"),
+            threading.get_intra_op_parallelism_threads,
+            threading.set_intra_op_parallelism_threads,
+        ),
+        (
+            "interop_threads",
+            settings.get("interop_threads", settings.get("threads")),
+            threading.get_inter_op_parallelism_threads,
+            threading.set_inter_op_parallelism_threads,
+        ),
+    ):
+        if number is not None and get() != number:
+            change(number)
+            if get() != number:
+                raise Unsupported("`{}={}` has no effect: it is {}".format(name, number, get()))

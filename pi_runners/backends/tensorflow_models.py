@@ -50,8 +50,9 @@ _OTHER_FILTER_AXES = (2, 3, 0, 1)
 class KerasLayers(Layers):
     """Applies Keras layers to symbols of the functional API, and keeps them by name."""
 
-    def __init__(self, dtype: str, training: bool) -> None:
-        self._dtype = dtype
+    def __init__(self, dtype: str, policy: Any, training: bool) -> None:
+        self._weight_dtype = dtype
+        self._dtype = policy
         self.training = training
         self._named: Dict[str, Any] = {}
 
@@ -67,7 +68,7 @@ class KerasLayers(Layers):
         return y
 
     def _value(self, weight: InitialWeight, axes: Optional[Tuple[int, ...]] = None) -> Any:
-        dtype = tf.as_dtype(self._dtype).as_numpy_dtype
+        dtype = tf.as_dtype(self._weight_dtype).as_numpy_dtype
         value = from_bytes(weight.raw, weight.shape, weight.scale, weight.offset, dtype)
         return value if axes is None else value.transpose(axes)
 
@@ -247,7 +248,11 @@ class _KerasModel:
     def __init__(self, backend: Backend, network: Network, mode: str) -> None:
         self._definition = network, mode
         self._dtype = backend.dtype
-        self._layers = KerasLayers(backend.dtype, mode == "training")
+        amp = backend.settings.get("amp", "off")
+        self._is_mixed = amp != "off"
+        # A string would do in Keras 3, but Keras 2 accepts only element types as such.
+        policy = keras.mixed_precision.Policy("mixed_" + amp) if self._is_mixed else backend.dtype
+        self._layers = KerasLayers(backend.dtype, policy, mode == "training")
         self._models: Dict[Tuple[Tuple[str, Any], ...], Any] = {}
 
     def sized(self, p: Parameters) -> Any:
@@ -261,6 +266,9 @@ class _KerasModel:
                 dtype = "int32" if spec.kind == "indices" else self._dtype
                 symbols.append(keras.Input(shape=tuple(shape[1:]), dtype=dtype))
             logits = network.forward(self._layers, symbols, p, mode)
+            if self._is_mixed:
+                # As https://www.tensorflow.org/guide/mixed_precision: the outputs have float32.
+                logits = keras.layers.Activation("linear", dtype="float32")(logits)
             self._models[key] = keras.Model(symbols, logits)
         return self._models[key]
 
@@ -291,7 +299,8 @@ def build(
             optimiser = keras.optimizers.AdamW(1e-5, weight_decay=0.01)
         else:
             optimiser = keras.optimizers.SGD(0.01, momentum=0.9)
-        options = {"jit_compile": backend.settings["xla"] == "on"} if "xla" in backend.settings else {}
+        xla = backend.settings.get("xla", "auto")
+        options = {} if xla == "auto" else {"jit_compile": xla == "on"}
         model.compile(optimizer=optimiser, loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True), **options)
         # With its variables made here and not by the first step, TensorFlow traces the step once instead of twice.
         optimiser.build(model.trainable_variables)

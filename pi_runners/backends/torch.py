@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
 
+from pi_runners.backends import torch_settings
 from pi_runners.backends.recurrent_cells import GATES
 from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
@@ -26,19 +26,18 @@ class TorchBackend(Backend):
         if device == "cuda" and not torch.cuda.is_available():
             raise Unsupported("this PyTorch sees no CUDA device")
         self._dtype = getattr(torch, dtype)
-        if "threads" in settings:
-            torch.set_num_threads(settings["threads"])
-        if "onednn" in settings:
-            torch.backends.mkldnn.enabled = settings["onednn"] == "on"
-        if "tf32" in settings:
-            torch.backends.cuda.matmul.allow_tf32 = settings["tf32"] == "on"
-            torch.backends.cudnn.allow_tf32 = settings["tf32"] == "on"
+        torch_settings.apply_settings(settings, device)
+        self._graphs = torch_settings.compiled_graphs() if self._compiles else 0
+
+    @property
+    def _compiles(self) -> bool:
+        return bool(self.settings.get("compile", "off") != "off")
 
     def describe(self) -> Dict[str, Any]:
         """Return the version, threads, and the CUDA and cuDNN versions it was built with."""
         described: Dict[str, Any] = {
             "torch": torch.__version__,
-            "torch_threads": torch.get_num_threads(),
+            **torch_settings.describe_settings(self.settings, self.device),
             "torch_cuda": torch.version.cuda,
             "torch_cudnn": torch.backends.cudnn.version() if torch.version.cuda else None,
             "torch_mkldnn": torch.backends.mkldnn.is_available(),
@@ -94,31 +93,37 @@ class TorchBackend(Backend):
         """Use `torch.isfinite`."""
         return bool(torch.isfinite(result[tuple(index)]).all())
 
-    def _apply_settings(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that runs under the setting `amp`, compiled with `torch.compile` if `compile` is on."""
-        amp = self.settings.get("amp", "off")
+    def confirm_settings(self) -> Dict[str, Any]:
+        """Return the number of compiled graphs, if `compile` is on."""
+        if not self._compiles:
+            return {}
+        graphs = torch_settings.compiled_graphs() - self._graphs
+        if graphs == 0:
+            raise Unsupported("`compile={}` has compiled nothing".format(self.settings["compile"]))
+        return {"torch_compiled_graphs": graphs}
 
+    def _apply_settings(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function that runs under the settings `amp`, `compile` and `sdpa`."""
+        return self._apply_without_compile(function, torch_settings.compiled)
+
+    def _apply_without_compile(
+        self, function: Callable[..., Any], wrap: Callable[..., Any] = lambda mixed, settings: mixed
+    ) -> Callable[..., Any]:
         def mixed(*arrays: Any) -> Any:
-            context = nullcontext() if amp == "off" else torch.autocast(self.device, dtype=getattr(torch, amp))
-            with context:
+            with torch_settings.autocast(self.settings, self.device):
                 return function(self, *arrays)
 
-        if self.settings.get("compile") != "on":
-            return mixed
-        if not hasattr(torch, "compile"):
-            raise Unsupported("this PyTorch has no `torch.compile`")
-        compiled: Callable[..., Any] = torch.compile(mixed)
-        return compiled
+        return torch_settings.with_attention_kernel(wrap(mixed, self.settings), self.settings)
 
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
-        """Run without recording gradients."""
+        """Run without recording gradients, unless `grad_mode` says otherwise."""
         compute = self._apply_settings(function)
         inputs = (*arrays, *weights)
 
         def run() -> Any:
-            with torch.no_grad():
+            with torch_settings.without_gradients(self.settings):
                 return compute(*inputs)
 
         return run
@@ -159,12 +164,16 @@ class TorchBackend(Backend):
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
         """Use `torch.nn`."""
-        from pi_runners.backends.torch_models import build
+        from pi_runners.backends.torch_models import Wrappers, build
 
-        def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-            return self._apply_settings(lambda backend, *arrays: function(*arrays))
+        def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
+            return lambda backend, *arrays: function(*arrays)
 
-        return build(self, network, parameters, mode, inputs, wrap)
+        wrappers = Wrappers(
+            settings=lambda function: self._apply_settings(without_self(function)),
+            uncompiled=lambda function: self._apply_without_compile(without_self(function)),
+        )
+        return build(self, network, parameters, mode, inputs, wrappers)
 
     def load_batches(
         self, raw: bytes, shape: Sequence[int], batch: int, workers: int

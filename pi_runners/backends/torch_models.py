@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from pi_runners.harness.contract import Array, Backend, Parameters
+from pi_runners.backends.torch_settings import without_gradients
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.models.layers import (
     BuiltModel,
     InitialWeight,
@@ -26,11 +27,28 @@ from pi_runners.models.network import Network
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
+class Wrappers(NamedTuple):
+    """Functions that apply settings to a function of arrays.
+
+    Attributes:
+        settings: Applies all settings.
+        uncompiled: Applies all settings but `compile`.
+    """
+
+    settings: Wrapper
+    uncompiled: Wrapper
+
+
 class TorchModel(nn.Module, Layers):
-    """A module whose submodules are created in the first forward pass."""
+    """A module whose submodules are created in the first forward pass.
+
+    Attributes:
+        attends: Whether the model has attention.
+    """
 
     def __init__(self, backend: Backend, network: Network, mode: str) -> None:
         super().__init__()
+        self.attends = False
         self._backend = backend
         self._definition = network, mode
         self._named: Dict[str, Any] = {}
@@ -145,7 +163,7 @@ class TorchModel(nn.Module, Layers):
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         """`scaled_dot_product_attention` between `nn.Linear` layers."""
         q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
-        return self._merge(name, functional.scaled_dot_product_attention(q, k, v, is_causal=causal))
+        return self._merge(name, self._attention(q, k, v, is_causal=causal))
 
     def cached_attention(
         self, name: str, x: Array, heads: int, keys: Array, values: Array
@@ -153,7 +171,12 @@ class TorchModel(nn.Module, Layers):
         """`torch.cat` of the cache, then as :meth:`self_attention`."""
         q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
         keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
-        return self._merge(name, functional.scaled_dot_product_attention(q, keys, values)), keys, values
+        return self._merge(name, self._attention(q, keys, values)), keys, values
+
+    def _attention(self, q: Array, k: Array, v: Array, **options: Any) -> Array:
+        if not self.attends:
+            self.attends = True
+        return functional.scaled_dot_product_attention(q, k, v, **options)
 
     def _merge(self, name: str, mixed: Array) -> Array:
         joined = mixed.transpose(1, 2).reshape(mixed.shape[0], mixed.shape[2], -1)
@@ -221,7 +244,7 @@ class TorchModel(nn.Module, Layers):
         """`scaled_dot_product_attention` with a scale of 1."""
         # The argument `scale` is newer than the function: multiply the queries instead.
         scaled = queries * memory.shape[-1] ** 0.5
-        return functional.scaled_dot_product_attention(scaled, memory, memory)
+        return self._attention(scaled, memory, memory)
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
         """`torch.bmm` of the stacked vectors."""
@@ -235,7 +258,7 @@ class TorchModel(nn.Module, Layers):
 
 
 def build(
-    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrapper
+    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrappers
 ) -> BuiltModel:
     """Return a model.
 
@@ -245,20 +268,24 @@ def build(
         p: Parameters of the model.
         mode: Mode of the model.
         inputs: Inputs for the first forward pass, which creates the layers.
-        wrap: Applies the settings `amp` and `compile` to a function of arrays.
+        wrap: Applies settings to a function of arrays.
+
+    Raises:
+        Unsupported: If a setting changes nothing in this model.
     """
     model = TorchModel(backend, network, mode).eval()
     with torch.no_grad():
         model(p, *inputs)
+    _refuse_settings_without_effect(backend.settings, model, mode)
     if backend.settings.get("memory_format") == "channels_last":
         model = model.to(memory_format=torch.channels_last)
 
     def infer(p: Parameters, batch: Sequence[Array]) -> Callable[[], Any]:
         model.eval()
-        compute = wrap(lambda *arrays: model(p, *arrays))
+        compute = wrap.settings(lambda *arrays: model(p, *arrays))
 
         def run() -> Any:
-            with torch.no_grad():
+            with without_gradients(backend.settings):
                 return compute(*batch)
 
         return run
@@ -269,7 +296,16 @@ def build(
             optimiser: Any = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01)
         else:
             optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        compute = wrap(lambda *arrays: functional.cross_entropy(model(p, *arrays[:-1]).float(), arrays[-1]))
+
+        def loss_of(*arrays: Array) -> Array:
+            return functional.cross_entropy(model(p, *arrays[:-1]).float(), arrays[-1])
+
+        expected = None
+        if backend.settings.get("compile", "off") != "off":
+            # The gradient is checked without compilation, which would compile a small batch, too.
+            with torch.no_grad():
+                expected = float(wrap.uncompiled(loss_of)(*batch, labels))
+        compute = wrap.settings(loss_of)
         scaler = _gradient_scaler(backend)
 
         def step() -> Any:
@@ -280,11 +316,12 @@ def build(
             scaler.update()
             return loss.detach()
 
-        return ModelTraining(step, float)
+        return ModelTraining(step, float, expected)
 
     def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
         model.train()
-        loss = functional.cross_entropy(model(p, *batch).float(), labels)
+        mixed = wrap.uncompiled(lambda *arrays: functional.cross_entropy(model(p, *arrays).float(), labels))
+        loss = mixed(*batch)
         parameters = list(model.parameters())
         gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
         pairs = zip(gradients, parameters)
@@ -292,6 +329,20 @@ def build(
         return float(loss.detach()), derivative
 
     return BuiltModel(infer, train, gradient)
+
+
+def _refuse_settings_without_effect(settings: Parameters, model: TorchModel, mode: str) -> None:
+    """Refuse settings that change nothing in a model.
+
+    Raises:
+        Unsupported: If there is one.
+    """
+    if settings.get("memory_format") == "channels_last" and all(w.dim() != 4 for w in model.parameters()):
+        raise Unsupported("`memory_format` changes nothing: the model has no images")
+    if "sdpa" in settings and not model.attends:
+        raise Unsupported("`sdpa` changes nothing: the model has no attention")
+    if mode == "training" and settings.get("grad_mode", "enabled") != "enabled":
+        raise Unsupported("`grad_mode={}` is for inference: training needs gradients".format(settings["grad_mode"]))
 
 
 def _gradient_scaler(backend: Backend) -> Any:

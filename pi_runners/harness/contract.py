@@ -77,11 +77,22 @@ class Backend:
     def precision(self) -> str:
         """Element type that determines the error: that of mixed precision if it is enabled."""
         amp = self.settings.get("amp", "off")
-        return self.dtype if amp == "off" else str(amp)
+        if amp != "off":
+            return str(amp)
+        # Products of float32 are then computed with the mantissa of bfloat16.
+        return "bfloat16" if self.settings.get("matmul_precision") == "medium" else self.dtype
 
     def describe(self) -> Dict[str, Any]:
         """Return versions and build options of the framework by name."""
         raise Unsupported("this backend does not describe itself")
+
+    def confirm_settings(self) -> Dict[str, Any]:
+        """Return what shows, after a measurement, that the settings had an effect, by name.
+
+        Raises:
+            Unsupported: If one of them had none.
+        """
+        return {}
 
     def synchronise(self, result: Any) -> None:
         """Wait until the device has computed ``result``."""

@@ -1,4 +1,4 @@
-"""Applies the run-time settings that are a set of processors.
+"""Applies the run-time settings that are a set of processors, and checks those of the whole process.
 
 The environment of this process contains those that are environment variables; each backend applies the other ones.
 """
@@ -6,13 +6,18 @@ The environment of this process contains those that are environment variables; e
 from __future__ import annotations
 
 import os
-from typing import List, Set
+import re
+from typing import Any, Dict, List, Set
 
 from pi_runners.harness.contract import Parameters, Unsupported
 
+_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+_HUGE_PAGE_MODES = {"on": "always", "off": "never"}
+_ALLOCATORS = ("tcmalloc", "jemalloc", "mimalloc")
+
 
 def apply_settings(backend: str, settings: Parameters) -> None:
-    """Set the processor affinity; call it before the framework is imported.
+    """Set the processor affinity, and check allocator and huge pages; call it before the framework is imported.
 
     Args:
         backend: Name of the backend.
@@ -25,6 +30,61 @@ def apply_settings(backend: str, settings: Parameters) -> None:
         _set_affinity(sorted(_processors())[: settings["threads"]], settings["threads"])
     if "numa" in settings:
         _set_affinity(sorted(_processors() & _processors_of_node(settings["numa"])), 1)
+    if "allocator" in settings and allocator() != settings["allocator"]:
+        raise Unsupported("`allocator={}`: this process uses {}".format(settings["allocator"], allocator()))
+    if "huge_pages" in settings and huge_pages() != _HUGE_PAGE_MODES[settings["huge_pages"]]:
+        raise Unsupported(
+            "`huge_pages={}`: `{}` is `{}`, which only root can change".format(
+                settings["huge_pages"], _HUGE_PAGES, huge_pages()
+            )
+        )
+
+
+def describe_memory() -> Dict[str, Any]:
+    """Return the allocator of this process and the kernel's setting of huge pages, by name."""
+    return {"allocator": allocator(), "transparent_huge_pages": huge_pages()}
+
+
+def allocator() -> str:
+    """Return the allocator of this process: a library that is loaded before others, else ``glibc``."""
+    loaded = [os.path.basename(path) for path in loaded_files(*_ALLOCATORS)]
+    preloaded = os.environ.get("LD_PRELOAD", "")
+    names = [name for name in _ALLOCATORS if name in preloaded and any(name in file for file in loaded)]
+    return names[0] if names else "glibc"
+
+
+def huge_pages() -> str:
+    """Return when the kernel uses huge pages: ``always``, ``madvise`` or ``never``; empty if it does not say."""
+    try:
+        with open(_HUGE_PAGES) as file:
+            chosen = re.search(r"\[(\w+)\]", file.read())
+    except OSError:
+        return ""
+    return chosen.group(1) if chosen else ""
+
+
+def loaded_files(*names: str) -> List[str]:
+    """Return the paths of the files in this process's memory whose names contain one of some texts.
+
+    Args:
+        names: The texts.
+    """
+    try:
+        with open("/proc/self/maps") as file:
+            fields = [line.split(None, 5) for line in file]
+    except OSError:
+        return []
+    paths = {parts[5].strip() for parts in fields if len(parts) == 6}
+    return sorted(path for path in paths if any(name in os.path.basename(path) for name in names))
+
+
+def error_output() -> str:
+    """Return what this process has written to its error output, if that is a file; otherwise an empty text."""
+    path = os.path.realpath("/proc/self/fd/2")
+    if not os.path.isfile(path):
+        return ""
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _processors() -> Set[int]:

@@ -9,13 +9,20 @@ import platform
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, Optional, TextIO
+from typing import Any, Callable, Dict, List, Optional, TextIO
 
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
+from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
 from pi_runners.harness.origin import is_ours
-from pi_runners.harness.settings import apply_settings
+from pi_runners.harness.settings import apply_settings, describe_memory
 from pi_runners.indicators import INDICATORS
+
+_VARIABLES = (
+    *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
+    *("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "TF_ENABLE_ONEDNN_OPTS", "TF_GPU_THREAD_MODE"),
+    *("XLA_FLAGS", "TF_XLA_FLAGS"),
+)
+"""Environment variables that change speed."""
 
 
 def main() -> int:
@@ -49,17 +56,23 @@ def measure_request(request_path: str, output_path: str) -> None:
     """
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
-    try:
-        apply_settings(request["backend"], request["settings"])
-        unsupported = None
-    except Unsupported as error:
-        unsupported = str(error)
+    refused = _refused_setting([request["backend"]], request["settings"])
     with open(output_path, "a", encoding="utf-8") as output:
         for number, entry in enumerate(request["indicators"]):
-            if unsupported is not None:
-                _report(output, number, lambda: {"status": "unsupported", "failure": unsupported})
+            if refused is not None:
+                _report(output, number, lambda: {"status": "unsupported", "failure": refused})
             else:
                 _report(output, number, functools.partial(run_indicator, request, entry))
+
+
+def _refused_setting(backends: List[str], settings: Parameters) -> Optional[str]:
+    """Apply the settings of this process; return why one cannot be applied, or none."""
+    try:
+        for backend in backends:
+            apply_settings(backend, settings)
+    except Unsupported as error:
+        return str(error)
+    return None
 
 
 def measure_benchmark(request_path: str, output_path: str) -> None:
@@ -74,7 +87,11 @@ def measure_benchmark(request_path: str, output_path: str) -> None:
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
 
+    refused = _refused_setting(request["backends"], request["settings"])
+
     def run() -> Dict[str, Any]:
+        if refused is not None:
+            return {"status": "unsupported", "failure": refused}
         document: Dict[str, Any] = {"environment": describe_process()}
         document.update(describe_end(lambda: measure_program(request)))
         document["environment"]["load_after"] = load_average()
@@ -118,6 +135,11 @@ def run_indicator(request: Dict[str, Any], entry: Dict[str, Any]) -> Dict[str, A
         status = "harness-error" if is_ours(error) else "import-error"
         return dict(document, status=status, failure=traceback.format_exc()[-2000:])
     document.update(describe_end(lambda: _measure(backend, request, entry), request.get("instruments")))
+    if document["status"] == "ok":
+        try:
+            document["environment"].update(backend.confirm_settings())
+        except Unsupported as error:
+            return {"environment": document["environment"], "status": "unsupported", "failure": str(error)}
     document["environment"]["load_after"] = load_average()
     return document
 
@@ -180,6 +202,15 @@ def load_average() -> Any:
         return None
 
 
+@functools.lru_cache(maxsize=1)
+def allowed_processors() -> Optional[int]:
+    """Return the number of processors that this process may use.
+
+    It is read once: an OpenMP library that binds its threads also binds the one that calls this function.
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 def describe_process() -> Dict[str, Any]:
     """Return facts outside the stack that may affect speed, by name."""
     facts: Dict[str, Any] = {
@@ -189,14 +220,15 @@ def describe_process() -> Dict[str, Any]:
         "kernel": platform.release(),
         "clock_resolution_seconds": time.get_clock_info("perf_counter").resolution,
         "load_before": load_average(),
-        "cpus_allowed": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpus_allowed": allowed_processors(),
     }
     try:
         with open("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") as file:
             facts["cpu_governor"] = file.read().strip()
     except OSError:
         facts["cpu_governor"] = None
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS"):
+    facts.update(describe_memory())
+    for name in _VARIABLES:
         if name in os.environ:
             facts[name] = os.environ[name]
     return facts

@@ -1,0 +1,60 @@
+"""Shared libraries that are installed on this machine, for settings that load one before the program."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+_FOLDERS = (
+    *("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu"),
+    *("/usr/local/lib", "/usr/local/lib64", "/usr/lib64", "/usr/lib"),
+)
+"""Library directories of Linux distributions, for systems whose cache is missing or incomplete."""
+
+
+def installed_libraries(names: Iterable[str]) -> Mapping[str, Path]:
+    """Return the paths of installed shared libraries; those that are not installed are absent.
+
+    The dynamic linker's cache comes first, then the usual library directories of Linux.
+
+    Args:
+        names: File names, such as ``libjemalloc.so.2``.
+    """
+    cached = _linker_cache()
+    found: dict[str, Path] = {}
+    for name in names:
+        candidates = [*cached.get(name, ()), *(Path(folder, name) for folder in _FOLDERS)]
+        path = next((candidate for candidate in candidates if candidate.is_file()), None)
+        if path is not None:
+            found[name] = path
+    return found
+
+
+@lru_cache(maxsize=1)
+def _linker_cache() -> Mapping[str, tuple[Path, ...]]:
+    """Return the libraries that ``ldconfig -p`` lists; empty where there is no such program."""
+    # It is often in a directory that only the PATH of root contains.
+    for program in ("ldconfig", "/sbin/ldconfig"):
+        try:
+            listed = subprocess.run([program, "-p"], capture_output=True, text=True, timeout=10, check=True).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        return read_linker_cache(listed)
+    return {}
+
+
+def read_linker_cache(listed: str) -> dict[str, tuple[Path, ...]]:
+    """Return the paths by file name that the output of ``ldconfig -p`` contains.
+
+    Args:
+        listed: The output; a line is ``NAME (kind, architecture) => PATH``.
+    """
+    paths: dict[str, tuple[Path, ...]] = {}
+    for line in listed.splitlines():
+        description, arrow, path = line.strip().partition(" => ")
+        name = description.partition(" (")[0]
+        if arrow and name:
+            paths[name] = (*paths.get(name, ()), Path(path))
+    return paths
