@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from advisor.index.client import IndexClient
     from advisor.index.page import DistributionFile
-    from advisor.lock.applied_setting import AppliedSetting
+    from advisor.lock.setting_value import AppliedSetting
     from advisor.resolve.optimum import Optimum
     from advisor.resolve.problem import Candidate
     from advisor.resolve.request import ResolutionRequest

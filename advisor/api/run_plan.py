@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from advisor.domain.words import count, quoted
-from advisor.lock.applied_setting import AppliedSetting
+from advisor.lock.setting_value import AppliedSetting
 from knowledge.settings.apply import environment_of
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.libraries import installed_libraries
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class RunMachine:
     """What the settings need to know about a machine; the defaults are about this one.
 
     Attributes:
@@ -82,7 +82,7 @@ class RunPlan:
 
 
 def plan_run(
-    settings: Sequence[AppliedSetting], *, present: Mapping[str, str], machine: Machine | None = None
+    settings: Sequence[AppliedSetting], *, present: Mapping[str, str], machine: RunMachine | None = None
 ) -> RunPlan:
     """Return how settings are applied to a program on a machine.
 
@@ -93,7 +93,7 @@ def plan_run(
         present: The environment of the caller.
         machine: The machine; by default this one.
     """
-    machine = machine or Machine()
+    machine = machine or RunMachine()
     variables: dict[str, str] = {}
     processors = machine.processors or frozenset()
     applied, skipped = [], []
@@ -170,7 +170,7 @@ def _flag(part: str) -> str:
     return part.partition("=")[0] if part.startswith("--") else part
 
 
-def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: Machine) -> SkippedSetting | None:
+def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
     """Return why a setting cannot be applied on a machine or in an environment, or none."""
     systems, library = setting.choice.systems, setting.choice.library
     if systems and machine.system not in systems:
@@ -182,17 +182,17 @@ def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: Mach
             hint="install the package of your distribution that contains it",
         )
     for name, text in variables_of(setting, machine.libraries).items():
-        kept = _kept(name, text, present)
-        if kept:
+        value = _present_value(name, text, present)
+        if value:
             return SkippedSetting(
                 setting=setting,
-                reason=f"the environment has `{name}={kept}` already",
+                reason=f"the environment has `{name}={value}` already",
                 hint=f"run `unset {name}` first to apply it",
             )
     return None
 
 
-def _kept(name: str, text: str, present: Mapping[str, str]) -> str:
+def _present_value(name: str, text: str, present: Mapping[str, str]) -> str:
     """Return the part of the caller's value of a variable that another value contradicts; empty if there is none."""
     value = present.get(name, "")
     separator = JOINED_VARIABLES.get(name)
@@ -212,7 +212,7 @@ def _allocators() -> frozenset[str]:
     return frozenset(name for choice in choices for name in choice.library)
 
 
-def _bound(setting: AppliedSetting, processors: frozenset[int], machine: Machine) -> frozenset[int] | SkippedSetting:
+def _bound(setting: AppliedSetting, processors: frozenset[int], machine: RunMachine) -> frozenset[int] | SkippedSetting:
     """Return the processors that a setting leaves to a program, or why it cannot be applied."""
     number = int(setting.value)
     if machine.processors is None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from advisor.domain.words import quoted
-from advisor.lock.applied_setting import AppliedSetting, framework_of, frameworks_text
+from advisor.lock.setting_value import AppliedSetting, framework_of, frameworks_text
 from advisor.lock.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
 from knowledge.domain.errors import InputError
 from knowledge.settings.catalogue import setting_error, shipped_settings
@@ -55,13 +55,13 @@ def read_run_settings(
     """
     path, content = _read(directory, lock, is_required=not values)
     names = tuple(dict.fromkeys(framework_of(name) for name in frameworks))
-    chosen = content.values
+    selection = content.values
     for name, value in values:
         for framework in _frameworks_of(name, value, names, content):
-            chosen.setdefault(framework, {})[name] = value
+            selection.setdefault(framework, {})[name] = value
     if names:
-        chosen = {framework: named for framework, named in chosen.items() if framework in (*names, ANY)}
-    result = RunSettings(settings=locked_settings(chosen), source=path, changed=content.changed)
+        selection = {framework: named for framework, named in selection.items() if framework in (*names, ANY)}
+    result = RunSettings(settings=locked_settings(selection), source=path, changed=content.changed)
     try:
         _check(result.settings, content.versions)
     except InputError as error:
@@ -90,7 +90,7 @@ def _read(directory: Path, lock: Path | None, *, is_required: bool) -> tuple[Pat
     )
 
 
-def _frameworks_of(name: str, value: int | str, chosen: Sequence[str], content: LockedSettings) -> Sequence[str]:
+def _frameworks_of(name: str, value: int | str, selection: Sequence[str], content: LockedSettings) -> Sequence[str]:
     """Return the frameworks that a value is for.
 
     Raises:
@@ -103,7 +103,7 @@ def _frameworks_of(name: str, value: int | str, chosen: Sequence[str], content: 
     if ANY in backends:
         return [ANY]
     # Frameworks that a lock contains, or has settings of.
-    candidates = chosen or sorted({*content.versions, *content.values} - {ANY})
+    candidates = selection or sorted({*content.versions, *content.values} - {ANY})
     having = [framework for framework in candidates if framework in backends]
     if having:
         return having

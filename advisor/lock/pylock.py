@@ -27,8 +27,8 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.page import DistributionFile
 from advisor.index.variants import VariantMetadata
-from advisor.lock.applied_setting import AppliedSetting
 from advisor.lock.direct import path_from, without_password
+from advisor.lock.setting_value import AppliedSetting
 from advisor.lock.settings_table import settings_table
 from advisor.lock.variants import add_variants, validate
 from advisor.resolve.problem import Candidate

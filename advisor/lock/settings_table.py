@@ -11,7 +11,7 @@ from packaging.pylock import is_valid_pylock_path
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from advisor.lock.applied_setting import AppliedSetting, applied_setting
+from advisor.lock.setting_value import AppliedSetting, applied_setting
 from advisor.project.read_errors import check_size
 from knowledge.domain.errors import InputError
 from knowledge.domain.toml import parse_toml

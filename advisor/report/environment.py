@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from advisor.api.run_plan import add_variables, variables_of, with_present
-from advisor.lock.applied_setting import AppliedSetting
+from advisor.lock.setting_value import AppliedSetting
 from advisor.report.settings_code import NUMERICS
 
 SHELLS: Mapping[str, str] = {

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.lock.applied_setting import AppliedSetting
+from advisor.lock.setting_value import AppliedSetting
 from advisor.lock.settings_table import SETTINGS_FILE, locked_settings, settings_text
 from advisor.report.environment import docker_text, kubernetes_text, shell_text, slurm_text
 from tests.advisor.test_cli import is_error

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.api.run_plan import Machine, RunPlan, plan_run
+from advisor.api.run_plan import RunMachine, RunPlan, plan_run
 from advisor.lock.settings_table import locked_settings
 from knowledge.settings.processors import node_processors
 
@@ -16,7 +16,7 @@ NODES = {0: frozenset(range(4)), 1: frozenset(range(4, 8))}
 TCMALLOC = Path("/lib/libtcmalloc_minimal.so.4")
 
 
-def plan(values: Values, *, present: Mapping[str, str] | None = None, machine: Machine | None = None) -> RunPlan:
+def plan(values: Values, *, present: Mapping[str, str] | None = None, machine: RunMachine | None = None) -> RunPlan:
     return plan_run(locked_settings(values), present=present or {}, machine=machine or machine_of())
 
 
@@ -24,9 +24,9 @@ def machine_of(
     system: str = "linux",
     processors: frozenset[int] | None = frozenset(range(8)),
     libraries: Sequence[Path] = (TCMALLOC,),
-) -> Machine:
+) -> RunMachine:
     installed = {path.name: path for path in libraries}
-    return Machine(
+    return RunMachine(
         system=system,
         processors=processors,
         node=NODES.get,
