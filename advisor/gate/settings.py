@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from packaging.specifiers import SpecifierSet
-from packaging.version import Version
-
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
 from advisor.resolve.predictor import Predictor
-from knowledge.domain.hardware import HardwareProfile
 from knowledge.settings.catalogue import setting_error, shipped_settings
+from knowledge.settings.compatibility import missing_for
 from knowledge.settings.model import SettingChoice
 
 RecommendedValues = Mapping[str, Mapping[str, int | str]]
@@ -164,25 +161,7 @@ def _value_error(switch: Switch) -> str | None:
 def _obstacle(choice: SettingChoice, switch: Switch, package: str, scope: Scope) -> str | None:
     """Return why a value has no effect with the locked version or on the target; none if it has."""
     version, hardware = scope.lock.versions[package], scope.problem.target.hardware
-    if not choice.admits(version):
-        return f"`{package} {version}` does not know it: it needs {package}{choice.versions}"
-    return _lacking(choice, hardware)
-
-
-def _lacking(choice: SettingChoice, hardware: HardwareProfile) -> str | None:
-    """Return what the hardware lacks for a value; none if it lacks nothing, or if that is unknown."""
-    gpu = hardware.gpu
-    device = "cuda" if gpu is not None else "cpu"
-    if choice.devices and device not in choice.devices:
-        return f"it has an effect on {' and '.join(choice.devices)} only"
-    if gpu is not None:
-        capability = gpu.compute_capability
-        if choice.capability and capability and Version(capability) not in SpecifierSet(choice.capability):
-            return f"{gpu.model} has compute capability {capability}, and the value needs {choice.capability}"
-    elif choice.features and hardware.cpu.features and not set(choice.features) & set(hardware.cpu.features):
-        names = " or ".join(f"`{name}`" for name in choice.features)
-        return f"the processor of the target has not {names}, so the value is emulated or has no effect"
-    return None
+    return missing_for(choice, hardware, version, framework=package, counts_unknown=False) or None
 
 
 def _condition(switch: Switch) -> str:

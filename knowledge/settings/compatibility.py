@@ -15,11 +15,15 @@ from knowledge.settings.model import ANY, SettingChoice
 
 
 def missing_for(
-    choice: SettingChoice, hardware: HardwareProfile, version: Version, *, framework: str = "version", device: str = ""
+    choice: SettingChoice,
+    hardware: HardwareProfile,
+    version: Version,
+    *,
+    framework: str = "version",
+    device: str = "",
+    counts_unknown: bool = True,
 ) -> str:
     """Return in one clause why a value does not fit; empty if nothing is known to be missing.
-
-    What is not known of the machine counts as missing.
 
     Args:
         choice: The value in one framework.
@@ -27,6 +31,7 @@ def missing_for(
         version: The version of the framework.
         framework: Name of the framework for the clause, such as ``PyTorch``.
         device: ``cpu`` or ``cuda``; without it, the NVIDIA GPU of the machine, or else its CPU.
+        counts_unknown: Whether what is not known of the machine counts as missing.
     """
     device = device or ("cuda" if hardware.gpu else "cpu")
     if not choice.admits(version):
@@ -35,27 +40,32 @@ def missing_for(
         return f"only {' and '.join(choice.systems)} has it"
     if choice.devices and device not in choice.devices:
         return f"has an effect on {' and '.join(choice.devices)} only"
-    return _missing_capability(choice, hardware) if device == "cuda" else _missing_features(choice, hardware)
+    clause, is_unknown = (_missing_capability if device == "cuda" else _missing_features)(choice, hardware)
+    return clause if counts_unknown or not is_unknown else ""
 
 
-def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> str:
+def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> tuple[str, bool]:
+    """Return the clause about the processor, and whether its features are unknown."""
     # A named profile has those of its microarchitecture.
     present = hardware.cpu.features or features_by_name(hardware.cpu.microarchitecture)
     if not choice.features or set(choice.features) & set(present or ()):
-        return ""
+        return "", False
     clause = f"needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"
-    return f"{clause}, and the features of the processor are not known" if present is None else clause
+    if present is None:
+        return f"{clause}, and the features of the processor are not known", True
+    return clause, False
 
 
-def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> str:
+def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> tuple[str, bool]:
+    """Return the clause about the GPU, and whether its compute capability is unknown."""
     capability = hardware.gpu.compute_capability if hardware.gpu else None
     if not choice.capability:
-        return ""
+        return "", False
     if capability is None:
-        return f"needs compute capability {choice.capability}, and that of the GPU is not known"
+        return f"needs compute capability {choice.capability}, and that of the GPU is not known", True
     if SpecifierSet(choice.capability).contains(Version(capability)):
-        return ""
-    return f"compute capability {capability} is below {choice.capability.removeprefix('>=')}"
+        return "", False
+    return f"compute capability {capability} is below {choice.capability.removeprefix('>=')}", False
 
 
 def contradictions(settings: Mapping[str, Scalar], *, backend: str = ANY) -> list[str]:

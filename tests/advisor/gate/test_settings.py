@@ -121,7 +121,7 @@ def test_a_value_that_the_locked_version_does_not_know_is_reported(
     report = check(*ARGUMENTS)
 
     assert found(report, "ADV036") == [("ADV036", "train.py", 2)]
-    assert "`torch 1.13.1` does not know it: it needs torch>=2.0" in message(report, "ADV036")
+    assert "torch 1.13.1 does not know it" in message(report, "ADV036")
 
 
 @pytest.mark.parametrize(("hardware", "reported"), [("v100", True), ("a100", False), ("cpu-zen4", False)])
