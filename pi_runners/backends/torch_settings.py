@@ -18,6 +18,8 @@ _KERNELS = {
     "math": "MATH",
     "cudnn": "CUDNN_ATTENTION",
 }
+_ROUNDED_SIZE = 64
+"""Rows of a matrix whose product is computed with reduced precision; that of a small one is not."""
 _BINDINGS = {"close": 3, "spread": 4}
 """Values of `omp_proc_bind_t` (OpenMP 5.2, section 3.2.1)."""
 
@@ -49,7 +51,12 @@ def apply_settings(settings: Parameters, device: str) -> None:
         torch.backends.cudnn.benchmark = settings["cudnn_benchmark"] == "on"
     if "matmul_precision" in settings:
         torch.set_float32_matmul_precision(settings["matmul_precision"])
-        _require(settings, "matmul_precision", torch.get_float32_matmul_precision())
+        if settings["matmul_precision"] != "highest" and not _is_rounded(device):
+            raise Unsupported(
+                "`matmul_precision={}` has no effect: products of float32 are not rounded here".format(
+                    settings["matmul_precision"]
+                )
+            )
     if settings.get("flush_denormal") == "on" and not torch.set_flush_denormal(True):
         raise Unsupported("this processor cannot flush denormal numbers")
     _check_processor(settings)
@@ -82,6 +89,12 @@ def _check_processor(settings: Parameters) -> None:
 def _require(settings: Parameters, name: str, actual: Any) -> None:
     if actual != settings[name]:
         raise Unsupported("`{}={}` has no effect: it is `{}`".format(name, settings[name], actual))
+
+
+def _is_rounded(device: str) -> bool:
+    """Return whether a product of float32 loses the last bits of its factors, as in TensorFloat-32 and bfloat16."""
+    factors = torch.full((_ROUNDED_SIZE, _ROUNDED_SIZE), 1 + 2.0**-12, device=device)
+    return float(torch.matmul(factors, torch.ones_like(factors))[0, 0]) != _ROUNDED_SIZE * (1 + 2.0**-12)
 
 
 def openmp_binding() -> int:

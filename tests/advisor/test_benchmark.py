@@ -344,6 +344,65 @@ def test_without_stacks_the_baseline_is_compared_with_the_recommended_stack(
     ]
 
 
+@pytest.fixture
+def numeric_project(project: Path, index: PackageIndex) -> Path:
+    """A project whose only version of NumPy is the baseline and the recommendation; its speed depends on threads."""
+    index.add("numpy", "8.0", code="")
+    (project / "pyproject.toml").write_text(PROJECT.replace("lib", "numpy") + TABLE)
+    (project / "bench.py").write_text("import os\nprint('speed:', os.environ.get('OPENBLAS_NUM_THREADS', 8))\n")
+    return project
+
+
+def test_a_setting_reaches_the_program_as_an_environment_variable(
+    run: Run, numeric_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+
+    completed = run("--settings", "threads=4,16", *QUICK)
+
+    assert completed.returncode == 0, completed.stderr
+    rows = [line.split(" | ") for line in completed.stdout.splitlines() if "images/s |" in line]
+    assert [(row[0], row[1], row[6]) for row in rows] == [
+        ("| `recommended`", "8 images/s", "reference"),
+        ("| `recommended [threads=4]`", "4 images/s", "0.500"),
+        ("| `recommended [threads=16]`", "16 images/s", "2.000"),
+        ("| A/A `recommended`", "8 images/s", "1.000"),
+    ]
+    with open_knowledge_base(knowledge_of(tmp_path)) as store:
+        settings = [dict(o.settings) for o in store.observations(indicator="benchmark") if o.round == 0]
+    assert settings == [{}, {"threads": 4}, {"threads": 16}, {}]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("compile=on", "no framework of the stack `recommended` has the setting `compile=on`"),
+        ("threads=none", "`threads` must be an integer of at least 1"),
+        ("speed=high", "there is no setting `speed`"),
+    ],
+)
+def test_a_setting_that_the_stack_does_not_have_is_refused(
+    run: Run, numeric_project: Path, setting: str, message: str
+) -> None:
+    completed = run("--settings", setting, *QUICK)
+
+    assert completed.returncode == 2
+    assert message in completed.stderr
+
+
+def test_a_setting_that_needs_code_is_refused_with_the_code(
+    run: Run, numeric_project: Path, index: PackageIndex
+) -> None:
+    index.add("torch", "9.0", code="")
+    (numeric_project / "pyproject.toml").write_text(PROJECT.replace("lib", "torch") + TABLE)
+
+    completed = run("--settings", "compile=on", *QUICK)
+
+    assert completed.returncode == 2
+    assert "`compile=on` needs code in the program" in completed.stderr
+    assert "`model = torch.compile(model)`" in completed.stderr
+
+
 def test_a_file_without_a_printable_name_is_refused(project: Path) -> None:
     (project / os.fsdecode(b"\xff.py")).touch()
 

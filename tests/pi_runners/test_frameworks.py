@@ -102,6 +102,49 @@ def test_results_are_correct_under_every_setting(
 @pytest.mark.slow
 @pytest.mark.network
 @pytest.mark.usefixtures("network")
+@pytest.mark.parametrize(
+    ("stack", "mode", "applied", "refused"),
+    [
+        (
+            "torch==2.13.0",
+            "inference",
+            (
+                *("amp=bfloat16", "memory_format=channels_last", "grad_mode=inference_mode", "interop_threads=1"),
+                *("matmul_precision=medium", "flush_denormal=on", "binding=close", "spinning=off", "compile=on"),
+            ),
+            ("sdpa=math", "compile=reduce-overhead"),
+        ),
+        ("torch==2.13.0", "training", ("amp=bfloat16", "compile=on"), ("grad_mode=no_grad",)),
+        ("tensorflow-cpu", "inference", ("amp=bfloat16", "xla=on", "xla=auto", "interop_threads=1"), ()),
+        ("tensorflow-cpu==2.12.1", "training", ("amp=bfloat16",), ()),
+        ("tensorflow-cpu", "training", ("amp=bfloat16",), ()),
+        ("jax", "inference", ("cpu_scheduler=concurrency", "multi_thread_eigen=off", "fast_math=on"), ()),
+        (
+            "onnxruntime",
+            "inference",
+            ("graph_optimisation=basic", "execution_mode=parallel", "spinning=off", "flush_denormal=on"),
+            ("interop_threads=2", "execution_provider=openvino"),
+        ),
+    ],
+)
+def test_a_model_is_correct_under_settings_and_those_without_effect_are_unsupported(
+    advisor: Advisor, tmp_path: Path, stack: str, mode: str, applied: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    case = f"block=inverted_residual_block,mode={mode},batch=2,size=8,width=96"
+    for setting in (*applied, *refused):
+        observations = measure(
+            advisor, tmp_path, "block", "--parameters", case, "--stack", stack, "--settings", setting
+        )
+
+        name, _, value = setting.partition("=")
+        [status] = [o["status"] for o in observations if str(o["settings"].get(name)) == value]
+        assert failures(observations) == []
+        assert status == ("ok" if setting in applied else "unsupported"), setting
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.usefixtures("network")
 def test_loadgen_sends_the_queries_of_inference(advisor: Advisor, tmp_path: Path) -> None:
     observations = measure(advisor, tmp_path, "inference", "--stack", "onnxruntime", "--stack", "jax")
 

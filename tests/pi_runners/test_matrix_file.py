@@ -70,6 +70,21 @@ def test_settings_are_combined_and_an_exclude_table_removes_combinations(tmp_pat
     assert labels(matrix) == ["numpy==2.4.1, threads=1", "numpy==2.4.1, threads=2", "numpy==2.3.5, threads=2"]
 
 
+def test_each_table_in_a_list_of_settings_is_expanded_for_itself(tmp_path: Path) -> None:
+    matrix = write_matrix(
+        tmp_path,
+        SMALL + '[[stack]]\nframework = "numpy==2.4.1"\n'
+        'settings = [{}, { threads = [1, 2] }, { isa = "avx2", threads = 1 }]\n',
+    )
+
+    assert labels(matrix) == [
+        "numpy==2.4.1",
+        "numpy==2.4.1, threads=1",
+        "numpy==2.4.1, threads=2",
+        "numpy==2.4.1, isa=avx2, threads=1",
+    ]
+
+
 def test_an_exclude_table_does_not_remove_an_included_stack(tmp_path: Path) -> None:
     matrix = write_matrix(
         tmp_path,
