@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache, cached_property
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from packaging.version import Version
 
 from advisor.domain.words import count, quoted
 from advisor.lock.setting_value import AppliedSetting
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.settings.apply import environment_of
 from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.compatibility import missing_for
 from knowledge.settings.libraries import installed_libraries
 from knowledge.settings.model import JOINED_VARIABLES
 from knowledge.settings.processors import allowed_processors, node_processors
 
-if TYPE_CHECKING:
-    from knowledge.domain.hardware import HardwareProfile
+
+def _detect() -> HardwareProfile:
+    from knowledge.hardware.detect import detect
+
+    return detect()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +36,7 @@ class RunMachine:
         processors: Processors that a program may use; none if the system has no processor affinity.
         node: Function that returns the processors of a NUMA node; none if there is no such node.
         libraries: Function that returns the paths of installed shared libraries by file name.
+        detect: Function that returns the hardware; it is called only if a setting needs features of it.
     """
 
     system: str = field(default_factory=lambda: platform.system().lower())
@@ -37,12 +44,12 @@ class RunMachine:
     node: Callable[[int], frozenset[int] | None] = node_processors
     libraries: Callable[[Sequence[str]], Mapping[str, Path]] = installed_libraries
 
+    detect: Callable[[], HardwareProfile] = _detect
+
     @cached_property
     def hardware(self) -> HardwareProfile:
-        """The detected hardware."""
-        from knowledge.hardware.detect import detect
-
-        return detect()
+        """The hardware."""
+        return self.detect()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,33 +101,53 @@ def plan_run(
         machine: The machine; by default this one.
     """
     machine = machine or RunMachine()
+    allowed = processors = machine.processors or frozenset()
     variables: dict[str, str] = {}
-    processors = machine.processors or frozenset()
-    applied, skipped = [], []
-    from_outside = [setting for setting in settings if setting.is_from_outside]
-    # The processors of a node first, of which others then take some.
-    for setting in sorted(from_outside, key=lambda s: (s.processors != "node", s.framework, s.name)):
-        obstacle = _obstacle(setting, present, machine)
-        bound = _bound(setting, processors, machine) if setting.processors and obstacle is None else processors
+    applied = []
+    others, skipped = _without_variables(settings, machine)
+    for setting in _in_order(s for s in settings if s.is_from_outside):
+        bound = _obstacle(setting, present, machine) or _bound(setting, processors, machine)
         if isinstance(bound, SkippedSetting):
-            obstacle = bound
-        if obstacle is not None:
-            skipped.append(obstacle)
+            skipped.append(bound)
             continue
-        processors = bound if isinstance(bound, frozenset) else processors
+        processors = bound
         variables = add_variables(variables, variables_of(setting, machine.libraries))
         applied.append(setting)
-    rest = [setting for setting in settings if not setting.is_from_outside]
-    needs_hand = [s for s in rest if s.hint and not s.code]
-    skipped += [SkippedSetting(setting=s, reason="the program cannot apply it", hint=s.hint) for s in needs_hand]
     return RunPlan(
         variables={name: with_present(name, text, present) for name, text in sorted(variables.items())},
-        processors=() if processors == (machine.processors or frozenset()) else tuple(sorted(processors)),
+        processors=() if processors == allowed else tuple(sorted(processors)),
         applied=tuple(sorted(applied, key=lambda s: (s.framework, s.name))),
-        code=tuple(s for s in rest if s.code),
-        defaults=tuple(s for s in rest if not s.code and not s.hint),
+        code=tuple(s for s in others if s.code),
+        defaults=tuple(s for s in others if not s.code),
         skipped=tuple(sorted(skipped, key=lambda s: (s.setting.framework, s.setting.name))),
     )
+
+
+def _in_order(settings: Iterable[AppliedSetting]) -> list[AppliedSetting]:
+    """Return settings in the order of their application.
+
+    The processors of a node come first, of which other settings take some. Otherwise it is the order of the catalogue,
+    in which a setting overrides variables of earlier ones.
+    """
+    order = list(shipped_settings())
+    return sorted(settings, key=lambda s: (s.processors != "node", s.framework, order.index(s.name)))
+
+
+def _without_variables(
+    settings: Iterable[AppliedSetting], machine: RunMachine
+) -> tuple[list[AppliedSetting], list[SkippedSetting]]:
+    """Return the settings that no variable applies: those that need code or nothing, and those that are skipped."""
+    others, skipped = [], []
+    for setting in settings:
+        if setting.is_from_outside:
+            continue
+        if clause := _missing(setting, machine):
+            skipped.append(SkippedSetting(setting=setting, reason=clause))
+        elif setting.hint and not setting.code:
+            skipped.append(SkippedSetting(setting=setting, reason="the program cannot apply it", hint=setting.hint))
+        else:
+            others.append(setting)
+    return others, skipped
 
 
 def variables_of(
@@ -181,9 +208,10 @@ def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: RunM
             reason=f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
             hint="install the package of your distribution that contains it",
         )
+    if clause := _missing(setting, machine):
+        return SkippedSetting(setting=setting, reason=clause)
     for name, text in variables_of(setting, machine.libraries).items():
-        value = _present_value(name, text, present)
-        if value:
+        if value := _present_value(name, text, present, _libraries_of(setting)):
             return SkippedSetting(
                 setting=setting,
                 reason=f"the environment has `{name}={value}` already",
@@ -192,31 +220,47 @@ def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: RunM
     return None
 
 
-def _present_value(name: str, text: str, present: Mapping[str, str]) -> str:
-    """Return the part of the caller's value of a variable that another value contradicts; empty if there is none."""
+def _missing(setting: AppliedSetting, machine: RunMachine) -> str:
+    """Return what a machine lacks for a setting; empty if nothing is known to be missing."""
+    choice, devices = setting.choice, setting.setting.devices
+    if not (choice.features or choice.capability or choice.devices):
+        return ""
+    # The lock, and not the machine, says which version there is.
+    device = devices[0] if len(devices) == 1 else ""
+    return missing_for(replace(choice, versions="", systems=()), machine.hardware, Version("0"), device=device)
+
+
+def _libraries_of(setting: AppliedSetting) -> frozenset[str]:
+    """Return the file names of the libraries of all values of a setting."""
+    framework = setting.setting.framework(setting.framework)
+    return frozenset(name for choice in (framework.choices if framework else ()) for name in choice.library)
+
+
+def _present_value(name: str, text: str, present: Mapping[str, str], libraries: frozenset[str]) -> str:
+    """Return the part of the caller's value of a variable that another value contradicts; empty if there is none.
+
+    Args:
+        name: The variable.
+        text: The other value.
+        present: The environment of the caller.
+        libraries: File names of shared libraries with the same purpose.
+    """
     value = present.get(name, "")
     separator = JOINED_VARIABLES.get(name)
     if separator is None:
         return value if value != text else ""
-    own = value.split(separator)
+    own, parts = value.split(separator), text.split(separator)
     if name == "LD_PRELOAD":
-        return next((path for path in own if Path(path).name in _allocators() and path != text), "")
-    flags = {_flag(part): part for part in text.split(separator)}
+        return next((path for path in own if Path(path).name in libraries and path not in parts), "")
+    flags = {_flag(part): part for part in parts}
     return next((part for part in own if flags.get(_flag(part), part) != part), "")
-
-
-@cache
-def _allocators() -> frozenset[str]:
-    """Return the file names of all shared libraries in the catalogue."""
-    choices = [c for s in shipped_settings().values() for f in s.frameworks for c in f.choices]
-    return frozenset(name for choice in choices for name in choice.library)
 
 
 def _bound(setting: AppliedSetting, processors: frozenset[int], machine: RunMachine) -> frozenset[int] | SkippedSetting:
     """Return the processors that a setting leaves to a program, or why it cannot be applied."""
+    if not setting.processors:
+        return processors
     number = int(setting.value)
-    if machine.processors is None:
-        return SkippedSetting(setting=setting, reason=f"{machine.system} has no processor affinity")
     if setting.processors == "count":
         if len(processors) < number:
             available = count(len(processors), "processor")

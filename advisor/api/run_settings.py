@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -14,6 +14,7 @@ from advisor.lock.setting_value import AppliedSetting, framework_of, frameworks_
 from advisor.lock.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
 from knowledge.domain.errors import InputError
 from knowledge.settings.catalogue import setting_error, shipped_settings
+from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import ANY, JOINED_VARIABLES
 
 _DEFAULT_LOCKS = ("pylock.toml", SETTINGS_FILE)
@@ -134,7 +135,7 @@ def _check(settings: Sequence[AppliedSetting], versions: Mapping[str, tuple[str,
                 hint="remove the setting, or lock another version",
             )
     if (contradiction := next(_contradictions(settings), None)) is not None:
-        raise InputError(f"{contradiction} contradict each other", hint="remove one of them")
+        raise InputError(contradiction, hint="remove one of them")
 
 
 def _version(text: str) -> Version | None:
@@ -144,16 +145,17 @@ def _version(text: str) -> Version | None:
         return None
 
 
-def _contradictions(settings: Iterable[AppliedSetting]) -> Iterator[str]:
-    """Yield pairs of settings that exclude each other, or give an environment variable different values."""
+def _contradictions(settings: Sequence[AppliedSetting]) -> Iterator[str]:
+    """Yield sentences about settings that exclude each other, or of which frameworks need different variables."""
+    for framework in sorted({setting.framework for setting in settings}):
+        yield from contradictions(
+            {s.name: s.value for s in settings if s.framework in (framework, ANY)}, backend=framework
+        )
     for one, other in combinations(settings, 2):
-        both = f"`{one.text}` of `{one.framework}` and `{other.text}` of `{other.framework}`"
-        if one.framework == other.framework and (_excludes(one, other) or _excludes(other, one)):
-            yield both
+        # In one framework, a setting may override variables of another one.
+        if one.framework == other.framework:
+            continue
         for variable in sorted(one.environment.keys() & other.environment.keys() - JOINED_VARIABLES.keys()):
             if one.environment[variable] != other.environment[variable]:
-                yield f"{both}, with the variable `{variable}`,"
-
-
-def _excludes(one: AppliedSetting, other: AppliedSetting) -> bool:
-    return bool({other.name, other.text} & set(one.setting.excludes))
+                both = f"`{one.text}` of `{one.framework}` and `{other.text}` of `{other.framework}`"
+                yield f"{both} contradict each other: both set `{variable}`"

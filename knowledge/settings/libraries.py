@@ -23,13 +23,13 @@ def installed_libraries(names: Iterable[str]) -> Mapping[str, Path]:
         names: File names, such as ``libjemalloc.so.2``.
     """
     cached = _linker_cache()
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for name in names:
         candidates = [*cached.get(name, ()), *(Path(folder, name) for folder in _FOLDERS)]
         path = next((candidate for candidate in candidates if candidate.is_file()), None)
         if path is not None:
-            found[name] = path
-    return found
+            paths[name] = path
+    return paths
 
 
 @lru_cache(maxsize=1)

@@ -57,10 +57,10 @@ def huge_pages() -> str:
     """Return when the kernel uses huge pages: ``always``, ``madvise`` or ``never``; empty if it does not say."""
     try:
         with open(_HUGE_PAGES) as file:
-            chosen = re.search(r"\[(\w+)\]", file.read())
+            mode = re.search(r"\[(\w+)\]", file.read())
     except OSError:
         return ""
-    return chosen.group(1) if chosen else ""
+    return mode.group(1) if mode else ""
 
 
 def loaded_files(*names: str) -> List[str]:

@@ -266,11 +266,11 @@ def test_a_program_that_does_not_exist_ends_as_in_a_shell(run: Run, tmp_path: Pa
         (("--settings", "xla=auto", "--framework", "torch"), "`xla` is not a setting of `torch`"),
         (
             ("--settings", "tf32=on,matmul_precision=high", "--framework", "torch"),
-            "`matmul_precision=high` of `torch` and `tf32=on` of `torch` contradict each other",
+            "`matmul_precision=high` and `tf32=on` contradict each other",
         ),
         (
             ("--lock", "advisor-settings.both.toml"),
-            "`threads=4` of `numpy` and `threads=2` of `torch`, with the variable `MKL_NUM_THREADS`, contradict",
+            "`threads=4` of `numpy` and `threads=2` of `torch` contradict each other: both set `MKL_NUM_THREADS`",
         ),
         (("--lock", "pylock.old.toml"), "`compile=on` needs torch>=2.0, and the lock has 1.13.1"),
     ],

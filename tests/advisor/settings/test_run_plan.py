@@ -9,6 +9,7 @@ import pytest
 
 from advisor.api.run_plan import RunMachine, RunPlan, plan_run
 from advisor.lock.settings_table import locked_settings
+from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.settings.processors import node_processors
 
 Values = Mapping[str, Mapping[str, int | str]]
@@ -24,13 +25,16 @@ def machine_of(
     system: str = "linux",
     processors: frozenset[int] | None = frozenset(range(8)),
     libraries: Sequence[Path] = (TCMALLOC,),
+    features: tuple[str, ...] = (),
 ) -> RunMachine:
+    cpu = Cpu(architecture="x86_64", microarchitecture="x86_64_v3", features=features)
     installed = {path.name: path for path in libraries}
     return RunMachine(
         system=system,
         processors=processors,
         node=NODES.get,
         libraries=lambda names: {name: installed[name] for name in names if name in installed},
+        detect=lambda: HardwareProfile(name="test", cpu=cpu),
     )
 
 
@@ -64,10 +68,16 @@ def test_settings_of_another_system_are_skipped() -> None:
     assert set(reasons(result).values()) == {"it exists on linux, not on darwin"}
 
 
-def test_a_system_without_affinity_skips_a_number_of_processors() -> None:
-    result = plan({"jax": {"threads": 2}}, machine=machine_of("windows", None))
+def test_a_feature_that_the_machine_lacks_is_named() -> None:
+    machine = machine_of(features=("avx2", "sse4_2"))
 
-    assert reasons(result) == {"threads=2": "windows has no processor affinity"}
+    result = plan({"torch": {"isa": "avx512", "amp": "bfloat16"}}, machine=machine)
+
+    assert reasons(result) == {
+        "isa=avx512": "needs avx512bw",
+        "amp=bfloat16": "needs one of amx_bf16, avx512_bf16, bf16",
+    }
+    assert (result.variables, result.code) == ({}, ())
 
 
 def test_a_number_of_processors_is_taken_from_the_node() -> None:
