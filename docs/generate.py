@@ -20,7 +20,8 @@ from advisor.gate.codes import all_codes
 from advisor.report.builds import builds_page
 from advisor.report.docstrings import attribute_meanings
 from advisor.report.hardware_catalogue import hardware_page
-from advisor.report.indicators import indicator_page, settings_page
+from advisor.report.indicators import indicator_page
+from advisor.report.settings_catalogue import settings_page
 from advisor.report.workload_catalogue import workload_catalogue_page
 from advisor.resolve.slowdowns import reproduction_text
 from knowledge.rules.catalogue import shipped_rules

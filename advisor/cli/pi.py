@@ -68,7 +68,7 @@ def list_indicators(
 @app.command("settings")
 def list_settings() -> None:
     """List the run-time settings, their values, and the backends that know them."""
-    from advisor.report.indicators import settings_text
+    from advisor.report.settings_catalogue import settings_text
 
     typer.echo(settings_text())
 

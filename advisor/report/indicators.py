@@ -1,11 +1,9 @@
-"""Reports of the indicators and settings: lists, and a reference page for each indicator."""
+"""Reports of the indicators: lists, and a reference page for each indicator."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY, Setting
 from pi_runners.indicators import INDICATORS, Indicator
 from pi_runners.vocabulary import FRAMEWORKS
 
@@ -93,45 +91,6 @@ def indicator_page(indicator: Indicator) -> str:
         if refused := [_text_of(c) for c in i.sets["small"] if not i.supports(c, backend)]:
             lines += ["", f"{backend} does not run: {'; '.join(refused)}."]
     return "\n".join(lines) + "\n"
-
-
-def settings_text() -> str:
-    """Return the list of run-time settings."""
-    lines: list[str] = []
-    for name, setting in shipped_settings().items():
-        lines.append(f"{name}: {setting.meaning}")
-        lines.append(f"  values: {_values(setting)}; backends: {_backends(setting)}; on: {', '.join(setting.devices)}")
-    return "\n".join(lines)
-
-
-def settings_page() -> str:
-    """Return the reference page of the run-time settings, as Markdown."""
-    rows = [
-        f"| `{name}` | {s.meaning} | {_values(s)} | {_backends(s)} | {', '.join(s.devices)} |"
-        for name, s in shipped_settings().items()
-    ]
-    return "\n".join(
-        [
-            "# Settings",
-            "",
-            "Run-time settings that change speed, for `advisor pi run --settings NAME=VALUE,...` and matrix files.",
-            "A backend that does not support a setting is measured without it.",
-            "",
-            "| setting | meaning | values | backends | devices |",
-            "| --- | --- | --- | --- | --- |",
-            *rows,
-            "",
-        ]
-    )
-
-
-def _backends(setting: Setting) -> str:
-    names = sorted(framework.backend for framework in setting.frameworks)
-    return "all" if ANY in names else ", ".join(names)
-
-
-def _values(setting: Setting) -> str:
-    return " or ".join(setting.choices) or f"an integer of at least {setting.least}"
 
 
 def _meaning(i: Indicator, name: str) -> str:

@@ -18,11 +18,13 @@ def environment_of(
         settings: Values by name of the setting; those that the framework does not have are left out.
         backend: Name of the framework.
         present: The environment that they are added to: lists such as ``XLA_FLAGS`` keep what they contain.
-        libraries: Paths of installed shared libraries by file name.
+        libraries: Paths of installed shared libraries by file name; values that need another one are left out.
     """
     variables: dict[str, str] = {}
     for value, choice in _choices(settings, backend):
         library = next((libraries[name] for name in choice.library if name in libraries), "")
+        if choice.library and not library:
+            continue
         for variable, text in choice.environment.items():
             text = text.replace("{value}", value).replace("{library}", library)
             separator = JOINED_VARIABLES.get(variable)
@@ -43,7 +45,9 @@ def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
 
 
 def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
-    for name, value in sorted(settings.items()):
+    """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
+    order = list(shipped_settings())
+    for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):
         framework = shipped_settings()[name].framework(backend)
         choice = framework.choice(value) if framework else None
         if choice is not None:

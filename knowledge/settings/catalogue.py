@@ -44,7 +44,6 @@ def _setting(name: str, table: Mapping[str, Any]) -> Setting:
             **table,
             "devices": tuple(table["devices"]),
             "excludes": tuple(table.get("excludes", ())),
-            "systems": tuple(table.get("systems", ())),
             "frameworks": tuple(map(_framework, table["frameworks"])),
         },
     )

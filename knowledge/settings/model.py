@@ -36,7 +36,9 @@ class SettingChoice:
             of the NUMA node with this number; empty for all.
         library: File names of a shared library that must be installed, in the order of preference; ``{library}`` in
             the environment stands for its path.
-        devices: Devices on which it has an effect, if not on all of the setting.
+        devices: Devices on which it has an effect; empty for all of the setting.
+        systems: Operating systems that have it, as :attr:`HardwareProfile.os` names them; empty for all.
+        excludes: Settings that contradict the value, each as a name or as ``name=value``.
         hint: What a person can do to apply it, if the program cannot.
     """
 
@@ -50,6 +52,8 @@ class SettingChoice:
     processors: Literal["", "count", "node"] = ""
     library: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
     hint: str = ""
 
     def admits(self, version: Version) -> bool:
@@ -92,7 +96,7 @@ class Setting:
         frameworks: Frameworks that have it.
         least: Smallest value, if its values are integers; none if they are words.
         excludes: Settings that contradict it, each as a name or as ``name=value``.
-        systems: Operating systems that have it, as :func:`platform.system` names them in lower case; empty for all.
+        notes: What else one has to know about it in any framework.
     """
 
     name: str
@@ -101,7 +105,7 @@ class Setting:
     frameworks: tuple[FrameworkSetting, ...]
     least: int | None = None
     excludes: tuple[str, ...] = ()
-    systems: tuple[str, ...] = ()
+    notes: str = ""
 
     @property
     def choices(self) -> tuple[str, ...]:

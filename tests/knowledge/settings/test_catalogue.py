@@ -35,10 +35,23 @@ def test_every_value_says_how_it_is_applied_and_what_it_does_to_the_numbers(sett
             assert applied or is_default, (framework.backend, choice)
             SpecifierSet(choice.versions)
             SpecifierSet(choice.capability)
+            assert set(choice.devices) <= set(setting.devices)
+            assert set(choice.systems) <= {"linux", "darwin", "windows"}
+            assert bool(choice.library) == any("{library}" in text for text in choice.environment.values())
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_default_that_is_a_value_changes_nothing(setting: Setting) -> None:
+    for framework in setting.frameworks:
+        default = next((choice for choice in framework.choices if choice.value == framework.default), None)
+        # JAX's TF32 is the default of GPUs that have it only.
+        if default is not None and (setting.name, framework.backend) != ("tf32", "jax"):
+            assert default.numerics == "exact", framework.backend
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_excluded_settings_exist(setting: Setting) -> None:
-    for excluded in setting.excludes:
+    choices = [choice for framework in setting.frameworks for choice in framework.choices]
+    for excluded in (*setting.excludes, *(e for choice in choices for e in choice.excludes)):
         name, _, value = excluded.partition("=")
         assert setting_error(name, value or next(iter(shipped_settings()[name].choices), 1)) is None
