@@ -116,6 +116,10 @@ class OnnxruntimeBackend(Backend):
     def confirm_settings(self) -> Dict[str, Any]:
         """Return the options of the last session, which it reports itself."""
         options = self._session.get_session_options()
+        mode = self.settings.get("execution_mode")
+        if mode is not None and options.execution_mode != _MODES[mode]:
+            # With one inter-op thread, ONNX Runtime executes operators one after the other.
+            raise Unsupported("`execution_mode={}` has no effect: it is {}".format(mode, options.execution_mode.name))
         described = {
             "onnxruntime_provider": self._session.get_providers()[0],
             "onnxruntime_threads": options.intra_op_num_threads,

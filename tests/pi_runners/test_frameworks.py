@@ -123,7 +123,7 @@ def test_results_are_correct_under_every_setting(
             "onnxruntime",
             "inference",
             ("graph_optimisation=basic", "execution_mode=parallel", "spinning=off", "flush_denormal=on"),
-            ("interop_threads=2", "execution_provider=openvino"),
+            ("interop_threads=1", "execution_provider=openvino"),
         ),
     ],
 )
