@@ -264,10 +264,11 @@ def architecture() -> Diagram:
             24,
             976,
             (
-                ("rules", ("facts with their sources",)),
-                ("builds", ("indexes, extras, ...",)),
+                ("rules", ("facts, with sources",)),
+                ("settings", ("switches, effects",)),
+                ("builds", ("indexes, extras",)),
                 ("hardware", ("detection, profiles",)),
-                ("data", ("shipped observations",)),
+                ("data", ("what ships",)),
             ),
         ),
         Box(

@@ -193,8 +193,8 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
         return most - gained(stack["a"]) if "a" in stack else 0
 
     def rank(stack: Stack) -> tuple[object, ...]:
-        named = [n for n in roots if n in stack]
-        return speed(stack), behind(stack, named), behind(stack, list(stack)), newest_first(stack)
+        own = [n for n in roots if n in stack]
+        return speed(stack), behind(stack, own), behind(stack, list(stack)), newest_first(stack)
 
     best = min(stacks(releases, roots), key=rank, default=None)
     try:
