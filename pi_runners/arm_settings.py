@@ -45,13 +45,12 @@ def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Sta
     """
     for backend in backends:
         for name, value in sorted(settings.items()):
-            setting = shipped_settings()[name]
-            framework = setting.framework(backend)
+            framework = shipped_settings()[name].framework(backend)
             choice = framework.choice(value) if framework else None
             if choice is None:
                 continue
             if choice.systems and platform.system().lower() not in choice.systems:
-                return f"`{name}` needs {' or '.join(choice.systems)}, and this is {platform.system()}"
+                return f"`{name}={value}` needs {' or '.join(choice.systems)}, and this is {platform.system()}"
             if choice.library and not installed_libraries(choice.library):
                 return f"`{name}={value}` needs {' or '.join(f'`{n}`' for n in choice.library)}, which is not installed"
             for distribution, provided in FRAMEWORKS.items():

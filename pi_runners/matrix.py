@@ -16,6 +16,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from knowledge.settings.catalogue import setting_error, shipped_settings
+from knowledge.settings.compatibility import contradictions
 from pi_runners.benchmark import PROGRAM
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
@@ -199,7 +200,7 @@ def plan_arms(
         first: Number of the first arm.
 
     Raises:
-        InputError: If a stack contains no framework that can be measured.
+        InputError: If a stack contains no framework that can be measured, or two settings contradict each other.
     """
     planned: dict[str, Arm] = {}
     for lock, settings in stacks:
@@ -207,6 +208,8 @@ def plan_arms(
         backend = MEASURED[framework]
         place = "cpu" if backend in _CPU_ONLY_BACKENDS else device
         switches = fitting(settings, backend, place)
+        if contradiction := next(iter(contradictions(switches, backend=backend)), ""):
+            raise InputError(f"{contradiction} in {framework}", hint="measure them in separate arms")
         key = json.dumps([lock.python, lock.requirements, switches], sort_keys=True)
         if key not in planned:
             planned[key] = Arm(

@@ -289,14 +289,17 @@ def _plan_arms(
 
 
 def _check_settings(arm: Arm) -> None:
-    """Refuse settings that no framework of an arm has, and those that need code in the program.
+    """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program.
 
     Raises:
         InputError: If there is one.
     """
     from knowledge.settings.apply import code_of
     from knowledge.settings.catalogue import shipped_settings
+    from knowledge.settings.compatibility import contradictions
 
+    if contradiction := next(iter(contradictions(arm.settings)), ""):
+        raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):
         frameworks = [shipped_settings()[name].framework(backend) for backend in arm.program_backends]
         choices = [choice for framework in frameworks if framework and (choice := framework.choice(value))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import nullcontext
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Sequence
 
 import torch
 
@@ -18,8 +18,8 @@ _KERNELS = {
     "math": "MATH",
     "cudnn": "CUDNN_ATTENTION",
 }
-_ROUNDED_SIZE = 64
-"""Rows of a matrix whose product is computed with reduced precision; that of a small one is not."""
+_ROUNDED_SHAPE = (64, 64, 1, 1)
+"""Matrix, or filters, whose product is computed with reduced precision; that of a small one is not."""
 _BINDINGS = {"close": 3, "spread": 4}
 """Values of `omp_proc_bind_t` (OpenMP 5.2, section 3.2.1)."""
 
@@ -51,19 +51,22 @@ def apply_settings(settings: Parameters, device: str) -> None:
         torch.backends.cudnn.benchmark = settings["cudnn_benchmark"] == "on"
     if "matmul_precision" in settings:
         torch.set_float32_matmul_precision(settings["matmul_precision"])
-        if settings["matmul_precision"] != "highest" and not _is_rounded(device):
-            raise Unsupported(
-                "`matmul_precision={}` has no effect: products of float32 are not rounded here".format(
-                    settings["matmul_precision"]
-                )
-            )
+        if settings["matmul_precision"] != "highest" and not _is_rounded(torch.matmul, _ROUNDED_SHAPE[:2], device):
+            raise Unsupported("`matmul_precision` has no effect: products of float32 are not rounded here")
     if settings.get("flush_denormal") == "on" and not torch.set_flush_denormal(True):
         raise Unsupported("this processor cannot flush denormal numbers")
     _check_processor(settings)
+    _check_rounding(settings, device)
     if settings.get("amp", "off") != "off":
         _require(settings, "amp", product_type(settings, device))
     if settings.get("compile") == "reduce-overhead" and device == "cpu":
         raise Unsupported("`compile=reduce-overhead` uses CUDA graphs, which a CPU does not have")
+
+
+def _check_rounding(settings: Parameters, device: str) -> None:
+    """Check the setting `fpmath`, which the environment of the process contains."""
+    if settings.get("fpmath") == "bfloat16" and not _is_rounded(torch.nn.functional.conv2d, _ROUNDED_SHAPE, device):
+        raise Unsupported("`fpmath` has no effect: convolutions of float32 are not rounded here")
 
 
 def _set_interop_threads(number: int) -> None:
@@ -82,6 +85,8 @@ def _check_processor(settings: Parameters) -> None:
         capability = torch.backends.cpu.get_cpu_capability()
         if capability != _CAPABILITIES[settings["isa"]]:
             raise Unsupported("`isa={}`: PyTorch computes with {}".format(settings["isa"], capability))
+    if "openmp" in settings and (settings["openmp"] == "intel") != bool(loaded_files("iomp")):
+        raise Unsupported("`openmp={}`: this process uses another OpenMP runtime".format(settings["openmp"]))
     if "binding" in settings and openmp_binding() != _BINDINGS[settings["binding"]]:
         raise Unsupported("`binding={}`: OpenMP does not bind its threads so".format(settings["binding"]))
 
@@ -91,10 +96,10 @@ def _require(settings: Parameters, name: str, actual: Any) -> None:
         raise Unsupported("`{}={}` has no effect: it is `{}`".format(name, settings[name], actual))
 
 
-def _is_rounded(device: str) -> bool:
-    """Return whether a product of float32 loses the last bits of its factors, as in TensorFloat-32 and bfloat16."""
-    factors = torch.full((_ROUNDED_SIZE, _ROUNDED_SIZE), 1 + 2.0**-12, device=device)
-    return float(torch.matmul(factors, torch.ones_like(factors))[0, 0]) != _ROUNDED_SIZE * (1 + 2.0**-12)
+def _is_rounded(operation: Callable[..., Any], shape: Sequence[int], device: str) -> bool:
+    """Return whether an operation on float32 loses the last bits of its factors, as in TensorFloat-32 and bfloat16."""
+    factors = torch.full(tuple(shape), 1 + 2.0**-12, device=device)
+    return float(operation(factors, torch.ones_like(factors)).flatten()[0]) != shape[1] * (1 + 2.0**-12)
 
 
 def openmp_binding() -> int:

@@ -79,8 +79,9 @@ class Backend:
         amp = self.settings.get("amp", "off")
         if amp != "off":
             return str(amp)
-        # Products of float32 are then computed with the mantissa of bfloat16.
-        return "bfloat16" if self.settings.get("matmul_precision") == "medium" else self.dtype
+        # Some operations in float32 are then computed with the mantissa of bfloat16.
+        is_rounded = self.settings.get("matmul_precision") == "medium" or self.settings.get("fpmath") == "bfloat16"
+        return "bfloat16" if is_rounded else self.dtype
 
     def describe(self) -> Dict[str, Any]:
         """Return versions and build options of the framework by name."""

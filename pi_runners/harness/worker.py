@@ -20,6 +20,13 @@ from pi_runners.indicators import INDICATORS
 _VARIABLES = (
     *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_WAIT_POLICY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
     *("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY", "TF_ENABLE_ONEDNN_OPTS", "TF_GPU_THREAD_MODE"),
+    *(
+        "ONEDNN_DEFAULT_FPMATH_MODE",
+        "KMP_AFFINITY",
+        "KMP_BLOCKTIME",
+        "TF_NUM_INTRAOP_THREADS",
+        "TF_NUM_INTEROP_THREADS",
+    ),
     *("XLA_FLAGS", "TF_XLA_FLAGS"),
 )
 """Environment variables that change speed."""

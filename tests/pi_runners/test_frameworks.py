@@ -110,15 +110,15 @@ def test_results_are_correct_under_every_setting(
             "inference",
             (
                 *("amp=bfloat16", "memory_format=channels_last", "grad_mode=inference_mode", "interop_threads=1"),
-                *("matmul_precision=medium", "flush_denormal=on", "binding=close", "spinning=off", "compile=on"),
+                *("matmul_precision=medium", "fpmath=bfloat16", "flush_denormal=on", "binding=close", "compile=on"),
             ),
-            ("sdpa=math", "compile=reduce-overhead"),
+            ("sdpa=math",),
         ),
         ("torch==2.13.0", "training", ("amp=bfloat16", "compile=on"), ("grad_mode=no_grad",)),
         ("tensorflow-cpu", "inference", ("amp=bfloat16", "xla=on", "xla=auto", "interop_threads=1"), ()),
         ("tensorflow-cpu==2.12.1", "training", ("amp=bfloat16",), ()),
         ("tensorflow-cpu", "training", ("amp=bfloat16",), ()),
-        ("jax", "inference", ("cpu_scheduler=concurrency", "multi_thread_eigen=off", "fast_math=on"), ()),
+        ("jax", "inference", ("multi_thread_eigen=off", "fast_math=on"), ("cpu_scheduler=memory",)),
         (
             "onnxruntime",
             "inference",

@@ -12,9 +12,11 @@ from packaging.version import Version
 import knowledge
 from knowledge.domain.errors import InputError
 from knowledge.settings.catalogue import setting_error, shipped_settings
+from knowledge.settings.compatibility import contradictions
 from pi_runners.harness.settings import apply_settings, parse_number_list
-from pi_runners.matrix import expand_settings, fitting
+from pi_runners.matrix import expand_settings, fitting, framework_of
 from pi_runners.matrix_file import Matrix, read_matrix
+from pi_runners.vocabulary import MEASURED
 
 SHIPPED = sorted((Path(knowledge.__file__).parent / "data" / "matrices").glob("*.toml"))
 INDEX_VERSIONS = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]
@@ -49,6 +51,7 @@ def test_the_matrix_files_of_shipped_measurements_are_valid(path: Path) -> None:
 
     assert combinations
     assert all(c.cases for c in combinations)
+    assert not [c for c in combinations if contradictions(c.settings, backend=MEASURED[framework_of(c.requirements)])]
 
 
 def test_versions_all_and_newest_select_all_versions_and_the_newest(tmp_path: Path) -> None:

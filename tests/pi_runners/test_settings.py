@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners import arm_settings
 from pi_runners.arm_settings import obstacle, unknown_flag, variables_of
 from pi_runners.campaign import run_block
-from pi_runners.environment import BuiltEnvironment, locked_stack
+from pi_runners.environment import BuiltEnvironment, StackLock, locked_stack
 from pi_runners.harness.contract import Unsupported
 from pi_runners.harness.settings import allocator, apply_settings, huge_pages, loaded_files
 from pi_runners.matrix import fitting, plan_arms
@@ -35,6 +36,15 @@ def test_the_value_of_another_device_does_not_fit() -> None:
 
     assert fitting(settings, "torch", "cpu") == {"compile": "on"}
     assert fitting(settings, "torch", "cuda") == {"compile": "on", "sdpa": "efficient"}
+
+
+def test_settings_that_contradict_each_other_are_refused_when_they_are_planned() -> None:
+    stacks: list[tuple[StackLock, dict[str, Scalar]]] = [
+        (lock("tensorflow-cpu==2.21.0"), {"isa": "avx2", "onednn": "off"})
+    ]
+
+    with pytest.raises(InputError, match="contradict each other in tensorflow-cpu"):
+        plan_arms(stacks, cases("matmul"), device="cpu", control=False)
 
 
 def test_the_path_of_an_allocator_is_added_to_the_libraries_that_are_loaded_first(
