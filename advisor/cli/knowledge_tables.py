@@ -75,8 +75,8 @@ def _list_skipped(path: Path, skipped: Sequence[SkippedRow]) -> None:
     for row in skipped:
         kinds.setdefault(_VALUE.sub("", row.reason), {}).setdefault(row.reason, []).append(row.number)
     for reasons in kinds.values():
-        shown = list(reasons.items())[:_MANY_REASONS]
-        for reason, numbers in shown:
+        listed = list(reasons.items())[:_MANY_REASONS]
+        for reason, numbers in listed:
             warn(f"{path}: {_lines(numbers)}: skipped: {reason}")
         if rest := [number for numbers in list(reasons.values())[_MANY_REASONS:] for number in numbers]:
             warn(f"{path}: {_lines(sorted(rest))}: skipped for the same reason, with other values")

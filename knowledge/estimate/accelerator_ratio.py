@@ -188,12 +188,12 @@ def _through_references(group: Sequence[AcceleratorPair], one: str, other: str) 
         star = stars[pair.reference, pair.reference_batch]
         star[pair.reference] = replace(pair, accelerator=pair.reference, batch=pair.reference_batch, mean=0.0)
         star[pair.accelerator] = pair
-    found = [
+    pairs = [
         replace(star[one], reference=other, reference_batch=star[other].batch, mean=star[one].mean - star[other].mean)
         for star in stars.values()
         if one in star and other in star
     ]
-    return [pair for pair in found if pair.has_one_batch] or found
+    return [pair for pair in pairs if pair.has_one_batch] or pairs
 
 
 def _evenly(pairs: Sequence[AcceleratorPair]) -> Sequence[AcceleratorPair]:

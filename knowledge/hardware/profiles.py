@@ -48,10 +48,10 @@ def _hint(name: str) -> str:
     """Return a hint with the profiles that begin in the same way, or at most three that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
     beginning = name.lower().rstrip(".…*")
-    longer = [known for known in (*machines, *instances) if _begins(known.lower(), beginning)]
+    longer = [profile for profile in (*machines, *instances) if _begins(profile.lower(), beginning)]
     if longer and len(beginning) >= _SHORTEST_BEGINNING:
         rest = f"; {len(longer) - _MOST_LONGER} more begin in this way" if len(longer) > _MOST_LONGER else ""
-        return f"did you mean {' or '.join(f'`{known}`' for known in longer[:_MOST_LONGER])}?{rest}"
+        return f"did you mean {' or '.join(f'`{profile}`' for profile in longer[:_MOST_LONGER])}?{rest}"
     model = find_accelerator(name)
     matches = (model.name, model.family, *model.variants) if model is not None else ()
     similar = difflib.get_close_matches(name.lower(), [*machines, *instances], n=3, cutoff=0.7)
@@ -65,8 +65,8 @@ def _hint(name: str) -> str:
     return f"did you mean {' or '.join(f'`{profile}`' for profile in nearest[:3])}?"
 
 
-def _begins(known: str, beginning: str) -> bool:
-    return known.startswith((beginning, f"standard_{beginning}"))
+def _begins(profile: str, beginning: str) -> bool:
+    return profile.startswith((beginning, f"standard_{beginning}"))
 
 
 def find_profile(choice: str) -> HardwareProfile:

@@ -73,9 +73,21 @@ def test_two_accelerators_are_compared_with_the_published_pairs(advisor_here: Ad
     assert document["pairs"]
     assert all("h100" in pair["accelerator"] and "a100" in pair["reference"] for pair in document["pairs"])
     assert "lambdal/deeplearning-benchmark" in text
-    # The batch sizes are in both, and different ones are marked.
-    different = [p for p in document["pairs"] if p["batch"] != p["reference_batch"]]
-    assert [f"{p['batch']} against {p['reference_batch']}" in text for p in different[:3]] == [True] * 3
+
+
+@pytest.mark.shipped
+def test_batch_sizes_are_shown_and_different_ones_are_marked(advisor_here: Advisor) -> None:
+    arguments = ("hardware", "compare", "a100", "v100", "--workload", "resnet50-training")
+    text = advisor_here(*arguments).stdout
+    document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
+
+    rows = [line for line in text.splitlines() if " x " in line]
+    different = [p["batch"] != p["reference_batch"] for p in document["pairs"]]
+    assert sorted(different) == different
+    assert {True, False} == set(different)
+    for pair, row in zip(document["pairs"], rows, strict=False):
+        sizes = dict.fromkeys((pair["batch"] or "not stated", pair["reference_batch"] or "not stated"))
+        assert f"| {' against '.join(sizes)} " in row
     assert "pairs with different batch sizes were published without a common one" in text
 
 

@@ -142,16 +142,16 @@ def recorded(*, hosts: tuple[str, ...], repository: str = "someone/benchmarks") 
 
 
 def test_a_host_that_is_two_times_as_fast_at_nearly_all_tasks_has_another_number_of_gpus() -> None:
-    kept, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaOD_4x")))
+    hosts, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaOD_4x")))
 
-    assert kept == {"LambdaOD_1x"}
+    assert hosts == {"LambdaOD_1x"}
     assert "`LambdaOD_4x` is about 2 times as fast as `LambdaOD_1x` with the same GPU in 1" in reasons["LambdaOD_4x"]
 
 
 def test_an_accelerator_is_not_faster_than_its_bandwidth_and_peak_rates_allow() -> None:
-    kept, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaBM_ENG04")))
+    hosts, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaBM_ENG04")))
 
-    assert kept == {"LambdaOD_1x"}
+    assert hosts == {"LambdaOD_1x"}
     assert "its peak rates are at most 1.4 times as high: its number of GPUs is wrong" in reasons["LambdaBM_ENG04"]
 
 
