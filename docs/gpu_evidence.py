@@ -88,15 +88,19 @@ def release_key(c: Contrast) -> tuple[str, ...] | None:
 
 
 def h100_key(c: Contrast) -> tuple[str, ...] | None:
-    """Return model and precision of a pair of PyTorch 1.13 and 2.3 on an H100."""
+    """Return model and precision of a pair of PyTorch 1.13 and 2.3 on one H100."""
     releases = (c.reference.version[:4], c.side.version[:3])
     if c.framework != "torch" or releases != ("1.13", "2.3") or family_of(c.machine.name) != "h100":
+        return None
+    if words_of(c.label)["gpus"] != "1":
         return None
     return task_of(c.label), c.side.settings.get("precision", "fp32")
 
 
 def settings_table(heads: Sequence[str], groups: dict[tuple[str, ...], list[float]]) -> str:
-    """Return groups of ratios as a table."""
+    """Return groups of ratios as a table, or a sentence if there are none."""
+    if not groups:
+        return "No such pair was published."
     return table((*heads, "pairs", "median", "middle 80 %"), ((*name, *cells(means)) for name, means in groups.items()))
 
 

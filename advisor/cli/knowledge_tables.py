@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,7 +12,7 @@ import typer
 
 from advisor.api.admission import AdmittingSink
 from advisor.api.resources import open_writable_store
-from advisor.cli.console import say, warn
+from advisor.cli.console import warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
     from knowledge.exchange.published.observations import PublishedTable
 
 _MANY = 20
+"""Number of lines that are listed for one reason."""
+_MANY_REASONS = 3
+"""Number of reasons that are listed where they differ in their values only."""
+_VALUE = re.compile(r"`[^`]*`|[-+]?\d[\d.,e+]*")
+"""What differs between reasons of one kind: quoted text and numbers."""
 
 
 def import_published(
@@ -64,16 +70,21 @@ def import_published(
 
 
 def _list_skipped(path: Path, skipped: Sequence[SkippedRow]) -> None:
-    """Print why rows were skipped, rows with the same reason together."""
-    lines: dict[str, list[int]] = {}
+    """Print why rows were skipped: rows with the same reason together, and reasons that differ in their values only."""
+    kinds: dict[str, dict[str, list[int]]] = {}
     for row in skipped:
-        lines.setdefault(row.reason, []).append(row.number)
-    for reason, numbers in list(lines.items())[:_MANY]:
-        places = ", ".join(map(str, numbers[:_MANY])) + (f" and {len(numbers) - _MANY} more" * (len(numbers) > _MANY))
-        warn(f"{path}: {'line' if len(numbers) == 1 else 'lines'} {places}: skipped: {reason}")
-    if len(lines) > _MANY:
-        rest = sum(len(numbers) for numbers in list(lines.values())[_MANY:])
-        say(f"{count(rest, 'more row')} skipped for other reasons; `--format json` lists all of them")
+        kinds.setdefault(_VALUE.sub("", row.reason), {}).setdefault(row.reason, []).append(row.number)
+    for reasons in kinds.values():
+        listed = list(reasons.items())[:_MANY_REASONS]
+        for reason, numbers in listed:
+            warn(f"{path}: {_lines(numbers)}: skipped: {reason}")
+        if rest := [number for numbers in list(reasons.values())[_MANY_REASONS:] for number in numbers]:
+            warn(f"{path}: {_lines(sorted(rest))}: skipped for the same reason, with other values")
+
+
+def _lines(numbers: Sequence[int]) -> str:
+    places = ", ".join(map(str, numbers[:_MANY])) + (f" and {len(numbers) - _MANY} more" * (len(numbers) > _MANY))
+    return f"{'line' if len(numbers) == 1 else 'lines'} {places}"
 
 
 def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from advisor.api.queries import HardwareComparison
 from advisor.domain.words import count
 from advisor.report.evidence import table
+from knowledge.estimate.accelerator_pairs import AcceleratorPair
 
 _MOST_ROWS = 12
 
@@ -31,11 +32,12 @@ def hardware_comparison_text(comparison: HardwareComparison) -> str:
     lines += [
         f"{count(len(ratio.pairs), 'published pair')} of these two, of {ratio.related} that the prediction rests on:",
         table(
-            ("ratio", "accelerators", "year", "source", "configuration"),
+            ("ratio", "accelerators", "batch", "year", "source", "configuration"),
             (
                 (
                     f"{math.exp(pair.mean):.2f}",
                     f"{pair.count} x {pair.accelerator} against {pair.reference}",
+                    _batch(pair),
                     str(pair.year),
                     pair.source,
                     pair.configuration,
@@ -44,9 +46,18 @@ def hardware_comparison_text(comparison: HardwareComparison) -> str:
             ),
         ),
     ]
+    if not all(pair.has_one_batch for pair in ratio.pairs):
+        lines.append("pairs with different batch sizes were published without a common one; they count less")
     if len(ratio.pairs) > _MOST_ROWS:
         lines.append(f"and {len(ratio.pairs) - _MOST_ROWS} more (`--format json` lists them)")
     return "\n".join(lines)
+
+
+def _batch(pair: AcceleratorPair) -> str:
+    """Return the batch size of a pair, or both if they differ."""
+    if pair.has_one_batch:
+        return pair.batch or "not stated"
+    return f"{pair.batch or 'not stated'} against {pair.reference_batch or 'not stated'}"
 
 
 def hardware_comparison_document(comparison: HardwareComparison) -> dict[str, Any]:

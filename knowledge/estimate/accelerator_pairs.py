@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
@@ -14,12 +14,16 @@ from knowledge.estimate.evidence import features_of
 from knowledge.estimate.mlperf_rows import inference_rows, training_rows
 from knowledge.estimate.published_rows import published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
+from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.base import KnowledgeBase
 
-WIDEST_RATIO = math.log(100)
-"""Largest log ratio of a pair; a larger one is a mistake of a table. The bound is a judgement."""
+MARGIN = 2.0
+"""By how much the ratio of a pair may exceed that of the bandwidths and peak rates: software does not use every
+accelerator in the same degree. The factor is a judgement."""
+WIDEST_RATIO = math.log(20)
+"""Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""
 _KIND = "accelerator pairs"
-_FORMAT = 1
+_FORMAT = 2
 _BLOCKS = (f"{PUBLISHED}/", "mlperf-")
 """Beginnings of the names of the blocks that hold published results."""
 
@@ -30,7 +34,7 @@ class AcceleratorPair:
 
     Attributes:
         source: Who published them.
-        configuration: What is the same in both, for people: batch, settings, software.
+        configuration: What is the same in both, for people: settings and software.
         task: The whole model.
         mode: ``training`` or ``inference``.
         accelerator: Name of the model in the catalogue.
@@ -38,6 +42,9 @@ class AcceleratorPair:
         mean: Log speed-up over the reference.
         count: Number of accelerators.
         year: Year of the newer row.
+        batch: Batch size of the accelerator's row; empty if it is not stated.
+        reference_batch: Batch size of the reference's row. It differs from ``batch`` only in training, and only if the
+            source has no rows of these accelerators with one batch size.
     """
 
     source: str
@@ -49,36 +56,69 @@ class AcceleratorPair:
     mean: float
     count: int
     year: int
+    batch: str = ""
+    reference_batch: str = ""
+
+    @property
+    def has_one_batch(self) -> bool:
+        """Whether both rows have the same batch size, or neither states one."""
+        return self.batch == self.reference_batch
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
+    """The rows of one configuration, accelerator and batch size."""
+
     model: AcceleratorModel
-    seconds: float
     batch: str
+    seconds: float
     year: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Configuration:
+    """What must be the same in two rows, apart from the batch size."""
+
+    source: str
+    task: str
+    mode: str
+    words: str
+    count: int
 
 
 def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorPair, ...]:
     """Return pairs of published measurements that differ in the accelerator only, in order of source and configuration.
 
-    In each configuration, every accelerator is compared with the first one by name: n rows give n - 1 pairs.
+    In each configuration, the accelerators with rows of one batch size are compared with the first of them by name: n
+    rows give n - 1 pairs. In training, the size of a batch follows from the memory of the accelerator, so accelerators
+    that no common batch size connects are compared with the batch size at which each is the fastest.
+
+    A pair whose ratio is :data:`MARGIN` times that of the bandwidths and peak rates is a mistake of a table, and left
+    out.
 
     Args:
         observations: Observations; those that are neither published rows nor results of MLPerf are ignored.
     """
-    groups: dict[tuple[str, str, str, str, int], dict[str, list[_Row]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[_Configuration, dict[tuple[str, str], list[tuple[Observation, AcceleratorModel]]]]
+    groups = defaultdict(lambda: defaultdict(list))
     every = tuple(observations)
     rows = [o for o in every if o.indicator.name == PUBLISHED and o.status == "ok"]
     for o in (*rows, *training_rows(every), *inference_rows(every)):
         gpus = o.hardware.accelerators
-        model = model_of(gpus[0]) if len(gpus) == 1 else None
+        # A part of a GPU (MIG) has only a part of its speed.
+        model = model_of(gpus[0]) if len(gpus) == 1 and not gpus[0].partition else None
         if model is not None and features_of(model):
-            key = _configuration(o)
-            row = _Row(model, o.samples[0], str(o.indicator.parameters.get("batch", "")), int(o.started_at[:4]))
-            groups[(*key, gpus[0].count * (o.hardware.nodes or 1))][model.name].append(row)
-    pairs = (_pairs(key, rows) for key, rows in sorted(groups.items()) if len(rows) > 1)
+            batch = str(o.indicator.parameters.get("batch", ""))
+            key = _configuration(o, gpus[0].count * (o.hardware.nodes or 1))
+            groups[key][model.name, batch].append((o, model))
+    ordered = sorted(groups.items(), key=lambda group: astuple(group[0]))
+    pairs = (_pairs(key, [_row(batch, rows) for (_, batch), rows in sorted(g.items())]) for key, g in ordered)
     return tuple(pair for listed in pairs for pair in listed)
+
+
+def _row(batch: str, rows: Sequence[tuple[Observation, AcceleratorModel]]) -> _Row:
+    seconds = statistics.median(o.samples[0] for o, _ in rows)
+    return _Row(rows[0][1], batch, seconds, max(int(o.started_at[:4]) for o, _ in rows))
 
 
 def load_pairs(store: KnowledgeBase) -> tuple[AcceleratorPair, ...]:
@@ -93,46 +133,63 @@ def load_pairs(store: KnowledgeBase) -> tuple[AcceleratorPair, ...]:
     return tuple(AcceleratorPair(**record) for record in cached[_KIND]["pairs"])
 
 
-def _pairs(key: tuple[str, str, str, str, int], rows: Mapping[str, list[_Row]]) -> Iterator[AcceleratorPair]:
-    source, task, mode, configuration, count = key
-    (reference, slow), *others = [(name, rows[name]) for name in sorted(rows)]
-    for name, fast in others:
-        mean = math.log(_best(slow) / _best(fast))
-        if abs(mean) < WIDEST_RATIO:
-            yield AcceleratorPair(
-                source=source,
-                configuration=configuration,
-                task=task,
-                mode=mode,
-                accelerator=name,
-                reference=reference,
-                mean=mean,
-                count=count,
-                year=max(row.year for row in (*slow, *fast)),
-            )
-
-
-def _best(rows: Iterable[_Row]) -> float:
-    """Return the seconds of the fastest batch; the rows of each batch are represented by their median."""
-    by_batch: dict[str, list[float]] = defaultdict(list)
+def _pairs(key: _Configuration, rows: Sequence[_Row]) -> Iterator[AcceleratorPair]:
+    """Yield the pairs of a configuration: of equal batch sizes first, and of others where those connect nothing."""
+    by_batch: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
-        by_batch[row.batch].append(row.seconds)
-    return min(map(statistics.median, by_batch.values()))
+        by_batch[row.batch].append(row)
+    connected = {row.model.name: row.model.name for row in rows}
+
+    def connect(one: _Row, other: _Row) -> None:
+        joined, remaining = connected[other.model.name], connected[one.model.name]
+        connected.update({name: remaining for name, group in connected.items() if group == joined})
+
+    for first, *others in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].batch)):
+        for other in others:
+            yield from _pair(key, other, first)
+            connect(first, other)
+    if key.mode != "training":
+        return
+    fastest = [min((r for r in rows if r.model.name == name), key=lambda r: r.seconds) for name in sorted(connected)]
+    for other in fastest[1:]:
+        if connected[other.model.name] != connected[fastest[0].model.name]:
+            yield from _pair(key, other, fastest[0])
+            connect(fastest[0], other)
 
 
-def _configuration(o: Observation) -> tuple[str, str, str, str]:
-    """Return source, task, mode and everything else that must be the same."""
+def _pair(key: _Configuration, row: _Row, reference: _Row) -> Iterator[AcceleratorPair]:
+    """Yield the pair of two rows, unless its ratio cannot be."""
+    mean = math.log(reference.seconds / row.seconds)
+    fast, slow = (row, reference) if mean > 0 else (reference, row)
+    largest = largest_ratio(fast.model, slow.model)
+    if abs(mean) > (WIDEST_RATIO if largest is None else math.log(MARGIN * largest)):
+        return
+    yield AcceleratorPair(
+        source=key.source,
+        configuration=key.words,
+        task=key.task,
+        mode=key.mode,
+        accelerator=row.model.name,
+        reference=reference.model.name,
+        mean=mean,
+        count=key.count,
+        year=max(row.year, reference.year),
+        batch=row.batch,
+        reference_batch=reference.batch,
+    )
+
+
+def _configuration(o: Observation, count: int) -> _Configuration:
+    """Return everything that must be the same, apart from the batch size."""
     side = published_side(o)
     # What an accelerator does by default differs between generations: float32 is TF32 on newer ones.
     settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
     parameters = {name: str(value) for name, value in o.indicator.parameters.items() if name != "gpus"}
     words = {**parameters, **settings, o.framework: side.version}
     task, mode = words.pop("task"), words.pop("mode")
-    if mode == "training":
-        # A batch is as large as the memory of the accelerator allows: its size is one of its properties.
-        words.pop("batch", None)
+    words.pop("batch", None)
     round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""
-    return f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}", task, mode, _text(words)
+    return _Configuration(f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}", task, mode, _text(words), count)
 
 
 def _text(words: Mapping[str, str]) -> str:

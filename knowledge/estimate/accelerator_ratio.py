@@ -3,7 +3,7 @@
 The log speed of an accelerator at a task is a sum of independent effects: one that is linear in each of its properties
 (memory bandwidth, operations per byte with and without tensor cores), one that similar accelerators share, and one of
 its own; each has a part that all tasks share, one for training and inference, and one for each task. A pair is a
-difference of two such speeds. Each row has noise of its own.
+difference of two such speeds. Each row has noise of its own, and a pair of rows with different batch sizes more.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 EFFECTS = tuple((effect, shared) for effect in ("linear", "similar", "model") for shared in ("all", "mode", "task"))
 """Effects of an accelerator, and the tasks that share them."""
-NOISE = "row"
+NOISE, BATCH = "row", "batch"
 _TYPICAL = 0.1**2
 _LOOSE = 2.5
 MOST_PAIRS = 800
@@ -43,7 +43,7 @@ class AcceleratorRatio:
         speedup: How much faster the accelerator is than the reference.
         low: Lower end of the interval.
         high: Upper end.
-        pairs: Published pairs of just these accelerators at the tasks, the newest first.
+        pairs: Published pairs of just these accelerators at the tasks: those of one batch size first, then the newest.
         related: Number of pairs of any accelerators with which the model was conditioned.
     """
 
@@ -61,7 +61,7 @@ def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
     from scipy.optimize import minimize
 
     pairs = _evenly(pairs)
-    parts = np.stack([*(_covariance(pairs, pairs, effect) for effect in EFFECTS), _noise(pairs)])
+    parts = np.stack([*(_covariance(pairs, pairs, effect) for effect in EFFECTS), _noise(pairs), _batch_noise(pairs)])
     means = np.array([pair.mean for pair in pairs])
 
     def objective(logs: Array) -> tuple[float, Array]:
@@ -76,9 +76,9 @@ def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
         return float(value + 0.5 * away @ away), gradient
 
     start = np.full(len(parts), math.log(_TYPICAL))
-    bounds = [(-16.0, 3.0)] * len(EFFECTS) + [(math.log(0.01**2), 0.0)]
+    bounds = [(-16.0, 3.0)] * len(EFFECTS) + [(math.log(0.01**2), 0.0), (-16.0, 0.0)]
     fitted = np.exp(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
-    names = [*(" ".join(effect) for effect in EFFECTS), NOISE]
+    names = [*(" ".join(effect) for effect in EFFECTS), NOISE, BATCH]
     return {name: float(value) for name, value in zip(names, fitted, strict=True)}
 
 
@@ -102,7 +102,8 @@ def predict_ratio(
         result: Array = np.sum(parts, axis=0)
         return result
 
-    own = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + 1e-9 * np.eye(len(pairs))
+    own = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + variances[BATCH] * _batch_noise(pairs)
+    own += 1e-9 * np.eye(len(pairs))
     cross = total(targets, pairs)
     solved = np.linalg.solve(own, np.column_stack([[pair.mean for pair in pairs], cross.T]))
     means: Array = cross @ solved[:, 0]
@@ -157,7 +158,7 @@ def accelerator_ratio(
         speedup=math.exp(mean),
         low=math.exp(mean - half),
         high=math.exp(mean + half),
-        pairs=tuple(sorted(direct, key=lambda pair: (-pair.year, pair.source, pair.configuration))),
+        pairs=tuple(sorted(direct, key=lambda pair: (not pair.has_one_batch, -pair.year, *astuple(pair)))),
         related=len(pairs),
     )
 
@@ -165,20 +166,34 @@ def accelerator_ratio(
 def direct_pairs(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> list[AcceleratorPair]:
     """Return the published pairs of two accelerators, or of variants of them, as ratios of the first.
 
-    All rows of a configuration were compared with one of them, so two of its rows may be compared through it.
+    Rows of a configuration that were compared with the same row may be compared through it. Pairs with one batch size
+    come alone; only if there are none, one of different batch sizes is returned.
     """
-    groups: dict[tuple[object, ...], dict[str, AcceleratorPair]] = defaultdict(dict)
+    groups: dict[tuple[object, ...], list[AcceleratorPair]] = defaultdict(list)
     for pair in pairs:
-        rows = groups[pair.source, pair.task, pair.mode, pair.configuration, pair.count]
-        rows[pair.reference] = replace(pair, accelerator=pair.reference, mean=0.0)
-        rows[pair.accelerator] = pair
-    return [
-        replace(rows[one], reference=other, mean=rows[one].mean - rows[other].mean)
-        for rows in groups.values()
-        for one in variants_of(accelerator, with_name=True)
-        for other in variants_of(reference, with_name=True)
-        if one != other and one in rows and other in rows
+        groups[pair.source, pair.task, pair.mode, pair.configuration, pair.count].append(pair)
+    direct = []
+    for group in groups.values():
+        for one in variants_of(accelerator, with_name=True):
+            for other in variants_of(reference, with_name=True):
+                if one != other:
+                    direct += _through_references(group, one, other)
+    return direct
+
+
+def _through_references(group: Sequence[AcceleratorPair], one: str, other: str) -> list[AcceleratorPair]:
+    """Return the pairs of two accelerators in one configuration."""
+    stars: dict[tuple[str, str], dict[str, AcceleratorPair]] = defaultdict(dict)
+    for pair in group:
+        star = stars[pair.reference, pair.reference_batch]
+        star[pair.reference] = replace(pair, accelerator=pair.reference, batch=pair.reference_batch, mean=0.0)
+        star[pair.accelerator] = pair
+    pairs = [
+        replace(star[one], reference=other, reference_batch=star[other].batch, mean=star[one].mean - star[other].mean)
+        for star in stars.values()
+        if one in star and other in star
     ]
+    return [pair for pair in pairs if pair.has_one_batch] or pairs
 
 
 def _evenly(pairs: Sequence[AcceleratorPair]) -> Sequence[AcceleratorPair]:
@@ -245,6 +260,16 @@ def _noise(pairs: Sequence[AcceleratorPair]) -> Array:
     """Return the covariance (n, n) of the noise of rows; pairs of one configuration share that of the reference."""
     keys = [(pair.source, pair.task, pair.mode, pair.configuration, pair.count) for pair in pairs]
     return 2 * half_shared(
-        [((key, pair.accelerator), (key, pair.reference)) for key, pair in zip(keys, pairs, strict=True)],
+        [
+            ((key, pair.accelerator, pair.batch), (key, pair.reference, pair.reference_batch))
+            for key, pair in zip(keys, pairs, strict=True)
+        ],
         slice(None),
     )
+
+
+def _batch_noise(pairs: Sequence[AcceleratorPair]) -> Array:
+    """Return the covariance (n, n) of what different batch sizes do to a pair."""
+    import numpy as np
+
+    return np.diag([0.0 if pair.has_one_batch else 1.0 for pair in pairs])

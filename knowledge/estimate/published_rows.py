@@ -26,9 +26,8 @@ from knowledge.hardware.accelerators import model_of
 
 WIDEST_VERSION, WIDEST_SETTING = math.log(2), math.log(8)
 """Largest log ratios of a pair that differs in the version, and in one setting. A row beyond them has another
-configuration or another machine than it says: on one H100 of `lambdal/deeplearning-benchmark`, every task of one build
-is 2.7 times slower or more, and in tables of `NVIDIA/DeepLearningExamples` the code of a model was replaced between two
-releases. The bounds are a judgement."""
+configuration or another machine than it says: in tables of `NVIDIA/DeepLearningExamples`, the code of a model was
+replaced between two releases. The bounds are a judgement."""
 DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off"}
 """Values of settings that rows name although they are what happens without the setting."""
 _FIRST_WITH_TF32 = 3

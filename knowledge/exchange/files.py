@@ -27,6 +27,7 @@ LONGEST_LINE = 16 * 2**20
 """Longest line in bytes; a service accepts no larger delivery."""
 MOST_DAMAGED = 10_000
 """Number of damaged lines after which reading a file fails."""
+_KEEP_VALID = "nothing was stored; `--keep-valid` stores the readable part"
 _GZIP = b"\x1f\x8b"
 _SLICE_BYTES = 2**20
 _LARGEST_NUMBER = 2**31 - 1
@@ -47,13 +48,16 @@ class DamagedLine:
     reason: str
 
 
-def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None = None) -> Iterator[str]:
+def read_lines(
+    content: bytes, *, where: str, damaged: list[DamagedLine] | None = None, hint: str = _KEEP_VALID
+) -> Iterator[str]:
     """Return the lines of a file, which may be compressed with gzip, without keeping all of them in memory.
 
     Args:
         content: Content of the file.
         where: Name of the file, for messages.
         damaged: List to which damage is added; if none, damage is an error.
+        hint: What to do about a compressed file that is damaged or truncated.
 
     Returns:
         The lines. Iteration raises InputError at a line that is not UTF-8 or longer than :data:`LONGEST_LINE` bytes.
@@ -75,9 +79,7 @@ def read_lines(content: bytes, *, where: str, damaged: list[DamagedLine] | None 
     except (EOFError, zlib.error) as error:
         reason = f"the compressed file is damaged or truncated: {error}"
     if reason and damaged is None:
-        raise InputError(
-            f"`{where}` cannot be read: {reason}", hint="nothing was stored; `--keep-valid` stores the readable part"
-        )
+        raise InputError(f"`{where}` cannot be read: {reason}", hint=hint)
     return _lines(_readable_part(content), where, damaged, reason=reason)
 
 

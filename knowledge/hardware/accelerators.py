@@ -36,7 +36,9 @@ class AcceleratorModel:
         memory_bytes: Memory of one device.
         memory_bytes_per_second: Peak bandwidth of its memory.
         tensor_core_generation: Generation of NVIDIA's tensor cores.
-        flops: Peak operations per second without sparsity by element type, on the fastest units that support the type.
+        flops: Peak operations per second without sparsity by element type, as the sources state them: for ``float64``
+            and ``float32`` some state the rate of vector units, others that of matrix units, which is up to twice as
+            high; the other types have the rate of the fastest units.
         watts: Power limit by default.
         interconnect: Fastest interconnect of the devices: ``nvlink``, ``pcie``, ``infinity-fabric`` and so on.
         interconnect_bytes_per_second: Bandwidth of this interconnect, both directions together.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from knowledge.domain.hardware import Accelerator
-from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, model_of
+from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, find_accelerator, model_of
 
 _FLOATS = ("float64", "float32", "tfloat32", "float16", "bfloat16")
 _EIGHT_BITS = ("float8", "int8")
@@ -34,6 +34,42 @@ def peak_operations(accelerator: Accelerator, dtype: str) -> float | None:
         return bound
     alike = [m for m in accelerator_models() if m.compute_capability == accelerator.compute_capability]
     return max((rate for m in alike if (rate := _bound(m, dtype)) is not None), default=None)
+
+
+@lru_cache(maxsize=4096)
+def largest_ratio(fast: AcceleratorModel, slow: AcceleratorModel) -> float | None:
+    """Return the largest ratio of the memory bandwidths and the peak rates of two accelerators.
+
+    A program that is limited by one resource is faster by the ratio of this resource, if it uses both accelerators in
+    the same degree. Float32 may be computed with TF32 on the accelerators that have it, and a short type with float32
+    on those that are slower with the short one.
+
+    Args:
+        fast: The accelerator in the numerator; of several variants the fastest counts.
+        slow: The one in the denominator; of several variants the slowest counts.
+
+    Returns:
+        The ratio; none if the catalogue does not state the bandwidth or the rates of one of them.
+    """
+    numerators, denominators = ([_resources(variant) for variant in _variants(model)] for model in (fast, slow))
+    stated = [(one, other) for one in numerators for other in denominators if one and other]
+    clock = _CONSUMER_CLOCK if fast.kind == "consumer" else 1.0
+    return max((clock * a / b for one, other in stated for a, b in zip(one, other, strict=True)), default=None)
+
+
+def _variants(model: AcceleratorModel) -> list[AcceleratorModel]:
+    return [variant for name in model.variants if (variant := find_accelerator(name)) is not None] or [model]
+
+
+def _resources(model: AcceleratorModel) -> tuple[float, ...]:
+    """Return bandwidth and peak rates of float32, float32 with TF32, and 16-bit floats; empty if one is unknown."""
+    bandwidth, plain = model.memory_bytes_per_second, model.flops.get("float32")
+    short = max((model.flops[name] for name in ("float16", "bfloat16") if name in model.flops), default=None)
+    if short is None and model.tensor_core_generation is None:
+        short = plain
+    if not bandwidth or not plain or not short:
+        return ()
+    return bandwidth, plain, max(plain, model.flops.get("tfloat32", 0.0)), max(plain, short)
 
 
 def _bound(model: AcceleratorModel, dtype: str) -> float | None:

@@ -12,6 +12,11 @@ from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
 from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_instance, shipped_machines
 
+_SHORTEST_BEGINNING = 2
+"""Least number of characters of the beginning of a name that is completed."""
+_MOST_LONGER = 8
+"""Number of names that a hint lists for a beginning."""
+
 
 def shipped_names() -> tuple[str, ...]:
     """Return the names of the shipped profiles, sorted; those of cloud instances are not among them."""
@@ -40,8 +45,13 @@ def shipped_profile(name: str) -> HardwareProfile:
 
 
 def _hint(name: str) -> str:
-    """Return a hint with at most three profiles that a wrong name may mean."""
+    """Return a hint with the profiles that begin in the same way, or at most three that a wrong name may mean."""
     machines, instances = shipped_machines(), cloud_instances()
+    beginning = name.lower().rstrip(".…*")
+    longer = [profile for profile in (*machines, *instances) if _begins(profile.lower(), beginning)]
+    if longer and len(beginning) >= _SHORTEST_BEGINNING:
+        rest = f"; {len(longer) - _MOST_LONGER} more begin in this way" if len(longer) > _MOST_LONGER else ""
+        return f"did you mean {' or '.join(f'`{profile}`' for profile in longer[:_MOST_LONGER])}?{rest}"
     model = find_accelerator(name)
     matches = (model.name, model.family, *model.variants) if model is not None else ()
     similar = difflib.get_close_matches(name.lower(), [*machines, *instances], n=3, cutoff=0.7)
@@ -53,6 +63,10 @@ def _hint(name: str) -> str:
     if not nearest:
         return "`advisor hardware list` lists the shipped profiles"
     return f"did you mean {' or '.join(f'`{profile}`' for profile in nearest[:3])}?"
+
+
+def _begins(profile: str, beginning: str) -> bool:
+    return profile.startswith((beginning, f"standard_{beginning}"))
 
 
 def find_profile(choice: str) -> HardwareProfile:

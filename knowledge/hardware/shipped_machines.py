@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 
 _RUNNABLE = ("nvidia", "amd")
@@ -126,9 +126,17 @@ def _instances(provider: str) -> Iterator[ShippedMachine]:
             profile = replace(
                 _linux(name, cpu),
                 memory_bytes=None if memory_gib is None else int(memory_gib * _GIB),
-                accelerators=(model.accelerator(count),) if model is not None else (),
+                accelerators=(_accelerator(model, count, group.get("accelerator_gib")),) if model is not None else (),
             )
             yield ShippedMachine(profile=profile, model=model, sources=tuple(dict.fromkeys(sources)), provider=provider)
+
+
+def _accelerator(model: AcceleratorModel, count: int, part_gib: float | None) -> Accelerator:
+    """Return the accelerators of an instance; with the memory of each if they are parts of physical ones."""
+    accelerator = model.accelerator(count)
+    if part_gib is None:
+        return accelerator
+    return replace(accelerator, memory_bytes=int(part_gib * _GIB), partition="vgpu")
 
 
 @cache

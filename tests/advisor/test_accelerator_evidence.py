@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pytest
@@ -74,6 +75,33 @@ def test_two_accelerators_are_compared_with_the_published_pairs(advisor_here: Ad
     assert document["pairs"]
     assert all("h100" in pair["accelerator"] and "a100" in pair["reference"] for pair in document["pairs"])
     assert "lambdal/deeplearning-benchmark" in text
+
+
+@pytest.mark.shipped
+def test_batch_sizes_are_shown_and_different_ones_are_marked(advisor_here: Advisor) -> None:
+    arguments = ("hardware", "compare", "a100", "v100", "--workload", "resnet50-training")
+    text = advisor_here(*arguments).stdout
+    document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
+
+    rows = [line for line in text.splitlines() if " x " in line]
+    different = [p["batch"] != p["reference_batch"] for p in document["pairs"]]
+    assert sorted(different) == different
+    assert {True, False} == set(different)
+    for pair, row in zip(document["pairs"], rows, strict=False):
+        sizes = dict.fromkeys((pair["batch"] or "not stated", pair["reference_batch"] or "not stated"))
+        assert f"| {' against '.join(sizes)} " in row
+    assert "pairs with different batch sizes were published without a common one" in text
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("workload", ["resnet50-training", "transformer-training"])
+def test_an_accelerator_with_more_bandwidth_only_is_not_much_faster(advisor_here: Advisor, workload: str) -> None:
+    result = advisor_here("hardware", "compare", "h200", "h100", "--workload", workload, "--format", "json")
+    document = json.loads(result.stdout)
+
+    # 4.8 and 3.35 TB/s, with the same peak rates.
+    assert 1 < document["ratio"] < 1.6
+    assert all(math.exp(pair["mean"]) < 2 * 4.8 / 3.35 for pair in document["pairs"])
 
 
 @pytest.mark.shipped

@@ -26,6 +26,30 @@ def test_counts_reasons_and_the_total_are_printed(advisor_here: Advisor, tmp_pat
     assert "every one is as it was stored" in advisor_here("knowledge", "verify").stdout
 
 
+def test_every_kind_of_reason_is_printed(advisor_here: Advisor, tmp_path: Path) -> None:
+    negative = [{**ROW, "value": f"-{number}"} for number in range(1, 41)]
+    others = [{"unit": f"bananas{number}/s"} for number in range(20)]
+    kinds = [{"phase": "testing"}, {"date": "2030-01-01"}, {"runs": "2.5"}, {"task": ""}, {"gpu": ""}]
+    rows = [*negative, *({**ROW, **changes} for changes in (*others, *kinds)), ROW]
+    (tmp_path / "t.csv").write_bytes(written(*rows))
+
+    lines = advisor_here("knowledge", "import-published", "t.csv").stderr.splitlines()
+
+    assert "warning: t.csv: line 2: skipped: `value` is -1; a rate or a latency is more than 0" in lines
+    assert sum("a rate or a latency is more than 0" in line for line in lines) == 3
+    rest = ", ".join(str(number) for number in range(5, 25))
+    assert f"warning: t.csv: lines {rest} and 17 more: skipped for the same reason, with other values" in lines
+    for reason in (
+        "the unit `bananas0/s`",
+        "`phase` is `testing`",
+        "`date` is 2030",
+        "`runs` is `2.5`",
+        "`task` is empty",
+    ):
+        assert any(reason in line for line in lines), reason
+    assert any("line 66: skipped: `gpu` is empty" in line for line in lines)
+
+
 def test_json_lists_every_skipped_row(advisor_here: Advisor) -> None:
     record = json.loads(advisor_here("knowledge", "import-published", "--format", "json", str(SMALL)).stdout)
 

@@ -10,7 +10,9 @@ import pytest
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_pairs import accelerator_pairs
-from knowledge.estimate.accelerator_ratio import accelerator_ratio, fit_ratios, predict_ratio
+from knowledge.estimate.accelerator_ratio import BATCH, accelerator_ratio, direct_pairs, fit_ratios, predict_ratio
+from knowledge.hardware.accelerators import find_accelerator
+from knowledge.hardware.peaks import largest_ratio
 from tests.knowledge.test_published_contrasts import row
 
 GPUS = {
@@ -44,17 +46,100 @@ def test_accelerators_are_compared_within_one_configuration_only() -> None:
     assert accelerator_pairs([rows[0], row(4.0, gpu="Tesla V100-SXM2-16GB", precision="amp")]) == ()
 
 
-def test_training_compares_the_best_batch_of_each_accelerator_and_inference_equal_batches() -> None:
-    small, large = row(3.0, gpu="A100-SXM4-40GB", batch=64), row(2.0, gpu="A100-SXM4-40GB", batch=256)
-    slow = row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64)
-    (pair,) = accelerator_pairs([small, large, slow])
-    assert math.exp(abs(pair.mean)) == pytest.approx(2)
-    rows = [
+def inference(*rows: Observation) -> list[Observation]:
+    """Return rows of inference."""
+    return [
         replace(o, indicator=replace(o.indicator, parameters={**o.indicator.parameters, "mode": "inference"}))
-        for o in (small, large, slow)
+        for o in rows
+    ]
+
+
+def test_pairs_have_one_batch_size_where_a_common_one_was_published() -> None:
+    rows = [
+        row(3.0, gpu="A100-SXM4-40GB", batch=64),
+        row(2.0, gpu="A100-SXM4-40GB", batch=256),
+        row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64),
+    ]
+    for listed in (rows, inference(*rows)):
+        (pair,) = accelerator_pairs(listed)
+
+        assert (pair.batch, pair.reference_batch, pair.has_one_batch) == ("64", "64", True)
+        assert math.exp(abs(pair.mean)) == pytest.approx(4 / 3)
+
+
+def test_training_without_a_common_batch_size_compares_the_best_of_each_and_inference_nothing() -> None:
+    rows = [
+        row(3.0, gpu="A100-SXM4-40GB", batch=128),
+        row(2.0, gpu="A100-SXM4-40GB", batch=256),
+        row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64),
     ]
     (pair,) = accelerator_pairs(rows)
-    assert math.exp(abs(pair.mean)) == pytest.approx(4 / 3)
+
+    assert {pair.batch, pair.reference_batch} == {"64", "256"}
+    assert not pair.has_one_batch
+    assert math.exp(abs(pair.mean)) == pytest.approx(2)
+    assert accelerator_pairs(inference(*rows)) == ()
+
+
+def test_a_third_accelerator_is_joined_by_its_common_batch_size_only() -> None:
+    rows = [
+        row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64),
+        row(3.0, gpu="A100-SXM4-40GB", batch=64),
+        row(2.0, gpu="A100-SXM4-40GB", batch=256),
+        row(2.5, gpu="A40", batch=256),
+    ]
+    pairs = accelerator_pairs(rows)
+
+    assert [pair.batch for pair in pairs if pair.has_one_batch] == ["256", "64"]
+    assert len(pairs) == 2
+
+
+def test_direct_pairs_of_one_batch_size_hide_those_of_different_ones() -> None:
+    rows = [row(4.0, gpu="Tesla V100-SXM2-16GB", batch=64, precision=precision) for precision in ("amp", "fp32")] + [
+        row(3.0, batch=64, precision="amp"),
+        row(2.0, batch=256, precision="fp32"),
+    ]
+    pairs = direct_pairs(accelerator_pairs(rows), "a100", "v100")
+
+    # Different settings are different configurations: each has the best that it offers.
+    assert sorted((pair.batch, pair.reference_batch) for pair in pairs) == [("256", "64"), ("64", "64")]
+    assert all(pair.accelerator == "a100-sxm4-40gb" for pair in pairs)
+
+
+def test_a_ratio_beyond_bandwidth_and_peak_rates_and_a_part_of_a_gpu_are_no_pairs() -> None:
+    bound = largest_ratio(
+        *(model for name in ("h200-sxm5-141gb", "h100-sxm5-80gb") if (model := find_accelerator(name)))
+    )
+    slow = row(4.0, gpu="H100 SXM5")
+    mig = replace(
+        slow, hardware=replace(slow.hardware, accelerators=(replace(slow.hardware.accelerators[0], partition="mig"),))
+    )
+
+    assert bound == pytest.approx(4.8 / 3.35)
+    assert len(accelerator_pairs([slow, row(4.0 / 2.8, gpu="H200 SXM")])) == 1
+    assert accelerator_pairs([slow, row(4.0 / 2.9, gpu="H200 SXM")]) == ()
+    assert accelerator_pairs([mig, row(4.0 / 2, gpu="H200 SXM")]) == ()
+
+
+def test_pairs_of_different_batch_sizes_count_less() -> None:
+    """Their variance is larger by what the batch size adds, which is estimated from such pairs."""
+    speeds = dict(zip(GPUS, (1.0, 0.6, 1.5, 0.8, 1.2, 0.7), strict=True))
+    rows = [
+        replace(o, samples=(o.samples[0] * (speeds[gpu] if number % 2 else 1 / speeds[gpu]),))
+        for number, task in enumerate(TASKS)
+        for place, gpu in enumerate(GPUS)
+        for o in [row((1.0 + number) / GPUS[gpu], gpu=gpu, task=task, batch=32 * (place + 1))]
+    ]
+    varied, equal = accelerator_pairs(rows), accelerator_pairs(world())
+    known = replace(equal[0], source="another")
+    variances = {**fit_ratios(equal), BATCH: fit_ratios([*equal, *varied])[BATCH]}
+
+    assert not any(pair.has_one_batch for pair in varied)
+    assert variances[BATCH] > 0.05
+    certain, uncertain = (
+        predict_ratio([replace(known, batch=batch)], variances, [known])[1][0, 0] for batch in (known.batch, "1")
+    )
+    assert uncertain > certain
 
 
 def test_a_published_pair_is_predicted_and_listed() -> None:

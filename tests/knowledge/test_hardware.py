@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -182,6 +183,42 @@ def test_the_error_of_an_unknown_profile_names_the_nearest_ones(name: str, neare
         find_profile(name)
 
     assert caught.value.hint.startswith(f"did you mean {nearest}")
+
+
+@pytest.mark.parametrize("beginning", ["Standard_ND96", "nd96", "Standard_ND96..."])
+def test_the_error_of_a_beginning_lists_the_instances_that_begin_so(beginning: str) -> None:
+    with pytest.raises(InputError) as caught:
+        find_profile(beginning)
+
+    names = re.findall(r"`(\w+)`", caught.value.hint)
+    assert names == [name for name in cloud_instances() if name.startswith("Standard_ND96")]
+    assert len(names) > 3
+
+
+def test_an_instance_with_a_part_of_a_gpu_says_so() -> None:
+    (gpu,) = find_profile("Standard_NV6ads_A10_v5").accelerators
+
+    assert (gpu.model, gpu.partition, gpu.memory_bytes) == ("NVIDIA A10", "vgpu", 4 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("instance", "processor", "gpu", "count"),
+    [
+        ("p6-b200.48xlarge", "sapphirerapids", "NVIDIA B200", 8),
+        ("a4-highgpu-8g", "sapphirerapids", "NVIDIA B200", 8),
+        ("p5e.48xlarge", "zen3", "NVIDIA H200", 8),
+        ("n2-standard-80", "cascadelake", "", 0),
+        ("n2-standard-128", "icelake", "", 0),
+        ("n1-standard-8", "sandybridge", "", 0),
+    ],
+)
+def test_instances_have_the_processor_and_the_accelerators_of_their_source(
+    instance: str, processor: str, gpu: str, count: int
+) -> None:
+    profile = find_profile(instance)
+
+    assert profile.cpu.microarchitecture == processor
+    assert [(a.model, a.count) for a in profile.accelerators] == ([(gpu, count)] if gpu else [])
 
 
 def test_the_error_of_a_profile_unlike_all_others_names_the_list() -> None:

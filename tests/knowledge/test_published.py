@@ -281,7 +281,12 @@ def test_nodes_of_a_table_are_machines_with_their_own_gpus() -> None:
 
 
 def test_paths_say_what_the_columns_of_a_repository_lack() -> None:
-    row = {"repository": "lambdal/deeplearning-benchmark", "path": "pytorch/results/8xA100_p4", "value": "18000"}
+    row = {
+        "repository": "lambdal/deeplearning-benchmark",
+        "path": "pytorch/results/8xA100_p4",
+        "runs": "1",
+        "value": "18000",
+    }
     tensorflow = {
         "repository": "lambdal/lambda-tensorflow-benchmark",
         "path": "logs/7742-A100*/real-replicated-fp16-2gpus-distortions-inference/resnet50-256",
@@ -293,6 +298,11 @@ def test_paths_say_what_the_columns_of_a_repository_lack() -> None:
     assert only(**tensorflow).indicator.parameters["distortions"] == "distortions"
     assert str(only(**tensorflow).environment["source"]).endswith("/logs")
     assert "which of them ran is unknown" in reason(**{**row, "path": "pytorch/results/4xV100"})
+    assert "its value may be a median of `8xA100_p4` and of hosts with other" in reason(**{**row, "runs": "4"})
+    # The log of one process says how fast one GPU was.
+    ssd = only(**row, task="SSD", settings="config=config_v0")
+    assert ssd.metrics["value"] == 18000
+    assert ssd.samples[0] == pytest.approx(1 / (8 * 18000), rel=1e-5)
 
 
 def test_published_measurements_are_plausible_by_rules_of_their_own() -> None:

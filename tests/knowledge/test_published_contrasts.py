@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from docs.gpu_evidence import h100_key
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, Stack
@@ -270,3 +271,11 @@ def test_setting_changes_name_the_setting_and_both_values() -> None:
     (contrast,) = published_contrasts([row(4.0, precision="tf32"), row(2.0, precision="amp")])
     assert setting_change(contrast) == ("precision", "amp", "tf32")
     assert setting_change(replace(contrast, side=replace(contrast.side, version="2.0"))) is None
+
+
+def test_the_page_about_one_h100_has_pairs_of_one_h100_only() -> None:
+    rows = [row(4.0, gpu="H100 SXM5", version="1.13.0"), row(3.6, gpu="H100 SXM5", version="2.3.0")]
+    (contrast,) = published_contrasts(rows)
+
+    assert h100_key(contrast) == ("resnet50", "fp32")
+    assert h100_key(replace(contrast, label=contrast.label.replace("gpus=1", "gpus=2"))) is None

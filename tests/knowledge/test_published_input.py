@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from knowledge.exchange.published.observations import (
     read_published_content,
 )
 from tests.knowledge.test_published import ROW, TODAY, reason, table, written
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "published"
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,8 @@ from tests.knowledge.test_published import ROW, TODAY, reason, table, written
         ({"date": "2030-01-01"}, "published measurements are from 2015-01-01 to today"),
         ({"date": "06.05.2023"}, "which is not a day such as"),
         ({"precision": "fp12"}, "`precision` is `fp12`"),
+        ({"task": ""}, "`task` is empty"),
+        ({"task": "?"}, "`task` is `?`, which names no model"),
         ({"phase": "testing"}, "`phase` is `testing`"),
         ({"framework": "caffe"}, "`framework` is `caffe`"),
         ({"repository": "somewhere"}, "write `USER/NAME` of GitHub"),
@@ -103,6 +109,57 @@ def test_several_gpus_that_are_too_fast_for_one_are_not_believed() -> None:
     assert "4 GPUs are 24 times as fast as one with the same batch size" in result.skipped[0].reason
 
 
+def test_several_gpus_are_compared_with_one_of_the_same_version_and_settings_first() -> None:
+    one, newer = {**ROW, "value": "1000"}, {**ROW, "value": "2500", "framework_version": "2.3.0"}
+    fast = {**ROW, "value": "4000", "gpus": "2"}
+
+    assert [row.number for row in table(one, newer, fast).skipped] == [4]
+    assert table(one, newer, {**fast, "framework_version": "2.3.0"}).skipped == ()
+    assert table(one, {**fast, "settings": "xla=on;channels_last=yes;data=syn"}).skipped == ()
+
+
+def hosts_of(content: bytes) -> tuple[set[str], dict[str, str]]:
+    """Return the hosts of the observations of a table, and the reason of each skipped host."""
+    result = read_published_content(content, where="t.csv", today=TODAY)
+    lines = content.decode().splitlines()
+    return (
+        {str(o.environment["host"]) for o in result.observations},
+        {lines[row.number - 1].partition("host=")[2].partition(",")[0]: row.reason for row in result.skipped},
+    )
+
+
+def recorded(*, hosts: tuple[str, ...], repository: str = "someone/benchmarks") -> bytes:
+    """Return the recorded rows of hosts with an H100 or an H200 as rows of another repository."""
+    with (FIXTURES / "h100-hosts.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    chosen = [
+        {**row, "repository": repository, "settings": f"{row['settings']};host={host}"}
+        for row in rows
+        for host in hosts
+        if f"/{host}_" in row["path"]
+    ]
+    return written(*chosen)
+
+
+def test_a_host_that_is_two_times_as_fast_at_nearly_all_tasks_has_another_number_of_gpus() -> None:
+    hosts, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaOD_4x")))
+
+    assert hosts == {"LambdaOD_1x"}
+    assert "`LambdaOD_4x` is about 2 times as fast as `LambdaOD_1x` with the same GPU in 1" in reasons["LambdaOD_4x"]
+
+
+def test_an_accelerator_is_not_faster_than_its_bandwidth_and_peak_rates_allow() -> None:
+    hosts, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaBM_ENG04")))
+
+    assert hosts == {"LambdaOD_1x"}
+    assert "its peak rates are at most 1.4 times as high: its number of GPUs is wrong" in reasons["LambdaBM_ENG04"]
+
+
+def test_hosts_that_agree_are_all_believed() -> None:
+    for host in ("LambdaOD_1x", "LambdaOD_4x", "LambdaBM_ENG04"):
+        assert hosts_of(recorded(hosts=(host,))) == ({host}, {})
+
+
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
@@ -125,6 +182,13 @@ def test_several_gpus_that_are_too_fast_for_one_are_not_believed() -> None:
 def test_a_file_that_is_no_table_gives_one_message(content: bytes, name: str, message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
         read_published_content(content, where=name, today=TODAY)
+
+
+def test_the_hint_of_a_truncated_file_names_no_option_that_the_command_lacks() -> None:
+    with pytest.raises(InputError) as caught:
+        read_published_content(gzip.compress(written(ROW))[:-20], where="t.csv.gz", today=TODAY)
+
+    assert caught.value.hint == "nothing was stored; copy or download it again"
 
 
 @pytest.mark.parametrize(

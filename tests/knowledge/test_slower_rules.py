@@ -173,6 +173,24 @@ def test_shipped_machines_have_the_slow_downs_of_their_reports() -> None:
     assert "slower-jaxlib-0.4.32-thunk-runtime" in found("cpu-zen4", "jaxlib", "0.5.0")
 
 
+@pytest.mark.parametrize(
+    ("library", "rule"),
+    [
+        ("nvidia-cudnn-cu12", "slower-torch-2.9.1-conv3d-cudnn"),
+        ("nvidia-cudnn-cu13", "slower-torch-2.9.1-conv3d-cudnn-cu13"),
+    ],
+)
+def test_a_slow_down_of_cudnn_is_reported_for_the_builds_of_each_cuda(library: str, rule: str) -> None:
+    rules = RuleBook(SHIPPED, shipped_profile("h100"))
+
+    def found(cudnn: str) -> set[str]:
+        versions = {"torch": Version("2.9.1"), library: Version(cudnn)}
+        return {slow.id for slow, _ in rules.slowdowns_of(versions) if "cudnn" in slow.id}
+
+    assert found("9.13.0.50") == {rule}
+    assert found("9.15.1.9") == set()
+
+
 def test_a_slow_down_that_needs_another_package_applies_with_its_versions_only() -> None:
     rule = slower_rule(
         packages=("numpy",), versions=">=1.19", than="1.18", other="scikit-learn", other_versions="<0.24"

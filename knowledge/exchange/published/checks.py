@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from knowledge.exchange.published.columns import SkippedRow
 from knowledge.exchange.published.configuration import least_batch
+from knowledge.exchange.published.hosts import contradicted_hosts
 from knowledge.exchange.published.machine import find_model, largest_flops
 from knowledge.exchange.published.measurement import Measurement
 
@@ -61,7 +62,7 @@ def check_table(
     """
     skipped: dict[int, str] = {}
     unique, duplicates = _without_duplicates(measurements)
-    for check in (_impossible, _other_scale, _impossible_scaling):
+    for check in (_impossible, _other_scale, contradicted_hosts, _impossible_scaling):
         skipped.update(check([m for m in unique if m.row.number not in skipped]))
     groups, lost = _grouped([m for m in unique if m.row.number not in skipped])
     skipped.update(lost)
@@ -149,23 +150,29 @@ def _other_scale(measurements: Iterable[Measurement]) -> Mapping[int, str]:
 def _impossible_scaling(measurements: Iterable[Measurement]) -> Mapping[int, str]:
     """Return rows of several GPUs that are not in proportion to those of one GPU with the same batch size."""
     one: dict[Hashable, list[float]] = {}
-    several: list[tuple[Hashable, Measurement]] = []
+    several: list[tuple[tuple[Hashable, ...], Measurement]] = []
     for m in measurements:
         # A `config` names a version of the scripts; with the same batch size it does not explain a factor of 2.
         parameters = sorted(p for p in m.configuration.parameters.items() if p[0] != "config")
-        key: Hashable = (m.row.text("repository"), *_work(m), m.precision, m.gpu, m.unit.name, m.batch, *parameters)
+        settings = sorted(m.configuration.speed.items())
+        work = (m.row.text("repository"), *_work(m), m.precision, m.gpu, m.unit.name)
+        key: tuple[Hashable, ...] = (*work, m.batch, *settings, *parameters)
         if m.gpus == 1:
-            one.setdefault(key, []).append(1 / m.seconds)
+            for version in (m.versions.get("version", ""), None):
+                one.setdefault((*key, version), []).append(1 / m.seconds)
         else:
             several.append((key, m))
     reasons = {}
     for key, m in several:
-        rate, rates = 1 / m.seconds / m.gpus, one.get(key)
-        if rates and not _LEAST_SCALING * min(rates) < rate < _MOST_SCALING * max(rates):
-            times = rate * m.gpus / statistics.median(rates)
+        # Rows of other versions count only if there is none of the same.
+        rates = one.get((*key, m.versions.get("version", ""))) or one.get((*key, None))
+        if rates is None:
+            continue
+        rate, usual = 1 / m.seconds / m.gpus, statistics.median(rates)
+        if not _LEAST_SCALING * usual < rate < _MOST_SCALING * usual:
             reasons[m.row.number] = (
-                f"`value` is {m.row.text('value')}: {m.gpus} GPUs are {times:.3g} times as fast as one with the same "
-                "batch size"
+                f"`value` is {m.row.text('value')}: {m.gpus} GPUs are {rate * m.gpus / usual:.3g} times as fast as one "
+                "with the same batch size"
             )
     return reasons
 

@@ -87,7 +87,8 @@ def read_table(content: bytes, *, where: str) -> Table:
     """
     if where.endswith(".gz") and content[:2] != b"\x1f\x8b":
         raise InputError(f"`{where}` is not compressed with gzip", hint="rename it if it is plain text")
-    lines = [line.removeprefix("\ufeff") for line in read_lines(content, where=where)]
+    hint = "nothing was stored; copy or download it again"
+    lines = [line.removeprefix("\ufeff") for line in read_lines(content, where=where, hint=hint)]
     if not any(line.strip() for line in lines):
         raise InputError(
             f"`{where}` is empty", hint="the first line names the columns: see `docs/reference/published-files.md`"

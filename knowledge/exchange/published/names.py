@@ -52,7 +52,13 @@ class Task:
 
 @cache
 def read_task(text: str) -> Task:
-    """Return the task that a text names."""
+    """Return the task that a text names.
+
+    Raises:
+        RowError: If the text contains no letter and no digit.
+    """
+    if not re.search(r"[a-z0-9]", text.lower()):
+        raise RowError(f"`task` is `{text}`, which names no model" if text else "`task` is empty")
     plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
     for entry in _load("tasks.yaml")["tasks"]:
         if re.fullmatch(entry["match"], plain):
@@ -133,12 +139,18 @@ def read_repository(row: TableRow) -> Repository:
     host = facts.get("host", "")
     if host in entry.get("contradictory", ()):
         raise RowError(f"its path names `{host}`, but its GPU is `{row.text('gpu')}`: which of them ran is unknown")
-    if "gpus" not in facts and entry.get("one_gpu"):
+    if "medians" in entry and row.text("runs") not in ("", "1") and host not in entry["medians"]["one_count"]:
+        raise RowError(
+            f"its value may be a median of `{host}` and of hosts with other numbers of GPUs: how many ran is unknown"
+        )
+    if host and "gpus" not in facts and entry.get("one_gpu"):
         facts["gpus"] = str(entry.get("aliases", {}).get(host, 1))
     unit = row.text("unit")
     meanings = (r["means"] for r in entry.get("units", ()) if r["unit"] == unit and re.search(r["path"], path))
     licence = row.text("licence") or entry.get("licence", "")
     factor = 1.0 if unit == "latency" else _factor(entry, path, row)
+    if any(all(row.text(column) == text for column, text in rule.items()) for rule in entry.get("per_gpu", ())):
+        factor *= int(facts["gpus"])
     return Repository(licence=licence, facts=facts, factor=factor, unit=next(meanings, unit))
 
 
