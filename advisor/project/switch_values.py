@@ -29,12 +29,13 @@ class SettingValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """A text of an environment variable that applies a value of a setting in a framework."""
+    """A text of an environment variable that applies a value of a setting in a framework, alone or with others."""
 
     name: str
     value: str
     backend: str
     text: re.Pattern[str]
+    variables: int
 
 
 def setting_variables() -> frozenset[str]:
@@ -75,7 +76,13 @@ def _forms() -> Mapping[str, tuple[_Form, ...]]:
             for choice in framework.choices:
                 for variable, template in choice.environment.items():
                     pattern = _pattern(template, choice, JOINED_VARIABLES.get(variable, ""))
-                    form = _Form(name=setting.name, value=choice.value, backend=framework.backend, text=pattern)
+                    form = _Form(
+                        name=setting.name,
+                        value=choice.value,
+                        backend=framework.backend,
+                        text=pattern,
+                        variables=len(choice.environment),
+                    )
                     forms[variable].append(form)
     # What several values of a setting have in common, such as `OMP_PLACES`, does not say which of them is set.
     values: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
@@ -85,7 +92,16 @@ def _forms() -> Mapping[str, tuple[_Form, ...]]:
         variable: tuple(f for f in listed if len(values[variable, f.name, f.backend, f.text.pattern]) == 1)
         for variable, listed in forms.items()
     }
-    return {variable: listed for variable, listed in decisive.items() if listed}
+    # A variable that is one setting, and a part of another, is the first one.
+    fewest: dict[tuple[str, str, str], int] = {}
+    for variable, form in ((variable, form) for variable, listed in decisive.items() for form in listed):
+        key = variable, form.backend, form.text.pattern
+        fewest[key] = min(form.variables, fewest.get(key, form.variables))
+    return {
+        variable: tuple(f for f in listed if f.variables == fewest[variable, f.backend, f.text.pattern])
+        for variable, listed in decisive.items()
+        if listed
+    }
 
 
 def _pattern(template: str, choice: SettingChoice, separator: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
 from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_instance, shipped_machines
 
-_SHORTEST_BEGINNING = 2
+_SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""
 _MOST_LONGER = 8
 """Number of names that a hint lists for a beginning."""

@@ -27,8 +27,10 @@ VALUES = [
 CODE = [
     pytest.param(name, backend, value, id=f"{name}-{backend}-{value}")
     for name, backend, choice, value in VALUES
-    # Parts of all programs that train have no gradients.
-    if choice.code and (name, value) != ("grad_mode", "no_grad")
+    # Parts of all programs that train have no gradients. An option inside a list of providers is not read.
+    if choice.code
+    and (name, value) != ("grad_mode", "no_grad")
+    and (name, backend) != ("cudnn_benchmark", "onnxruntime")
 ]
 VARIABLES = [
     pytest.param(name, backend, value, choice.library, id=f"{name}-{backend}-{value}")
@@ -72,12 +74,21 @@ def test_every_environment_variable_of_the_catalogue_is_recognised(
 
     variables = environment_of({name: value}, backend, present=present, libraries=libraries)
 
-    assert {
+    matches = {
         (setting.name, setting.value)
         for variable, text in variables.items()
         for setting in settings_of_variable(variable, text)
         if backend in setting.backends or not setting.backends
-    } == {(name, value)}
+    }
+    assert (name, value) in matches
+    # TensorFlow's threads are those of one operation and of several.
+    assert {other for other, _ in matches} - {"interop_threads"} == {name} - {"interop_threads"}
+
+
+def test_a_variable_that_is_a_part_of_two_settings_is_the_smaller_one() -> None:
+    (setting,) = settings_of_variable("TF_NUM_INTEROP_THREADS", "3")
+
+    assert (setting.name, setting.value, setting.backends) == ("interop_threads", "3", ("tensorflow",))
 
 
 def test_further_forms_set_values_of_the_catalogue() -> None:
