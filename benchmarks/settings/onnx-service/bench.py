@@ -1,0 +1,23 @@
+"""Measure how many requests the service answers in a second."""
+
+import time
+
+import numpy as np
+from model import SIDE, write_model
+from service import ImageService
+
+REQUESTS = 800
+SIZES = (1, 1, 1, 4)
+"""Numbers of images of requests: most clients send one."""
+
+service = ImageService(write_model())
+generator = np.random.default_rng(0)
+requests = [generator.bytes(SIZES[number % len(SIZES)] * SIDE * SIDE * 3) for number in range(REQUESTS)]
+for request in requests[:20]:
+    service.answer(request)
+
+start = time.perf_counter()
+answers = [service.answer(request) for request in requests]
+seconds = time.perf_counter() - start
+assert [len(answer) for answer in answers] == [SIZES[number % len(SIZES)] for number in range(REQUESTS)]
+print(f"requests per second: {REQUESTS / seconds:.2f}")
