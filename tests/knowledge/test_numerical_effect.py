@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from knowledge.estimate.numerical_effect import Difference, effects_of, numerical_effects
+from knowledge.settings.catalogue import shipped_settings
 
 MODELS = ("mlp", "cnn", "transformer")
 FEWEST_SEEDS = 5
@@ -56,6 +57,20 @@ def test_settings_that_change_the_order_of_operations_only_round() -> None:
 
     assert reordered
     assert max(e.forward_error for e in reordered) < 1e-5
+
+
+def test_settings_have_the_class_of_the_catalogue() -> None:
+    compared = 0
+    for effect in numerical_effects():
+        for name, value in effect.settings.items():
+            setting = shipped_settings().get(name)
+            framework = setting.framework(effect.framework) if setting else None
+            choice = framework.choice(value) if framework else None
+            if choice and len(effect.settings) == 1:
+                compared += 1
+                assert choice.numerics == effect.numerics, effect
+
+    assert compared > 20
 
 
 def test_the_precision_of_matrix_products_has_no_effect_in_jax_on_a_cpu() -> None:
