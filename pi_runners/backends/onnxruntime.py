@@ -114,7 +114,9 @@ class OnnxruntimeBackend(Backend):
         return options
 
     def confirm_settings(self) -> Dict[str, Any]:
-        """Return the options of the last session, which it reports itself."""
+        """Return the options of the last session, which it reports itself; nothing if there was none."""
+        if self._session is None:
+            return {}
         options = self._session.get_session_options()
         mode = self.settings.get("execution_mode")
         if mode is not None and options.execution_mode != _MODES[mode]:
