@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.gate.findings import Finding, Place
@@ -9,7 +10,7 @@ from advisor.gate.scope import Scope
 from advisor.project.switches import Switch
 from advisor.resolve.predictor import Predictor
 from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.compatibility import missing_for
+from knowledge.settings.compatibility import contradictions, missing_for
 from knowledge.settings.model import SettingChoice
 
 RecommendedValues = Mapping[str, Mapping[str, int | str]]
@@ -117,19 +118,19 @@ def check_contradictions(scope: Scope, switches: Sequence[Switch], *, backends: 
         switches: Run-time settings of the project.
         backends: Backend of each measured package.
     """
-    applied = list(_applications(scope, switches, backends))
-    for switch, package, _ in applied:
-        excludes = shipped_settings()[switch.name].excludes
-        for other, other_package, _ in applied:
-            if other_package == package and {other.name, f"{other.name}={other.value}"} & set(excludes):
-                yield scope.finding(
-                    "ADV037",
-                    f"this sets `{switch.name}={switch.value}`, which contradicts `{other.name}={other.value}` of "
-                    f"`{_place(other)}`",
-                    package=package,
-                    place=_place(switch),
-                    subject=f"{switch.name} {other.name}",
-                )
+    applied = _applications(scope, switches, backends)
+    for (other, other_package, _), (switch, package, backend) in itertools.combinations(applied, 2):
+        if package != other_package or switch.name == other.name:
+            continue
+        if contradictions({switch.name: switch.value, other.name: other.value}, backend=backend):
+            yield scope.finding(
+                "ADV037",
+                f"this sets `{switch.name}={switch.value}`, which contradicts `{other.name}={other.value}` of "
+                f"`{_place(other)}`",
+                package=package,
+                place=_place(switch),
+                subject=f"{switch.name} {other.name}",
+            )
 
 
 def _applications(

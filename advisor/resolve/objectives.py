@@ -48,7 +48,6 @@ class Criteria:
         baseline: Sequence[Candidate],
         source: CandidateSource,
         young_after: str = "",
-        settings: TargetSettings | None = None,
     ) -> None:
         """Create the criteria of an objective.
 
@@ -60,9 +59,8 @@ class Criteria:
             baseline: The stack that speed is compared with.
             source: The candidates.
             young_after: ISO 8601 time in UTC; files uploaded later count as young.
-            settings: The run-time settings that may be chosen; none by default.
         """
-        self._settings = settings
+        self._settings: TargetSettings | None = None
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
         self._rules = builds.rules
@@ -86,6 +84,12 @@ class Criteria:
         """Return the same criteria for other candidates of the same packages."""
         other = self._copy()
         other._source, other._hours = source, {}
+        return other
+
+    def with_settings(self, settings: TargetSettings | None) -> Criteria:
+        """Return the same criteria with run-time settings that may be chosen; none if none may."""
+        other = self._copy()
+        other._settings = settings
         return other
 
     def with_baseline(self, baseline: Iterable[Candidate]) -> Criteria:

@@ -95,8 +95,7 @@ def make_request(
             baseline=baseline,
             source=source,
             young_after=young_after,
-            settings=settings,
-        )
+        ).with_settings(settings)
         return ResolutionRequest(
             problem=problem,
             source=source,

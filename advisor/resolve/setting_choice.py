@@ -21,7 +21,7 @@ from knowledge.estimate.interface import Estimator
 from knowledge.estimate.setting_gains import SettingGains, SettingValue
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for
-from knowledge.settings.model import SettingChoice
+from knowledge.settings.model import ANY, SettingChoice
 from pi_runners.vocabulary import FRAMEWORKS
 
 
@@ -110,14 +110,15 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
         if one in alone and other in alone
     }
     useful = [v for v in sorted(alone) if alone[v] + sum(max(0, x) for pair, x in extra.items() if v in pair) > 0]
+    backend = FRAMEWORKS.get(gains.framework, ANY)
     groups: networkx.Graph[SettingValue] = networkx.Graph()
     groups.add_nodes_from(useful)
-    groups.add_edges_from((a, b) for a, b in itertools.combinations(useful, 2) if _interact(a, b, extra))
+    groups.add_edges_from((a, b) for a, b in itertools.combinations(useful, 2) if _interact(a, b, extra, backend))
     values: list[SettingValue] = []
     steps = 0
     for group in networkx.connected_components(groups):
         # What is chosen in one group changes nothing in another.
-        gained, _, best = min(_combinations(sorted(group), alone, extra))
+        gained, _, best = min(_combinations(sorted(group), alone, extra, backend))
         values += best
         steps -= gained
     return BestSettings(values=tuple(sorted(values)), steps=steps)
@@ -127,17 +128,21 @@ Extra = Mapping[tuple[SettingValue, SettingValue], int]
 """Steps that two settings gain together beyond what they gain alone."""
 
 
-def _interact(one: SettingValue, other: SettingValue, extra: Extra) -> bool:
+def _interact(one: SettingValue, other: SettingValue, extra: Extra, backend: str) -> bool:
     """Whether two values cannot be chosen independently of each other."""
-    return one[0] == other[0] or bool({(one, other), (other, one)} & extra.keys()) or _are_contradictory(one, other)
+    return (
+        one[0] == other[0]
+        or bool({(one, other), (other, one)} & extra.keys())
+        or _are_contradictory(one, other, backend)
+    )
 
 
-def _are_contradictory(one: SettingValue, other: SettingValue) -> bool:
-    return bool(contradictions(dict((one, other))))
+def _are_contradictory(one: SettingValue, other: SettingValue, backend: str) -> bool:
+    return bool(contradictions(dict((one, other)), backend=backend))
 
 
 def _combinations(
-    group: Sequence[SettingValue], alone: Mapping[SettingValue, int], extra: Extra
+    group: Sequence[SettingValue], alone: Mapping[SettingValue, int], extra: Extra, backend: str
 ) -> Iterator[tuple[int, int, tuple[SettingValue, ...]]]:
     """Yield the negated gain in steps and the number of the values of every admissible combination, with the values."""
     by_name: dict[str, list[SettingValue | None]] = {}
@@ -145,7 +150,7 @@ def _combinations(
         by_name.setdefault(value[0], [None]).append(value)
     for combination in itertools.product(*by_name.values()):
         selection = tuple(filter(None, combination))
-        if any(_are_contradictory(a, b) for a, b in itertools.combinations(selection, 2)):
+        if any(_are_contradictory(a, b, backend) for a, b in itertools.combinations(selection, 2)):
             continue
         gained = sum(alone[v] for v in selection) + sum(
             x for (a, b), x in extra.items() if a in selection and b in selection

@@ -49,7 +49,7 @@ def ask_amx_permission() -> AmxPermission:
     try:
         run = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        return AmxPermission(granted=None, reason=f"the kernel could not be asked: {error}")
+        return AmxPermission(granted=None, reason=f"the kernel gave no answer: {error}")
     return read_amx_answer(run.stdout)
 
 

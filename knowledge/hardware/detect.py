@@ -42,7 +42,7 @@ def detect(
         root: Root of the machine's file system; in tests, the folder of a recorded machine.
         nvml: Result of NVML; read from the driver if none.
         machine: Machine name as printed by ``uname -m``; this machine's if none.
-        amx: Whether programs may use AMX; if none, the kernel is asked, or for a recorded machine, they may.
+        amx: Whether programs may use AMX; if none, the kernel says it; on a recorded machine, they may.
 
     Returns:
         The profile, named ``detected``. Properties that could not be read are listed in ``unknown``. Features that

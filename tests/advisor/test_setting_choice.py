@@ -173,8 +173,7 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
         direct=[canonicalize_name(name) for name in roots],
         baseline=(),
         source=source,
-        settings=KnownTo({("a", value): known for value, known in knowing.items()}),
-    )
+    ).with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
     offered = {name: source.candidates(canonicalize_name(name)) for name in NAMES}
 
     def gained(version: int) -> int:
