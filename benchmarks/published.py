@@ -12,15 +12,13 @@ prediction is at least 1 % slower where the measurement is at least 3 % faster, 
 from __future__ import annotations
 
 import argparse
-import math
 import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
+from benchmarks.held_out import Row, report
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.compared_settings import setting_change
@@ -32,16 +30,9 @@ from knowledge.estimate.similarity import similarity_of
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
 
-CLEAR = math.log(1.03)
-"""Least log ratio whose sign counts."""
-CLAIM = math.log(1.01)
-"""Least predicted log ratio that has a sign."""
-HALF = 1.6448536269514722
-"""Standard deviations on both sides of a 90 % interval."""
+BASELINES = ("nearest GPU", "mean of the change")
 FEWEST = 20
 """Least number of contrasts to predict from."""
-Row = tuple[float, float, float, float, float]
-"""Truth, prediction, its standard deviation, the nearest GPU, and the mean of the change."""
 Hidden = Callable[[Contrast], bool]
 
 
@@ -82,14 +73,15 @@ def mean_of_change(training: Sequence[Contrast], target: Contrast) -> float:
 
 
 def predict(contrasts: Sequence[Contrast], hidden: Hidden, amplitudes: Amplitudes | None) -> Iterator[tuple[str, Row]]:
-    """Yield what differs, and a row of :data:`Row`, for each contrast that is held out."""
+    """Yield what differs, and the row, for each contrast that is held out."""
     training = [c for c in contrasts if not hidden(c)]
     targets = [c for c in contrasts if hidden(c)]
     if len(training) < FEWEST or not targets:
         return
     means, deviations = predict_held_out(training, targets, amplitudes)
     for c, mean, deviation in zip(targets, means, deviations, strict=True):
-        yield kind_of(c), (c.mean, float(mean), float(deviation), nearest_gpu(training, c), mean_of_change(training, c))
+        baselines = nearest_gpu(training, c), mean_of_change(training, c)
+        yield kind_of(c), Row(truth=c.mean, mean=float(mean), deviation=float(deviation), baselines=baselines)
 
 
 def splits(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, Hidden]]:
@@ -115,25 +107,6 @@ def _has_version(version: str) -> Hidden:
     return lambda c: kind_of(c) == "version" and version in (c.side.version, c.reference.version)
 
 
-def report(results: Mapping[tuple[str, str], list[Row]]) -> None:
-    """Print errors, wrong signs and coverage."""
-    print("| held out | change | n | model | no difference | nearest GPU | mean of the change ", end="")
-    print("| wrong signs: model | nearest | mean | coverage |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for (held_out, change), rows in sorted(results.items()):
-        table = np.array(rows)
-        truth, model, deviation, near, mean = table.T
-        errors = [math.sqrt(float(np.mean((column - truth) ** 2))) for column in (model, 0 * truth, near, mean)]
-        clear = np.abs(truth) >= CLEAR
-        wrong = [
-            float(np.mean(((column * truth < 0) & (np.abs(column) >= CLAIM))[clear])) if clear.any() else 0.0
-            for column in (model, near, mean)
-        ]
-        covered = float(np.mean(np.abs(model - truth) <= HALF * deviation))
-        cells = [held_out, change, str(len(rows)), *(f"{e:.3f}" for e in errors), *(f"{w:.0%}" for w in wrong)]
-        print(f"| {' | '.join(cells)} | {covered:.0%} |")
-
-
 def main() -> None:
     """Run the test."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -153,7 +126,7 @@ def main() -> None:
             for change, row in predict([*own, *new], is_hidden, amplitudes):
                 results[name, "all"].append(row)
                 results[name, change].append(row)
-    report(results)
+    report(results, BASELINES)
 
 
 if __name__ == "__main__":

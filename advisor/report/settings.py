@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain.words import count
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
+from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from knowledge.settings.model import Numerics
 
@@ -108,6 +109,20 @@ def _notes(setting: RecommendedSetting | None) -> str:
         return ""
     notes = [_NUMERICS[setting.numerics]]
     if setting.status != "advised-against":
+        notes += [*_numerical_note(setting.numerical_effects)]
         notes += [f"`{name}={value}`" for name, value in setting.environment.items()]
         notes += [f"`{line}`" for line in setting.code]
     return f"; {'; '.join(notes)}"
+
+
+def _numerical_note(effects: Sequence[NumericalEffect]) -> Iterator[str]:
+    """Yield what a lower precision did to the results of small models, if it was measured."""
+    if not effects:
+        return
+    first, errors = effects[0], [e.forward_error for e in effects]
+    text = f"the output of small models differed by {min(errors):.2g} to {max(errors):.2g} of its norm"
+    if first.mode == "training":
+        losses = [e.loss.mean for e in effects]
+        text += f", their loss after training by {min(losses):+.2g} to {max(losses):+.2g}"
+        text += f" ({count(first.loss.pairs, 'seed')}; between seeds it varies by {first.float32_deviation:.2g})"
+    yield text

@@ -12,6 +12,7 @@ from packaging.version import Version
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.speed_steps import speed_steps
 from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, PredictedGain
+from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains, SettingValue
 from knowledge.settings.apply import code_of, environment_of
@@ -37,6 +38,7 @@ class RecommendedSetting:
         environment: Environment variables that apply it.
         code: Lines of Python that apply it, where the environment cannot.
         documentation: Address of the page that documents it.
+        numerical_effects: Measured effects of a lower precision on the results of small models.
     """
 
     package: str
@@ -48,6 +50,7 @@ class RecommendedSetting:
     environment: Mapping[str, str] = field(default_factory=dict)
     code: tuple[str, ...] = ()
     documentation: str = ""
+    numerical_effects: tuple[NumericalEffect, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,8 +161,9 @@ def _described(
     effects: Mapping[tuple[str, str], list[SettingEffect]],
 ) -> RecommendedSetting:
     name, text = value
+    backend = FRAMEWORKS[framework]
     choice = settings.choice(framework, value, version)
-    own = shipped_settings()[name].framework(FRAMEWORKS[framework])
+    own = shipped_settings()[name].framework(backend)
     assert choice is not None
     assert own is not None
     return RecommendedSetting(
@@ -169,7 +173,8 @@ def _described(
         status=status,
         numerics=choice.numerics,
         effects=tuple(effects.get((framework, "=".join(value)), ())),
-        environment=environment_of({name: text}, FRAMEWORKS[framework], present={}, libraries={}),
-        code=code_of({name: text}, FRAMEWORKS[framework]),
+        environment=environment_of({name: text}, backend, present={}, libraries={}),
+        code=code_of({name: text}, backend),
         documentation=own.documentation,
+        numerical_effects=effects_of(backend, {name: text}) if choice.numerics == "reduced" else (),
     )

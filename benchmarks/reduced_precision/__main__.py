@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.environments import make_environment
 from benchmarks.reduced_precision.programs import ONNXRUNTIME, PROGRAMS, TORCH, Change, Program
 from benchmarks.reduced_precision.table import markdown_table
 from knowledge.estimate.numerical_effect import numerical_effects
@@ -42,13 +43,6 @@ SHOWN = (
     "scikit-learn",
 )
 """Packages whose versions are recorded."""
-
-
-def make_environment(requirements: Sequence[str], folder: Path) -> None:
-    """Install packages for this interpreter with pip, whose configuration names the index and the pages of links."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-compile"]
-    subprocess.run([*pip, *requirements], check=True)
 
 
 def run_program(

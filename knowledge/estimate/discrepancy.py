@@ -34,6 +34,14 @@ ARCHITECTURES = {
     "dlrm": "recommender",
 }
 """Architecture of each whole model."""
+_BLOCK_ARCHITECTURES = {
+    "convolution_block": "convolutional",
+    "residual_block": "convolutional",
+    "inverted_residual_block": "convolutional",
+    "encoder_block": "transformer",
+    "recurrent_block": "recurrent",
+}
+"""Architecture of the models that each block is a part of, if that is one."""
 MODES = {"prefill": "inference"}
 """Mode that others compare with."""
 HARMLESS = 0.05
@@ -187,6 +195,32 @@ def architecture_and_mode(label: str) -> tuple[str, str]:
     """Return the architecture of a whole model, and its mode, from the label of its run; prefill is inference."""
     model, mode = model_and_mode(label)
     return ARCHITECTURES.get(model, model), MODES.get(mode, mode)
+
+
+def architecture_of(label: str, family: str) -> tuple[str, ...]:
+    """Return the architecture and the mode of a whole model or a block; of another indicator, its name.
+
+    Args:
+        label: Label of the run.
+        family: Name of the indicator.
+    """
+    words = words_of(label)
+    name = words.get(family, "") if family in (WHOLE_MODEL, BLOCK_OF_MODEL) else ""
+    architecture = ARCHITECTURES.get(name) or _BLOCK_ARCHITECTURES.get(name)
+    mode = words.get("mode", "")
+    return (architecture, MODES.get(mode, mode)) if architecture else (family, label.partition("[")[0])
+
+
+def program_of_label(label: str, family: str) -> tuple[str, ...]:
+    """Return what runs of a whole model or a block at several sizes have in common; of another indicator, its label.
+
+    Args:
+        label: Label of the run.
+        family: Name of the indicator.
+    """
+    words = words_of(label)
+    name = words.get(family, "") if family in (WHOLE_MODEL, BLOCK_OF_MODEL) else ""
+    return (family, name, words.get("mode", "")) if name else (family, label)
 
 
 def model_and_mode(label: str) -> tuple[str, str]:

@@ -20,8 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
+from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Machine, Side
-from knowledge.estimate.similarity import similarity_of_machines, similarity_of_settings
+from knowledge.estimate.similarity import (
+    similarity_of_machines,
+    similarity_of_setting_pairs,
+    similarity_of_settings,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,8 +50,17 @@ CPU_PARTS: tuple[Part, ...] = (
     ("pair", "label", "all"),
     ("setting", "all", "all"),
     ("setting", "family", "all"),
+    ("setting", "architecture", "all"),
+    ("setting", "program", "all"),
     ("setting", "label", "all"),
     ("setting", "label", "kind"),
+    ("steady setting", "all", "all"),
+    ("steady setting", "architecture", "all"),
+    ("steady setting", "program", "all"),
+    ("setting pair", "all", "all"),
+    ("setting pair", "architecture", "all"),
+    ("setting pair", "program", "all"),
+    ("setting pair", "label", "all"),
 )
 """Parts for processors: effect, indicators that share it, and machines that share it."""
 ACCELERATOR_PARTS: tuple[Part, ...] = (
@@ -78,6 +92,8 @@ def parts_of(device: str) -> tuple[Part, ...]:
     return CPU_PARTS if device == "cpu" else ACCELERATOR_PARTS
 
 
+SETTING_EFFECTS = frozenset({"setting", "steady setting", "setting pair"})
+"""Effects that do not differ more where versions differ more."""
 ROWS_AT_ONCE = 256
 """Number of rows of a large covariance that are computed at once, to bound the memory."""
 LAST_PATCH = 9
@@ -142,14 +158,16 @@ class Design:
             (p.machine.name for p in points),
             (p.machine.has_matrix_units for p in points),
             (p.machine.features or p.machine.kind for p in points),
+            (architecture_of(p.label, p.family) for p in points),
+            (program_of_label(p.label, p.family) for p in points),
         )
         self._columns: tuple[_Codes, ...] = tuple(
             _Codes(column, base._columns[number] if base is not None else None) for number, column in enumerate(columns)
         )
-        names = ("side", "label", "family", "mode", "kind", "machine", "model", "units", "similar")
+        names = ("side", "label", "family", "mode", "kind", "machine", "model", "units", "similar", "architecture", "program")
         self._codes: dict[str, Array] = dict(zip(names, (c.array for c in self._columns), strict=True))
         self._sides = self._codes["side"]
-        self._similarity = similarity_of_machines(list(self._columns[-1].numbers))
+        self._similarity = similarity_of_machines(list(self._columns[names.index("similar")].numbers))
         self._distinct_sides: dict[object, Side] = {} if base is None else dict(base._distinct_sides)
         self._distinct_sides.update((keys[identity], side) for identity, side in objects.items())
         sides = list(self._distinct_sides.values())
@@ -162,7 +180,9 @@ class Design:
         ]
         settings = [tuple(sorted(s.settings.items())) for s in sides]
         self._settings = codes(settings)
-        self._shared_settings = similarity_of_settings(list(dict.fromkeys(settings)))
+        distinct = list(dict.fromkeys(settings))
+        self._shared_settings = similarity_of_settings(distinct)
+        self._shared_pairs = similarity_of_setting_pairs(distinct)
 
     def __len__(self) -> int:
         """Return the number of points."""
@@ -179,6 +199,9 @@ class Design:
         if effect in ("setting", "steady setting"):
             correlation = self._shared_settings[self._settings[a], self._settings[b]]
             return correlation if effect == "steady setting" else correlation * self._framework.between(a, b)
+        if effect == "setting pair":
+            correlation = self._shared_pairs[self._settings[a], self._settings[b]]
+            return correlation * self._framework.between(a, b)
         correlation = 0.0 * (a + b)
         for companion in self._companions:
             correlation += companion.between(a, b)
@@ -209,7 +232,7 @@ class Design:
         """Return the product of the scales of points (n, m) if their indicators and machines share a part, else 0."""
         import numpy as np
 
-        _, indicators, machines = part
+        effect, indicators, machines = part
         rows, columns = left[:, None], right[None, :]
         sharing = np.ones((len(left), len(right)))
         for shared in (indicators, machines):
@@ -217,7 +240,8 @@ class Design:
                 sharing *= self._similarity[self._codes[shared][rows], self._codes[shared][columns]]
             elif shared != "all":
                 sharing *= self._codes[shared][rows] == self._codes[shared][columns]
-        sharing *= self._scales[rows] * self._scales[columns]
+        if effect not in SETTING_EFFECTS:
+            sharing *= self._scales[rows] * self._scales[columns]
         return sharing
 
     def contrasts(self, arms: Array, references: Array, parts: Sequence[Part]) -> Iterator[Array]:
@@ -240,15 +264,16 @@ class Design:
 
         pairs, kernels = self._pair_kernels(arms, references)
         # Effects that are shared by the same indicators and machines are added up before they are looked up.
-        shared: dict[tuple[str, str], Array] = {}
+        shared: dict[Part, Array] = {}
         for part, variance in zip(PARTS, variances, strict=True):
             if variance > 0:
-                shared[part[1:]] = shared.get(part[1:], 0.0) + variance * kernels[part[0]]
+                key = ("setting" if part[0] in SETTING_EFFECTS else "", *part[1:])
+                shared[key] = shared.get(key, 0.0) + variance * kernels[part[0]]
         total = np.zeros((len(arms), len(arms)))
         for start in range(0, len(arms), ROWS_AT_ONCE):
             rows = slice(start, start + ROWS_AT_ONCE)
-            for (indicators, machines), kernel in shared.items():
-                sharing = self.sharing(("", indicators, machines), arms[rows], arms)
+            for part, kernel in shared.items():
+                sharing = self.sharing(part, arms[rows], arms)
                 sharing *= kernel[pairs[rows, None], pairs[None, :]]
                 total[rows] += sharing
         return total

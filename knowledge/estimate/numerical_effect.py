@@ -9,7 +9,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from knowledge.settings.model import Numerics
@@ -109,7 +108,7 @@ def _effect(name: str, framework: Mapping[str, Any], record: Mapping[str, Any]) 
     reference = framework["float32"][record["model"]]
     return NumericalEffect(
         framework=name,
-        settings=MappingProxyType(record["settings"]),
+        settings=dict(record["settings"]),
         numerics=record["numerics"],
         how=record["how"],
         model=record["model"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from knowledge.estimate.evidence import Machine, Side
@@ -87,6 +88,17 @@ def similarity_of_settings(settings: Sequence[tuple[tuple[str, str], ...]]) -> A
     import numpy as np
 
     return np.array([[sum(_alike(x, y) for x in a for y in b) for b in settings] for a in settings], dtype=float)
+
+
+def similarity_of_setting_pairs(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
+    """Return the similarity of sets of settings (n, n): the number of pairs of settings that they share, or similar."""
+    import numpy as np
+
+    pairs = [tuple(combinations(own, 2)) for own in settings]
+    rows = [
+        [sum(_alike(one, x) * _alike(other, y) for one, other in a for x, y in b) for b in pairs] for a in pairs
+    ]
+    return np.array(rows, dtype=float)
 
 
 def _alike(one: tuple[str, str], other: tuple[str, str]) -> float:

@@ -1,5 +1,6 @@
 """Train a transformer on the handwritten digits of scikit-learn; each square of 2 x 2 pixels is a token."""
 
+import argparse
 import time
 
 import keras
@@ -50,8 +51,19 @@ class Clock(keras.callbacks.Callback):
         self.seconds = time.perf_counter() - self.start
 
 
+def read_options() -> argparse.Namespace:
+    """Return what the command line selects."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--amp", action="store_true", help="compute in bfloat16, with float32 weights")
+    parser.add_argument("--xla", action="store_true", help="compile with XLA")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Train for some epochs, and print the speed of the last one."""
+    options = read_options()
+    if options.amp:
+        keras.mixed_precision.set_global_policy("mixed_bfloat16")
     keras.utils.set_random_seed(0)
     digits = load_digits()
     images, test_images, classes, test_classes = train_test_split(
@@ -62,6 +74,7 @@ def main() -> None:
         optimizer=keras.optimizers.Adam(1e-3),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
+        jit_compile=options.xla,
     )
     clock = Clock()
     model.fit(images, classes, batch_size=BATCH, epochs=EPOCHS, callbacks=[clock], verbose=0)

@@ -1,5 +1,7 @@
 """Train a small residual network on the handwritten digits of scikit-learn, enlarged to 24 x 24 pixels."""
 
+import argparse
+import contextlib
 import time
 
 import torch
@@ -39,8 +41,17 @@ def load_data() -> tuple[DataLoader, DataLoader]:
     return DataLoader(train, BATCH, shuffle=True, drop_last=True), DataLoader(test, 360)
 
 
+def read_options() -> argparse.Namespace:
+    """Return what the command line selects."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--amp", action="store_true", help="train with autocast in bfloat16")
+    parser.add_argument("--channels-last", action="store_true", help="keep channels last in memory")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Train for some epochs, and print the speed of the last one."""
+    options = read_options()
     torch.manual_seed(0)
     train, test = load_data()
     model = nn.Sequential(
@@ -52,12 +63,16 @@ def main() -> None:
         nn.Flatten(),
         nn.Linear(4 * WIDTH, 10),
     )
+    memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
+    model = model.to(memory_format=memory_format)
+    autocast = torch.autocast("cpu", dtype=torch.bfloat16) if options.amp else contextlib.nullcontext()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(EPOCHS):
         start = time.perf_counter()
         for images, classes in train:
             optimizer.zero_grad()
-            loss = nn.functional.cross_entropy(model(images), classes)
+            with autocast:
+                loss = nn.functional.cross_entropy(model(images.to(memory_format=memory_format)), classes)
             loss.backward()
             optimizer.step()
         seconds = time.perf_counter() - start

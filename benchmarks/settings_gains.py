@@ -1,0 +1,148 @@
+"""Measure what the recommended run-time settings gain for three projects, and compare with the prediction.
+
+    python -m benchmarks.settings_gains [PROJECT...] [--rounds 8] [--environments FOLDER]
+
+For each project in `benchmarks/settings`, `advisor advise` recommends a stack with settings, once as it is and once with
+`--allow reduced-precision`; the stack is installed. The project's own benchmark is then run without settings, again
+without settings (A/A), and by `advisor run` with both locks, in turns. Settings that need code are arguments of the
+programs; those that a program has no argument for are not measured, and named. Run it while nothing else runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import t
+
+from benchmarks.environments import make_environment
+
+FOLDER = Path(__file__).parent / "settings"
+PROJECTS = ("torch-cnn", "keras-transformer", "onnx-service")
+ARGUMENTS: Mapping[str, Mapping[str, str]] = {
+    "torch-cnn": {"amp=bfloat16": "--amp", "memory_format=channels_last": "--channels-last"},
+    "keras-transformer": {"amp=bfloat16": "--amp", "xla=on": "--xla"},
+    "onnx-service": {},
+}
+"""Arguments of the programs that apply settings."""
+CONFIDENCE = 0.9
+ADVISOR = (sys.executable, "-m", "advisor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Advice for a project.
+
+    Attributes:
+        name: What it allows.
+        lock: Its lock.
+        packages: Requirements that install the stack.
+        settings: Recommended settings, as ``name=value``.
+        code: Those of them that need code.
+        gain: Predicted speed-up by them: ``speedup``, ``low`` and ``high``; none without settings.
+    """
+
+    name: str
+    lock: Path
+    packages: tuple[str, ...]
+    settings: tuple[str, ...]
+    code: tuple[str, ...]
+    gain: Mapping[str, float] | None
+
+
+def advise(project: Path, lock: Path, name: str, *options: str) -> Advice:
+    """Return the advice of the program for a project, and write its lock."""
+    command = [*ADVISOR, "advise", str(project), "--format", "json", "--output", str(lock), *options]
+    document: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    recommended = [s for s in document["settings"] if s["status"] == "recommended"]
+    return Advice(
+        name=name,
+        lock=lock,
+        packages=tuple(f"{package['name']}=={package['version']}" for package in document["stack"]["packages"]),
+        settings=tuple(f"{s['name']}={s['value']}" for s in recommended),
+        code=tuple(f"{s['name']}={s['value']}" for s in recommended if s["code"] and not s["environment"]),
+        gain=document["settings_gain"],
+    )
+
+
+def speed_of(command: Sequence[str], pattern: str, project: Path) -> float:
+    """Return the figure that a program prints."""
+    answer = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
+    match = re.search(pattern, answer.stdout)
+    if match is None:
+        sys.exit(f"`{' '.join(command)}` does not print `{pattern}`")
+    return float(match[1])
+
+
+def interval(logs: Sequence[float]) -> str:
+    """Return the geometric mean of ratios with its interval by Student's t."""
+    mean, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
+    half = float(t.ppf((1 + CONFIDENCE) / 2, len(logs) - 1)) * error
+    return f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"
+
+
+def measure(name: str, *, rounds: int, folder: Path) -> None:
+    """Print the rows of a project."""
+    project = FOLDER / name
+    benchmark = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["advisor"]["benchmark"]
+    every = [
+        advise(project, folder / f"pylock.{name}-exact.toml", "exact and reordered"),
+        advise(
+            project, folder / f"pylock.{name}-reduced.toml", "reduced, too", "--allow", "reduced-precision"
+        ),
+    ]
+    python = folder / name / "bin" / "python"
+    if not python.exists():
+        make_environment(every[0].packages, folder / name)
+    program = [str(python), *benchmark["command"].split()[1:]]
+    commands = {"A/A": program}
+    for advice in every:
+        arguments = [ARGUMENTS[name][setting] for setting in advice.code if setting in ARGUMENTS[name]]
+        if advice.settings:
+            commands[advice.name] = [*ADVISOR, "run", "--lock", str(advice.lock), "--", *program, *arguments]
+    logs: dict[str, list[float]] = {key: [] for key in commands}
+    for _ in range(rounds):
+        base = speed_of(program, benchmark["metric"]["pattern"], project)
+        for key, command in commands.items():
+            logs[key].append(math.log(speed_of(command, benchmark["metric"]["pattern"], project) / base))
+    print(f"| {name} | none (A/A) | 1 | {interval(logs['A/A'])} | |", flush=True)
+    for advice in every:
+        missing = [setting for setting in advice.code if setting not in ARGUMENTS[name]]
+        gain = advice.gain
+        predicted = f"{gain['speedup']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]" if gain else "1"
+        measured = interval(logs[advice.name]) if advice.settings else ""
+        settings = ", ".join(f"`{setting}`" for setting in advice.settings) or "none is recommended"
+        note = f"not measured: {', '.join(missing)}" if missing else ""
+        print(f"| {name} | {advice.name}: {settings} | {predicted} | {measured} | {note} |", flush=True)
+
+
+def main() -> None:
+    """Measure what the command line selects, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("projects", nargs="*", metavar="PROJECT", help=f"projects (default: {', '.join(PROJECTS)})")
+    parser.add_argument("--rounds", type=int, default=8, help="runs of each program (default: 8)")
+    parser.add_argument("--environments", type=Path, help="folder that keeps the environments (default: none)")
+    options = parser.parse_args()
+    if unknown := sorted(set(options.projects) - set(PROJECTS)):
+        parser.error(f"there is no project `{unknown[0]}`; there are {', '.join(PROJECTS)}")
+    print("| project | settings | predicted | measured | |")
+    print("| --- | --- | --- | --- | --- |", flush=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = (options.environments or Path(scratch)).absolute()
+        for name in options.projects or PROJECTS:
+            measure(name, rounds=options.rounds, folder=folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Test predicted effects of run-time settings on a processor on what the model has not seen.
+
+    python -m benchmarks.settings_held_out [--framework NAME...]
+
+Of the program's own measurements of whole models and blocks, each model or block, each size of a model that has
+several, and each release of a framework that has several is held out in turn with all its settings. The model is fitted
+to the rest, and predicts what each setting, or combination of settings, does there. Baselines: no effect; the mean
+effect of the same settings on everything else (for a combination that was not measured elsewhere, the sum of the means).
+For an arm of another release than the reference, the measured effect of the release is subtracted from everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.held_out import Row, report
+from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, WHOLE_MODEL, words_of
+from knowledge.estimate.evidence import Contrast, Side
+from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.estimate.model_cache import framework_contrasts, frameworks_of
+from knowledge.estimate.stored_evidence import load_evidence
+from knowledge.store.engine import open_knowledge_base
+
+BASELINES = ("mean effect",)
+Settings = tuple[tuple[str, str], ...]
+
+
+class Effects:
+    """Effects of settings in the contrasts of one framework, without those of its releases."""
+
+    def __init__(self, contrasts: Sequence[Contrast]) -> None:
+        """Find the contrasts of releases.
+
+        Args:
+            contrasts: Contrasts of one framework.
+        """
+        self._releases = {
+            (c.block, c.label, *_stack(c.side), *_stack(c.reference)): c.mean
+            for c in contrasts
+            if not (c.side.settings or c.reference.settings or c.is_control)
+        }
+
+    def offset(self, c: Contrast) -> float | None:
+        """Return the part of a contrast that is due to its release: 0 for equal ones, none if it was not measured."""
+        if _stack(c.side) == _stack(c.reference):
+            return 0.0
+        return self._releases.get((c.block, c.label, *_stack(c.side), *_stack(c.reference)))
+
+    def is_target(self, c: Contrast) -> bool:
+        """Whether a contrast shows the effect of settings over the defaults, for a whole model or a block."""
+        is_whole = c.family in (WHOLE_MODEL, BLOCK_OF_MODEL)
+        return is_whole and bool(c.side.settings) and not c.reference.settings and self.offset(c) is not None
+
+    def mean_effect(self, contrasts: Sequence[Contrast], settings: Settings) -> float:
+        """Return the mean effect of settings; the sum of those of each setting, if they were not measured together."""
+        same = [c.mean - (self.offset(c) or 0.0) for c in contrasts if self.is_target(c) and settings_of(c) == settings]
+        if same:
+            return statistics.fmean(same)
+        return sum(self.mean_effect(contrasts, (one,)) for one in settings) if len(settings) > 1 else 0.0
+
+
+def _stack(side: Side) -> tuple[object, ...]:
+    return side.version, tuple(sorted(side.companions.items()))
+
+
+def settings_of(c: Contrast) -> Settings:
+    """Return the settings of the arm of a contrast, sorted."""
+    return tuple(sorted(c.side.settings.items()))
+
+
+def model_of(c: Contrast) -> str:
+    """Return the model or block of a contrast; empty for other indicators."""
+    words = words_of(c.label) if c.family in (WHOLE_MODEL, BLOCK_OF_MODEL) else {}
+    return words.get("model") or words.get("block") or ""
+
+
+def _model_and_mode(c: Contrast) -> tuple[str, str]:
+    return model_of(c), words_of(c.label).get("mode", "")
+
+
+def splits(targets: Sequence[Contrast]) -> Iterator[tuple[str, Callable[[Contrast], bool]]]:
+    """Yield what is held out, and whether a contrast belongs to it."""
+    for model in sorted(set(map(model_of, targets))):
+        yield "model", _is(model_of, model)
+    sizes: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for c in targets:
+        sizes[_model_and_mode(c)].add(c.label)
+    for label in sorted(label for labels in sizes.values() if len(labels) > 1 for label in labels):
+        yield "size", _is(lambda c: c.label, label)
+    releases = sorted({c.side.version for c in targets})
+    for release in releases if len(releases) > 1 else ():
+        yield "release", _is(lambda c: c.side.version if c.side.settings else "", release)
+
+
+def _is(key: Callable[[Contrast], str], value: str) -> Callable[[Contrast], bool]:
+    return lambda c: key(c) == value
+
+
+def rows_of(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, str, Row]]:
+    """Yield what was held out, the settings, and the row, for each effect of one framework."""
+    effects = Effects(contrasts)
+    targets = [c for c in contrasts if effects.is_target(c)]
+    for name, is_hidden in splits(targets):
+        training = [c for c in contrasts if not is_hidden(c)]
+        hidden = [c for c in targets if is_hidden(c)]
+        means, deviations = predict_held_out(training, hidden, fit_amplitudes(training))
+        for c, mean, deviation in zip(hidden, means, deviations, strict=True):
+            offset, settings = effects.offset(c) or 0.0, settings_of(c)
+            row = Row(
+                truth=c.mean - offset,
+                mean=float(mean) - offset,
+                deviation=float(deviation),
+                baselines=(effects.mean_effect(training, settings),),
+            )
+            yield name, " ".join(f"{n}={v}" for n, v in settings), row
+
+
+def main() -> None:
+    """Run the test."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--framework", nargs="+", default=[], metavar="NAME")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
+        evidence = load_evidence(store)
+    results: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for framework, device in frameworks_of(evidence):
+        if device != "cpu" or (options.framework and framework not in options.framework):
+            continue
+        for held_out, settings, row in rows_of(framework_contrasts(evidence, framework, device)):
+            results[held_out, "all"].append(row)
+            results[held_out, f"{framework}: all"].append(row)
+            results[held_out, f"{framework}: {settings}"].append(row)
+    report(results, BASELINES)
+
+
+if __name__ == "__main__":
+    main()
