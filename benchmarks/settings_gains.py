@@ -2,10 +2,11 @@
 
     python -m benchmarks.settings_gains [PROJECT...] [--rounds 8] [--environments FOLDER]
 
-For each project in `benchmarks/settings`, `advisor advise` recommends a stack with settings, once as it is and once with
-`--allow reduced-precision`; the stack is installed. The project's own benchmark is then run without settings, again
-without settings (A/A), and by `advisor run` with both locks, in turns. Settings that need code are arguments of the
-programs; those that a program has no argument for are not measured, and named. Run it while nothing else runs.
+For each project in `benchmarks/settings`, `advisor advise` recommends a stack with settings, once as it is, and once
+with `--allow reduced-precision`; the stack is installed. The benchmark of the project is then run without settings,
+again without settings (A/A), and by `advisor run` with both locks, in turns. Settings that need code are arguments of
+the programs; those that a program has no argument for are not measured, and named. Settings that have an argument are
+also measured one by one, and all together, whatever the advice says. Run it while nothing else runs.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Advice:
         settings: Recommended settings, as ``name=value``.
         code: Those of them that need code.
         gain: Predicted speed-up by them: ``speedup``, ``low`` and ``high``; none without settings.
+        effects: The same for each setting that was compared.
     """
 
     name: str
@@ -59,12 +61,13 @@ class Advice:
     settings: tuple[str, ...]
     code: tuple[str, ...]
     gain: Mapping[str, float] | None
+    effects: Mapping[str, Mapping[str, float]]
 
 
 def advise(project: Path, lock: Path, name: str, *options: str) -> Advice:
     """Return the advice of the program for a project, and write its lock."""
     command = [*ADVISOR, "advise", str(project), "--format", "json", "--output", str(lock), *options]
-    document: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    document: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     recommended = [s for s in document["settings"] if s["status"] == "recommended"]
     return Advice(
         name=name,
@@ -73,6 +76,7 @@ def advise(project: Path, lock: Path, name: str, *options: str) -> Advice:
         settings=tuple(f"{s['name']}={s['value']}" for s in recommended),
         code=tuple(f"{s['name']}={s['value']}" for s in recommended if s["code"] and not s["environment"]),
         gain=document["settings_gain"],
+        effects={effect["setting"]: effect for effect in document["setting_effects"]},
     )
 
 
@@ -92,15 +96,18 @@ def interval(logs: Sequence[float]) -> str:
     return f"{math.exp(mean):.2f} [{math.exp(mean - half):.2f}, {math.exp(mean + half):.2f}]"
 
 
+def prediction(gain: Mapping[str, float]) -> str:
+    """Return a predicted speed-up with its interval."""
+    return f"{gain['speedup']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]"
+
+
 def measure(name: str, *, rounds: int, folder: Path) -> None:
     """Print the rows of a project."""
     project = FOLDER / name
     benchmark = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["advisor"]["benchmark"]
     every = [
         advise(project, folder / f"pylock.{name}-exact.toml", "exact and reordered"),
-        advise(
-            project, folder / f"pylock.{name}-reduced.toml", "reduced, too", "--allow", "reduced-precision"
-        ),
+        advise(project, folder / f"pylock.{name}-reduced.toml", "reduced, too", "--allow", "reduced-precision"),
     ]
     python = folder / name / "bin" / "python"
     if not python.exists():
@@ -111,6 +118,11 @@ def measure(name: str, *, rounds: int, folder: Path) -> None:
         arguments = [ARGUMENTS[name][setting] for setting in advice.code if setting in ARGUMENTS[name]]
         if advice.settings:
             commands[advice.name] = [*ADVISOR, "run", "--lock", str(advice.lock), "--", *program, *arguments]
+    own = ARGUMENTS[name]
+    alone = {f"alone: `{setting}`": [*program, argument] for setting, argument in own.items()}
+    commands |= alone
+    if len(own) > 1:
+        commands["all of these"] = [*program, *own.values()]
     logs: dict[str, list[float]] = {key: [] for key in commands}
     for _ in range(rounds):
         base = speed_of(program, benchmark["metric"]["pattern"], project)
@@ -120,11 +132,16 @@ def measure(name: str, *, rounds: int, folder: Path) -> None:
     for advice in every:
         missing = [setting for setting in advice.code if setting not in ARGUMENTS[name]]
         gain = advice.gain
-        predicted = f"{gain['speedup']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]" if gain else "1"
+        predicted = prediction(gain) if gain else "1"
         measured = interval(logs[advice.name]) if advice.settings else ""
         settings = ", ".join(f"`{setting}`" for setting in advice.settings) or "none is recommended"
         note = f"not measured: {', '.join(missing)}" if missing else ""
         print(f"| {name} | {advice.name}: {settings} | {predicted} | {measured} | {note} |", flush=True)
+    for setting, key in zip(own, alone, strict=True):
+        predicted = prediction(every[0].effects[setting]) if setting in every[0].effects else "not measured"
+        print(f"| {name} | {key} | {predicted} | {interval(logs[key])} | |", flush=True)
+    if "all of these" in logs:
+        print(f"| {name} | all of these | | {interval(logs['all of these'])} | |", flush=True)
 
 
 def main() -> None:
@@ -140,6 +157,7 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = (options.environments or Path(scratch)).absolute()
+        folder.mkdir(parents=True, exist_ok=True)
         for name in options.projects or PROJECTS:
             measure(name, rounds=options.rounds, folder=folder)
 

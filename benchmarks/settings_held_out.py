@@ -1,12 +1,14 @@
 """Test predicted effects of run-time settings on a processor on what the model has not seen.
 
-    python -m benchmarks.settings_held_out [--framework NAME...]
+    python -m benchmarks.settings_held_out [--framework NAME...] [--shipped-variances]
 
 Of the program's own measurements of whole models and blocks, each model or block, each size of a model that has
-several, and each release of a framework that has several is held out in turn with all its settings. The model is fitted
-to the rest, and predicts what each setting, or combination of settings, does there. Baselines: no effect; the mean
-effect of the same settings on everything else (for a combination that was not measured elsewhere, the sum of the means).
-For an arm of another release than the reference, the measured effect of the release is subtracted from everything.
+several, and each release of a framework that has several is held out in turn with all its settings. The model and its
+variances are fitted to the rest, and it predicts what each setting that was measured elsewhere, or combination of such
+settings, does there. With `--shipped-variances`, the variances are those that ship, which were fitted to everything.
+Baselines: no effect; the mean effect of the same settings on everything else (for a combination that was not measured
+elsewhere, the sum of the means). For an arm of another release than the reference, the measured effect of the release
+is subtracted from everything.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.held_out import Row, report
-from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, WHOLE_MODEL, words_of
 from knowledge.estimate.evidence import Contrast, Side
 from knowledge.estimate.gaussian_process import predict_held_out
-from knowledge.estimate.model_cache import framework_contrasts, frameworks_of
+from knowledge.estimate.model_cache import framework_contrasts, frameworks_of, shipped_amplitudes
 from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 
@@ -102,14 +104,22 @@ def _is(key: Callable[[Contrast], str], value: str) -> Callable[[Contrast], bool
     return lambda c: key(c) == value
 
 
-def rows_of(contrasts: Sequence[Contrast]) -> Iterator[tuple[str, str, Row]]:
-    """Yield what was held out, the settings, and the row, for each effect of one framework."""
+def rows_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes | None) -> Iterator[tuple[str, str, Row]]:
+    """Yield what was held out, the settings, and the row, for each effect of one framework.
+
+    Args:
+        contrasts: Contrasts of the framework.
+        amplitudes: Amplitudes; by default those that are fitted to what is not held out.
+    """
     effects = Effects(contrasts)
     targets = [c for c in contrasts if effects.is_target(c)]
     for name, is_hidden in splits(targets):
         training = [c for c in contrasts if not is_hidden(c)]
-        hidden = [c for c in targets if is_hidden(c)]
-        means, deviations = predict_held_out(training, hidden, fit_amplitudes(training))
+        elsewhere = {setting for c in training if effects.is_target(c) for setting in settings_of(c)}
+        hidden = [c for c in targets if is_hidden(c) and elsewhere.issuperset(settings_of(c))]
+        if not hidden:
+            continue
+        means, deviations = predict_held_out(training, hidden, amplitudes)
         for c, mean, deviation in zip(hidden, means, deviations, strict=True):
             offset, settings = effects.offset(c) or 0.0, settings_of(c)
             row = Row(
@@ -125,6 +135,7 @@ def main() -> None:
     """Run the test."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--framework", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--shipped-variances", action="store_true")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
         evidence = load_evidence(store)
@@ -132,7 +143,8 @@ def main() -> None:
     for framework, device in frameworks_of(evidence):
         if device != "cpu" or (options.framework and framework not in options.framework):
             continue
-        for held_out, settings, row in rows_of(framework_contrasts(evidence, framework, device)):
+        amplitudes = shipped_amplitudes(framework, device) if options.shipped_variances else None
+        for held_out, settings, row in rows_of(framework_contrasts(evidence, framework, device), amplitudes):
             results[held_out, "all"].append(row)
             results[held_out, f"{framework}: all"].append(row)
             results[held_out, f"{framework}: {settings}"].append(row)

@@ -26,13 +26,16 @@ from knowledge.estimate.discrepancy import (
     WHOLE_MODEL,
     discrepancy,
     misleads,
+    of_settings,
     over_releases,
+    over_settings,
     predictions_by_blocks,
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
     predictions_by_sizes_elsewhere,
     reference_seconds,
+    relative_discrepancy,
 )
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.measured_shares import SharesByModel, mean_shares, measured_shares
@@ -68,8 +71,10 @@ def usual(fitted: Sequence[Amplitudes]) -> Amplitudes:
         noise=mean(a.noise for a in fitted),
         length=lengths[len(lengths) // 2],
         scales={},
+        setting_scales={},
         spans={},
         widening=mean(a.widening for a in fitted),
+        setting_widening=mean(a.setting_widening for a in fitted),
         likelihood=0.0,
         discrepancies=usual_discrepancies([a.discrepancies for a in fitted]),
         shares=usual_shares([a.shares for a in fitted]),
@@ -131,7 +136,12 @@ def with_discrepancies(
     return replace(
         amplitudes,
         discrepancies={
-            **{basis: discrepancy(listed) for basis, listed in residuals.items() if listed},
+            **{basis: discrepancy(over_releases(listed)) for basis, listed in residuals.items() if listed},
+            **{
+                of_settings(basis): relative_discrepancy(listed)
+                for basis, every in residuals.items()
+                if (listed := over_settings(every))
+            },
             **task_discrepancies(contrasts),
         },
         # A model that was measured is evidence for itself, however wide the interval is.

@@ -79,6 +79,7 @@ def run(
 
     The exit code is that of the program; 127 if it does not exist, 126 if it cannot be executed.
     """
+    from advisor.api.run_overrides import overridden_settings
     from advisor.api.run_plan import plan_run
     from advisor.cli.program import caller_environment, find_program, replace_by_program
 
@@ -88,6 +89,11 @@ def run(
     plan = plan_run(settings.settings, present=present)
     for skipped in plan.skipped:
         warn(f"`{skipped.setting.label}` is not applied: {skipped.reason}", hint=skipped.hint)
+    for setting, switch in overridden_settings(command, plan.applied):
+        value = f"`{switch.value}`" if switch.value else "another value"
+        condition = " under a condition" if switch.is_conditional else ""
+        place = f"{switch.file}:{switch.line}"
+        warn(f"`{place}` sets `{switch.name}` to {value}{condition}, so `{setting.text}` has no effect")
     say(_summary(plan))
     replace_by_program(path, command, {**present, **plan.variables}, plan.processors)
 

@@ -90,6 +90,15 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
     return (*_from_table(directory / "pyproject.toml", settings), *files)
 
 
+def file_switches(path: Path) -> tuple[Switch, ...]:
+    """Return the run-time settings of one file; none if it is not what its name says, or cannot be read."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return tuple(_of_file(SourceFile(name=str(path), path=str(path), size=status.st_size, modified=status.st_mtime_ns)))
+
+
 def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
     from knowledge.settings.catalogue import setting_error, shipped_settings
 

@@ -148,7 +148,7 @@ def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -
             yield "offered", value
     for value, gain in gains.alone[version].items():
         is_available = settings.choice(gains.framework, value, version) is not None
-        if value not in best and is_available and speed_steps(gain, gains.comparisons) < 0 and gain.is_significant():
+        if value not in best and is_available and speed_steps(gain) < 0 and gain.is_significant():
             yield "advised-against", value
 
 

@@ -103,9 +103,9 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
         version: Its version.
         admissible: The values to choose from.
     """
-    alone = {v: speed_steps(gains.alone[version][v], gains.comparisons) for v in admissible}
+    alone = {v: speed_steps(gains.alone[version][v]) for v in admissible}
     extra = {
-        (one, other): speed_steps(gain, gains.comparisons) - alone[one] - alone[other]
+        (one, other): speed_steps(gain) - alone[one] - alone[other]
         for (one, other), gain in gains.together.get(version, {}).items()
         if one in alone and other in alone
     }

@@ -68,14 +68,14 @@ def speed_objective(
     return Objective(name="speed", costs=costs, pairs=pairs), best_steps
 
 
-def speed_steps(gain: PredictedGain, comparisons: int) -> int:
+def speed_steps(gain: PredictedGain, comparisons: int = 1) -> int:
     """Return a gain over the baseline in whole steps, rounded towards zero.
 
     A gain that is not significant counts as zero: no version is chosen because of it.
 
     Args:
         gain: The gain.
-        comparisons: Number of versions that were compared, for the correction of multiple comparisons.
+        comparisons: Number of versions that were compared, to correct the significance for the selection.
     """
     steps = int(gain.cautious / SPEED_STEP)
     return steps if steps < 0 or gain.is_significant(comparisons) else 0

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from knowledge.domain.observation import PUBLISHED
+from knowledge.estimate.discrepancy import program_of_label
 from knowledge.estimate.evidence import Contrast, Side
 from knowledge.estimate.kernel import (
     PARTS,
@@ -40,6 +41,8 @@ LENGTHS = (1.0, 3.0, 9.0)
 """Candidate correlation lengths, in minor releases: the most likely one is used."""
 MOST_FOR_AMPLITUDES = 300
 """Maximum number of contrasts, evenly selected, that amplitudes are fitted to; the posterior uses all contrasts."""
+MOST_OF_SETTINGS = 200
+"""Maximum number of contrasts of settings in addition to these."""
 MOST_ON_ACCELERATORS = 700
 """The same for accelerators, whose measurements are of many tasks, models of accelerators and sources."""
 _LEAST_ERROR = 0.005
@@ -66,9 +69,11 @@ class Amplitudes:
         noise: Factor on the variance that was estimated from the rounds.
         length: Correlation length of versions, in minor releases.
         scales: Standard deviation of the differences between versions relative to the usual one, by label.
+        setting_scales: The same of the effects of settings on processors, by ``name=value``.
         spans: Number of minor releases of each major release, by package.
         widening: Factor on standard deviations that calibrates the intervals of held-out versions; at least 1, so that
             estimates are never more certain than the measurements.
+        setting_widening: The same for the effects of settings at held-out models.
         likelihood: Log marginal likelihood, including the priors.
         discrepancies: Standard deviation of log ratios of whole programs beyond predictions from ``operations``, from
             ``blocks``, from other ``models``, and from other ``sizes`` of a model
@@ -85,13 +90,19 @@ class Amplitudes:
     noise: float
     length: float
     scales: Mapping[str, float]
+    setting_scales: Mapping[str, float]
     spans: Spans
     widening: float
+    setting_widening: float
     likelihood: float
     discrepancies: Mapping[str, float] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
     shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     sources: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def widening_of(self, c: Contrast) -> float:
+        """Return the factor on the standard deviation of a contrast."""
+        return self.setting_widening if _is_of_settings(c) else self.widening
 
     def lasting(self, c: Contrast) -> tuple[float, float]:
         """Return the variances of the effects of one indicator, and of all, that an arm keeps in a block or source."""
@@ -101,12 +112,22 @@ class Amplitudes:
 def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     """Fit the amplitudes to contrasts of one framework and device."""
     is_cpu = device_of(contrasts) == "cpu"
-    sample = _evenly(contrasts, MOST_FOR_AMPLITUDES if is_cpu else MOST_ON_ACCELERATORS)
+    sample = _sample(contrasts) if is_cpu else _evenly(contrasts, MOST_ON_ACCELERATORS)
     # Accelerators have few measurements of each label, and settings with larger effects than versions.
     scales = scales_of(contrasts, _usual_difference(contrasts)) if is_cpu else {}
+    setting_scales = setting_scales_of(contrasts) if is_cpu else {}
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
-    fits = (_fit(sample, length=length, scales=scales, spans=spans) for length in LENGTHS)
+    fits = (
+        _fit(sample, length=length, scales=scales, setting_scales=setting_scales, spans=spans) for length in LENGTHS
+    )
     return max(fits, key=lambda fit: fit.likelihood)
+
+
+def _sample(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    """Return contrasts on processors to fit amplitudes to: some of releases, and some of settings."""
+    of_settings = [c for c in contrasts if _is_of_settings(c)]
+    others = [c for c in contrasts if not _is_of_settings(c)]
+    return [*_evenly(others, MOST_FOR_AMPLITUDES), *_evenly(of_settings, MOST_OF_SETTINGS)]
 
 
 def _evenly(contrasts: Sequence[Contrast], most: int) -> list[Contrast]:
@@ -116,13 +137,20 @@ def _evenly(contrasts: Sequence[Contrast], most: int) -> list[Contrast]:
     return [contrasts[int(i * step)] for i in range(most)]
 
 
-def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, float], spans: Spans) -> Amplitudes:
+def _fit(
+    contrasts: Sequence[Contrast],
+    *,
+    length: float,
+    scales: Mapping[str, float],
+    setting_scales: Mapping[str, float],
+    spans: Spans,
+) -> Amplitudes:
     import numpy as np
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 
     arms, references = places(len(contrasts))
-    design = Design(points_of(contrasts), length=length, scales=scales, spans=spans)
+    design = Design(points_of(contrasts), length=length, scales=scales, setting_scales=setting_scales, spans=spans)
     sampling, label, arm = _noise_parts(contrasts)
     device_parts = parts_of(device_of(contrasts))
     every = list(design.contrasts(arms, references, device_parts))
@@ -171,8 +199,12 @@ def _fit(contrasts: Sequence[Contrast], *, length: float, scales: Mapping[str, f
         noise=float(fitted[-1]),
         length=length,
         scales=scales,
+        setting_scales=setting_scales,
         spans=spans,
-        widening=_widening(contrasts, total, means),
+        widening=_widening(_groups(contrasts, _release_or_task), total, means),
+        setting_widening=max(
+            _widening(_groups(contrasts, key, of_settings=True), total, means) for key in (_model, _size)
+        ),
         likelihood=float(-result.fun),
         sources=sources,
     )
@@ -205,7 +237,13 @@ def with_own_scales(amplitudes: Amplitudes, own: Sequence[Contrast]) -> Amplitud
     compared = [c for c in own if not c.is_control]
     if not compared:
         return amplitudes
-    design = Design(points_of(compared), length=amplitudes.length, scales={}, spans=amplitudes.spans)
+    design = Design(
+        points_of(compared),
+        length=amplitudes.length,
+        scales={},
+        setting_scales=amplitudes.setting_scales,
+        spans=amplitudes.spans,
+    )
     usual = float(np.diag(design.covariance(*places(len(compared)), amplitudes.parts)).mean())
     return replace(amplitudes, scales={**amplitudes.scales, **scales_of(compared, usual)})
 
@@ -237,6 +275,28 @@ def scales_of(contrasts: Sequence[Contrast], usual: float) -> dict[str, float]:
     }
 
 
+def setting_scales_of(contrasts: Sequence[Contrast]) -> dict[str, float]:
+    """Return the root mean square of the effects of each setting relative to the usual one, shrunk towards it.
+
+    Most settings hardly change anything, and a few, such as a library that is switched off, change some programs much.
+
+    Args:
+        contrasts: Contrasts of one framework on processors.
+    """
+    effects: dict[str, list[tuple[float, float]]] = {}
+    for c in contrasts:
+        settings = side_on(c.side, c.machine).settings
+        if len(settings) == 1 and not c.reference.settings and c.side.version == c.reference.version:
+            effects.setdefault("=".join(*settings.items()), []).append((c.mean, c.error))
+    usual = _beyond_noise([pair for pairs in effects.values() for pair in pairs], _TYPICAL_VARIANCE)
+    if usual <= 0:
+        return {}
+    return {
+        setting: math.sqrt(_shrunk(_beyond_noise(pairs, usual), _information(pairs, usual), usual) / usual)
+        for setting, pairs in sorted(effects.items())
+    }
+
+
 def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
     """Return the variance of true differences, from measured ones with their errors.
 
@@ -260,36 +320,59 @@ def _shrunk(variance: float, count: float, usual: float) -> float:
     return (_PRIOR_COUNT * usual + count * variance) / (_PRIOR_COUNT + count)
 
 
-def _widening(contrasts: Sequence[Contrast], total: Array, means: Array) -> float:
-    """Return the factor with which 90 % intervals cover 90 % of the contrasts, with each version held out in turn.
-
-    Of published measurements, each task is held out in turn.
+def _widening(groups: Sequence[Sequence[int]], total: Array, means: Array) -> float:
+    """Return the factor with which 90 % intervals cover 90 % of the contrasts, with each group held out in turn.
 
     Holding out a group of contrasts needs no new fit: with the inverse Q of the covariance, their residuals are
     Q_gg^-1 (Q y)_g with covariance Q_gg^-1 (Rasmussen and Williams 2006, equations 5.10 to 5.12, for groups).
+
+    Args:
+        groups: Indices of the contrasts of each group.
+        total: Covariance of the contrasts.
+        means: The contrasts.
     """
     import numpy as np
 
-    inverse = np.linalg.inv(total)
-    solved = inverse @ means
-    groups: dict[object, list[int]] = {}
-    for i, c in enumerate(contrasts):
-        if not c.is_control:
-            groups.setdefault(_held_out_together(c), []).append(i)
     if len(groups) < 3:
         return 1.0
+    inverse = np.linalg.inv(total)
+    solved = inverse @ means
     scores: list[float] = []
-    for members in groups.values():
+    for members in groups:
         covariance = np.linalg.inv(inverse[np.ix_(members, members)])
         scores += list(np.abs(covariance @ solved[members]) / np.sqrt(np.diag(covariance)))
     return max(1.0, float(np.quantile(scores, _CONFIDENCE) / statistics.NormalDist().inv_cdf((1 + _CONFIDENCE) / 2)))
 
 
-def _held_out_together(c: Contrast) -> object:
-    """Return what is held out at once: a version with its settings; of published measurements, a task of a source."""
-    if c.family == PUBLISHED:
-        return c.block, task_of(c.label)
-    return c.side.version, tuple(sorted(c.side.settings.items()))
+def _groups(
+    contrasts: Sequence[Contrast], key: Callable[[Contrast], object], *, of_settings: bool = False
+) -> list[list[int]]:
+    """Return the indices of contrasts of settings on processors, or of all others, that have the same key."""
+    groups: dict[object, list[int]] = {}
+    for i, c in enumerate(contrasts):
+        if not c.is_control and _is_of_settings(c) == of_settings:
+            groups.setdefault(key(c), []).append(i)
+    return list(groups.values())
+
+
+def _release_or_task(c: Contrast) -> object:
+    """Return the version of a contrast; of a published measurement, its task and source."""
+    return (c.block, task_of(c.label)) if c.family == PUBLISHED else c.side.version
+
+
+def _model(c: Contrast) -> object:
+    """Return the model or block of a contrast; of another indicator, its label."""
+    return program_of_label(c.label, c.family)[:2]
+
+
+def _size(c: Contrast) -> object:
+    """Return the indicator of a contrast at one size."""
+    return c.label
+
+
+def _is_of_settings(c: Contrast) -> bool:
+    """Whether a contrast shows the effect of settings on a processor."""
+    return c.family != PUBLISHED and c.side.settings != c.reference.settings
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:

@@ -195,7 +195,6 @@ def gains_of_settings(
             version: {(a.value, b.value): gains[version, n] for n, (a, b) in enumerate(pairs, start=len(by_value))}
             for version in versions
         },
-        comparisons=max(1, len(combinations)),
     )
 
 

@@ -50,6 +50,8 @@ LARGEST_UNEXPLAINED = 0.5
 """Maximum share of the squared differences between stacks that predictions may leave unexplained."""
 _PRIOR_DEGREES = 2.0
 """Weight of the framework's discrepancy, in degrees of freedom, when that of two of its stacks is estimated."""
+_PRIOR_DEGREES_OF_SETTINGS = 1.0
+"""The same for stacks with different settings: settings differ more from each other than releases do. A judgement."""
 LEAST_COVERED = 0.5
 """Minimum share of a model's FLOP whose operations must have been measured."""
 
@@ -286,6 +288,40 @@ def _predictions_by_others(
     return residuals
 
 
+def over_settings(residuals: Sequence[Residual]) -> list[Residual]:
+    """Return the residuals of settings of one release."""
+    return [
+        r
+        for r in residuals
+        if r.contrast.side.settings != r.contrast.reference.settings
+        and r.contrast.side.version == r.contrast.reference.version
+    ]
+
+
+def relative_discrepancy(residuals: Sequence[Residual]) -> float:
+    """Return the discrepancy as a share of the root mean square of the effects: the median over settings.
+
+    Settings without a measurable effect do not count.
+
+    Args:
+        residuals: Residuals of settings.
+    """
+    groups: dict[tuple[tuple[str, str], ...], list[Residual]] = defaultdict(list)
+    for r in residuals:
+        groups[tuple(sorted(side_on(r.contrast.side, r.contrast.machine).settings.items()))].append(r)
+    shares = []
+    for listed in groups.values():
+        effects = statistics.fmean(r.contrast.mean**2 - r.contrast.error**2 for r in listed)
+        if effects > HARMLESS**2:
+            shares.append(discrepancy(listed) / math.sqrt(effects))
+    return statistics.median(shares) if shares else 0.0
+
+
+def of_settings(basis: str) -> str:
+    """Return the name of the relative discrepancy of settings, for predictions from a list of parts."""
+    return f"settings of {basis}"
+
+
 def over_releases(residuals: Sequence[Residual]) -> list[Residual]:
     """Return the residuals of releases with equal settings; all residuals if there are none.
 
@@ -326,17 +362,20 @@ class StackDiscrepancy:
     """Discrepancy of the predicted gain of one stack over another.
 
     Most releases change all models alike, or none; a few change some of them much. So the discrepancy of two stacks is
-    estimated from the models that were measured with both, and shrunk towards that of the framework.
+    estimated from the models that were measured with both, and shrunk towards that of the framework. So are settings;
+    theirs is proportional to their effects, because most of them change hardly anything.
     """
 
-    def __init__(self, contrasts: Iterable[Contrast], usual: float) -> None:
+    def __init__(self, contrasts: Iterable[Contrast], usual: float, relative_of_settings: float = 0.0) -> None:
         """Create it.
 
         Args:
             contrasts: Contrasts of one framework, if predictions come from whole models; else none.
             usual: The framework's discrepancy for predictions of this kind.
+            relative_of_settings: The same for settings, as a share of their effects on the measured models.
         """
         self._usual = usual
+        self._relative_of_settings = relative_of_settings
         self._known: dict[tuple[Program, Program], float] = {}
         self._ratios: dict[tuple[str, str], dict[Program, tuple[float, float]]] = defaultdict(dict)
         for c in contrasts:
@@ -365,7 +404,12 @@ class StackDiscrepancy:
             spread = statistics.variance(gain for gain, _ in members) - statistics.fmean(noise for _, noise in members)
             total += (len(members) - 1) * spread
             degrees += len(members) - 1
-        return math.sqrt(max(0.0, _PRIOR_DEGREES * self._usual**2 + total) / (_PRIOR_DEGREES + degrees))
+        prior, weight = self._usual**2, _PRIOR_DEGREES
+        if one[1] != other[1]:
+            effects = [mean**2 - noise for members in kinds.values() for mean, noise in members]
+            prior = max(prior, self._relative_of_settings**2 * statistics.fmean(effects or [0.0]))
+            weight = _PRIOR_DEGREES_OF_SETTINGS
+        return math.sqrt(max(0.0, weight * prior + total) / (weight + degrees))
 
 
 def program_of(side: Side) -> Program:

@@ -207,7 +207,14 @@ class GaussianProcess:
 
     def _design(self, points: Sequence[Point], base: Design | None = None) -> Design:
         amplitudes = self.amplitudes
-        return Design(points, length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans, base=base)
+        return Design(
+            points,
+            length=amplitudes.length,
+            scales=amplitudes.scales,
+            setting_scales=amplitudes.setting_scales,
+            spans=amplitudes.spans,
+            base=base,
+        )
 
     @cached_property
     def _design_of_kinds(self) -> Design:
@@ -353,7 +360,13 @@ def predict_held_out(
 
     amplitudes = amplitudes or fit_amplitudes(fitted)
     contrasts = [*fitted, *held_out]
-    design = Design(points_of(contrasts), length=amplitudes.length, scales=amplitudes.scales, spans=amplitudes.spans)
+    design = Design(
+        points_of(contrasts),
+        length=amplitudes.length,
+        scales=amplitudes.scales,
+        setting_scales=amplitudes.setting_scales,
+        spans=amplitudes.spans,
+    )
     total = design.covariance(*places(len(contrasts)), amplitudes.parts)
     add_noise(total, contrasts, amplitudes)
     count = len(fitted)
@@ -361,4 +374,5 @@ def predict_held_out(
     gain = cho_solve((factor, True), total[:count, count:]).T
     mean = gain @ np.array([c.mean for c in fitted])
     variance = np.diag(total[count:, count:]) - np.einsum("ij,ij->i", gain, total[count:, :count])
-    return mean, amplitudes.widening * np.sqrt(np.maximum(variance, 0.0))
+    widening = np.array([amplitudes.widening_of(c) for c in held_out])
+    return mean, widening * np.sqrt(np.maximum(variance, 0.0))

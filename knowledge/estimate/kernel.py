@@ -127,6 +127,7 @@ class Design:
         *,
         length: float,
         scales: Mapping[str, float],
+        setting_scales: Mapping[str, float],
         spans: Spans,
         base: Design | None = None,
     ) -> None:
@@ -136,6 +137,7 @@ class Design:
             points: All points whose covariances are needed.
             length: Correlation length of versions, in minor releases.
             scales: Standard deviation of the differences between versions relative to the usual one, by label.
+            setting_scales: The same of the effects of settings, by ``name=value``.
             spans: Number of minor releases of each major release, by package.
             base: Encoded points that come before these; the other arguments must be the same.
         """
@@ -146,28 +148,29 @@ class Design:
         # Many points share a side; usually it is one object.
         objects = {id(p.side): p.side for p in points}
         keys = {identity: side_key(side) for identity, side in objects.items()}
-        columns: tuple[Iterable[object], ...] = (
-            (keys[id(p.side)] for p in points),
-            (p.label for p in points),
+        columns: dict[str, Iterable[object]] = {
+            "side": (keys[id(p.side)] for p in points),
+            "label": (p.label for p in points),
             # Versions of one indicator measure different things, so they are different families. So are training and
             # inference of whole models and blocks, and published tasks.
-            ((p.family, p.label.partition("[")[0], "mode=training" in p.label, task_of(p.label)) for p in points),
-            ("mode=training" in p.label for p in points),
-            (p.machine.kind for p in points),
-            (p.machine.identity for p in points),
-            (p.machine.name for p in points),
-            (p.machine.has_matrix_units for p in points),
-            (p.machine.features or p.machine.kind for p in points),
-            (architecture_of(p.label, p.family) for p in points),
-            (program_of_label(p.label, p.family) for p in points),
-        )
-        self._columns: tuple[_Codes, ...] = tuple(
-            _Codes(column, base._columns[number] if base is not None else None) for number, column in enumerate(columns)
-        )
-        names = ("side", "label", "family", "mode", "kind", "machine", "model", "units", "similar", "architecture", "program")
-        self._codes: dict[str, Array] = dict(zip(names, (c.array for c in self._columns), strict=True))
+            "family": (
+                (p.family, p.label.partition("[")[0], "mode=training" in p.label, task_of(p.label)) for p in points
+            ),
+            "architecture": (architecture_of(p.label, p.family) for p in points),
+            "program": (program_of_label(p.label, p.family) for p in points),
+            "mode": ("mode=training" in p.label for p in points),
+            "kind": (p.machine.kind for p in points),
+            "machine": (p.machine.identity for p in points),
+            "model": (p.machine.name for p in points),
+            "units": (p.machine.has_matrix_units for p in points),
+            "similar": (p.machine.features or p.machine.kind for p in points),
+        }
+        self._columns: dict[str, _Codes] = {
+            name: _Codes(column, base._columns[name] if base is not None else None) for name, column in columns.items()
+        }
+        self._codes: dict[str, Array] = {name: column.array for name, column in self._columns.items()}
         self._sides = self._codes["side"]
-        self._similarity = similarity_of_machines(list(self._columns[names.index("similar")].numbers))
+        self._similarity = similarity_of_machines(list(self._columns["similar"].numbers))
         self._distinct_sides: dict[object, Side] = {} if base is None else dict(base._distinct_sides)
         self._distinct_sides.update((keys[identity], side) for identity, side in objects.items())
         sides = list(self._distinct_sides.values())
@@ -181,8 +184,8 @@ class Design:
         settings = [tuple(sorted(s.settings.items())) for s in sides]
         self._settings = codes(settings)
         distinct = list(dict.fromkeys(settings))
-        self._shared_settings = similarity_of_settings(distinct)
-        self._shared_pairs = similarity_of_setting_pairs(distinct)
+        self._shared_settings = similarity_of_settings(distinct, setting_scales)
+        self._shared_pairs = similarity_of_setting_pairs(distinct, setting_scales)
 
     def __len__(self) -> int:
         """Return the number of points."""

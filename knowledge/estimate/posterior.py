@@ -23,7 +23,7 @@ from knowledge.estimate.compared_settings import (
     gains_of_settings,
     setting_effects,
 )
-from knowledge.estimate.discrepancy import StackDiscrepancy
+from knowledge.estimate.discrepancy import StackDiscrepancy, of_settings
 from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
@@ -295,7 +295,8 @@ class PosteriorEstimator:
                 releases=deviations.get(RELEASES, 0.0) if is_other else 0.0,
                 settings=deviations.get(SETTINGS, 0.0) if is_other else 0.0,
             )
-        return StackDiscrepancy(process.contrasts if kind == MODELS else (), deviations.get(kind, 0.0))
+        contrasts = process.contrasts if kind == MODELS else ()
+        return StackDiscrepancy(contrasts, deviations.get(kind, 0.0), deviations.get(of_settings(kind), 0.0))
 
 
 def _measured_settings(model: FrameworkModel, contrasts: Sequence[Contrast]) -> list[ComparedSetting]:

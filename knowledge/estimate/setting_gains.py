@@ -1,4 +1,9 @@
-"""What run-time settings gain, alone and two together, for each version of a framework."""
+"""What run-time settings gain, alone and two together, for each version of a framework.
+
+Their significance is not corrected for the number of settings. Each is a decision of its own, not the best of several,
+and their effects are estimated together, shrunk by what settings usually do (Gelman, Hill and Yajima, "Why we (usually)
+don't have to worry about multiple comparisons", Journal of Research on Educational Effectiveness 5, 2012).
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,11 @@ class SettingGains:
         framework: The framework.
         alone: Gain by version and setting.
         together: Gain by version and pair of settings that were measured together; gains of other pairs add up.
-        comparisons: Number of settings and pairs that were compared, to correct the significance for the selection.
     """
 
     framework: str
     alone: Mapping[Version, Mapping[SettingValue, PredictedGain]]
     together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PredictedGain]]
-    comparisons: int = 1
 
 
 def least_gains(every: Sequence[SettingGains]) -> SettingGains:
@@ -45,7 +48,6 @@ def least_gains(every: Sequence[SettingGains]) -> SettingGains:
         framework=first.framework,
         alone={v: _least([gains.alone[v] for gains in every]) for v in first.alone},
         together={v: _least([gains.together[v] for gains in every]) for v in first.together},
-        comparisons=sum(gains.comparisons for gains in every),
     )
 
 
@@ -59,7 +61,6 @@ def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
     return [
         {
             "framework": g.framework,
-            "comparisons": g.comparisons,
             "alone": [[str(v), [[*key, *_numbers(x)] for key, x in table.items()]] for v, table in g.alone.items()],
             "together": [
                 [str(v), [[*one, *other, *_numbers(x)] for (one, other), x in table.items()]]
@@ -75,7 +76,6 @@ def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
     return tuple(
         SettingGains(
             framework=entry["framework"],
-            comparisons=entry["comparisons"],
             alone={
                 Version(v): {(name, value): PredictedGain(mean=m, variance=s) for name, value, m, s in rows}
                 for v, rows in entry["alone"]

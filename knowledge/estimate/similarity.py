@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -80,30 +81,48 @@ def similarity_of(one: Machine, other: Machine) -> float:
     return float(similarity_of_machines(values)[0, 1]) if values[0] != values[1] else 1.0
 
 
-def similarity_of_settings(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
+Settings = tuple[tuple[str, str], ...]
+"""Names and values of settings, sorted."""
+
+
+def similarity_of_settings(every: Sequence[Settings], scales: Mapping[str, float]) -> Array:
     """Return the similarity of sets of settings (n, n): the number of settings that they share, or of similar ones.
 
     Default settings have no effect.
+
+    Args:
+        every: The sets.
+        scales: Scale of the effects of each setting, by ``name=value``; 1 for others.
     """
     import numpy as np
 
-    return np.array([[sum(_alike(x, y) for x in a for y in b) for b in settings] for a in settings], dtype=float)
+    return np.array([[sum(_alike(x, y, scales) for x in a for y in b) for b in every] for a in every], dtype=float)
 
 
-def similarity_of_setting_pairs(settings: Sequence[tuple[tuple[str, str], ...]]) -> Array:
-    """Return the similarity of sets of settings (n, n): the number of pairs of settings that they share, or similar."""
+def similarity_of_setting_pairs(every: Sequence[Settings], scales: Mapping[str, float]) -> Array:
+    """Return the similarity of sets of settings (n, n): the number of pairs of settings that they share, or similar.
+
+    Args:
+        every: The sets.
+        scales: Scale of the effects of each setting; that of a pair is the geometric mean.
+    """
     import numpy as np
 
-    pairs = [tuple(combinations(own, 2)) for own in settings]
-    rows = [
-        [sum(_alike(one, x) * _alike(other, y) for one, other in a for x, y in b) for b in pairs] for a in pairs
-    ]
+    pairs = [tuple(combinations(own, 2)) for own in every]
+    rows = [[sum(_alike_pairs(x, y, scales) for x in a for y in b) for b in pairs] for a in pairs]
     return np.array(rows, dtype=float)
 
 
-def _alike(one: tuple[str, str], other: tuple[str, str]) -> float:
-    """Return the similarity of two settings with their values."""
+def _alike_pairs(one: Settings, other: Settings, scales: Mapping[str, float]) -> float:
+    return math.sqrt(math.prod(_alike(x, y, scales) for x, y in zip(one, other, strict=True)))
+
+
+def _alike(one: tuple[str, str], other: tuple[str, str], scales: Mapping[str, float]) -> float:
+    """Return the similarity of two settings with their values, times the scales of their effects."""
     if one == other:
-        return 1.0
-    is_short = one[0] == other[0] == "precision" and {one[1], other[1]} <= SHORT_PRECISIONS
-    return SIMILARITY_OF_SHORT if is_short else 0.0
+        similarity = 1.0
+    elif one[0] == other[0] == "precision" and {one[1], other[1]} <= SHORT_PRECISIONS:
+        similarity = SIMILARITY_OF_SHORT
+    else:
+        return 0.0
+    return similarity * scales.get("=".join(one), 1.0) * scales.get("=".join(other), 1.0)

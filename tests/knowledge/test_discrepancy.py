@@ -21,6 +21,7 @@ from knowledge.estimate.discrepancy import (
     predictions_by_operations,
     predictions_by_sizes,
     predictions_by_sizes_elsewhere,
+    relative_discrepancy,
 )
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
@@ -182,3 +183,32 @@ def test_a_discrepancy_widens_the_gain_of_another_version_but_not_of_the_same_or
     assert wide.gain(old, new).mean == exact.gain(old, new).mean
     assert wide.gain(old, old).variance == 0.0
     assert wide.gain(old, new, {(MATMUL, "matmul"): 1.0}).variance == exact.gain(old, new).variance
+
+
+def test_the_discrepancy_of_a_setting_is_proportional_to_its_effects() -> None:
+    changed = replace(NEW, settings={"allocator": "tcmalloc"})
+    effects = [
+        replace(whole(mean, model=model), error=0.0, side=changed)
+        for model, mean in (("resnet50", 0.2), ("mobilenet_v2", 0.2))
+    ]
+    new, other = ("2.9.0", ()), ("2.9.0", (("allocator", "tcmalloc"),))
+
+    # One degree of freedom of half of the effects' root mean square, and one of their spread, which is 0.
+    half = StackDiscrepancy(effects, 0.0, 0.5).between(other, new)
+    none = StackDiscrepancy(effects, 0.0, 0.0).between(other, new)
+
+    assert half == pytest.approx(math.sqrt(0.1**2 / 2))
+    assert none == 0.0
+
+
+def test_the_relative_discrepancy_is_the_median_over_settings() -> None:
+    def residuals(name: str, effect: float, error: float) -> list[Residual]:
+        changed = replace(whole(effect), error=0.0, side=replace(NEW, settings={name: "on"}), reference=NEW)
+        return [Residual(contrast=changed, predicted=effect + error, deviation=0.0)]
+
+    shares = {"a": 0.1, "b": 0.3, "c": 2.0}
+    every = [r for name, share in shares.items() for r in residuals(name, 0.5, share * 0.5)]
+
+    assert relative_discrepancy(every) == pytest.approx(0.3)
+    # A setting without an effect says nothing about shares.
+    assert relative_discrepancy([*every, *residuals("d", 0.001, 0.2)]) == pytest.approx(0.3)

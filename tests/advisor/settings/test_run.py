@@ -195,6 +195,20 @@ def test_a_library_that_is_not_installed_is_skipped_with_a_warning(run: Run) -> 
     assert result.returncode == 0
 
 
+def test_code_that_overrides_a_setting_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\n\nif 'torch' in sys.modules:\n    import torch\n    torch.set_num_threads(4)\n"
+    )
+
+    result = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "train.py")
+    same = run("--settings", "threads=4", "--framework", "torch", "--", sys.executable, "train.py")
+
+    assert result.returncode == same.returncode == 0
+    warning = "`train.py:5` sets `threads` to `4` under a condition, so `threads=2` has no effect"
+    assert warning in " ".join(result.stderr.split())
+    assert "has no effect" not in same.stderr
+
+
 def test_what_the_caller_has_set_stays(run: Run) -> None:
     environment = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--one --xla_cpu_max_isa=AVX512"}
     command = ("--", sys.executable, "-c", ENVIRONMENT)
