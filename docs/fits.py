@@ -24,6 +24,7 @@ from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.discrepancy import (
     BLOCK_OF_MODEL,
     WHOLE_MODEL,
+    Residual,
     discrepancy,
     misleads,
     of_settings,
@@ -123,8 +124,7 @@ def with_discrepancies(
         OPERATIONS: predictions_by_operations(contrasts, seconds, parts.__getitem__),
         BLOCKS: predictions_by_blocks(contrasts, seconds, blocks_of_model),
         MODELS: predictions_by_models(contrasts),
-        # On one machine if two sizes were measured there; else the difference of two machines is a part of it.
-        SIZES: predictions_by_sizes(contrasts) or predictions_by_sizes_elsewhere(contrasts),
+        SIZES: residuals_of_sizes(contrasts),
     }
     measured = {(c.block, c.label) for c in contrasts}
     shares = measured_shares(
@@ -152,6 +152,17 @@ def with_discrepancies(
         ),
         shares=shares,
     )
+
+
+def residuals_of_sizes(contrasts: Sequence[Contrast]) -> list[Residual]:
+    """Return the residuals of models at other sizes.
+
+    They are from one machine if releases were measured at two sizes there; else the difference of two machines is a
+    part of them.
+    """
+    residuals = predictions_by_sizes(contrasts)
+    has_releases = any(r.contrast.side.version != r.contrast.reference.version for r in residuals)
+    return residuals if has_releases else [*residuals, *predictions_by_sizes_elsewhere(contrasts)]
 
 
 def main() -> None:

@@ -114,7 +114,8 @@ def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     is_cpu = device_of(contrasts) == "cpu"
     sample = _sample(contrasts) if is_cpu else _evenly(contrasts, MOST_ON_ACCELERATORS)
     # Accelerators have few measurements of each label, and settings with larger effects than versions.
-    scales = scales_of(contrasts, _usual_difference(contrasts)) if is_cpu else {}
+    of_releases = [c for c in contrasts if not _is_of_settings(c)]
+    scales = scales_of(of_releases, _usual_difference(of_releases)) if is_cpu else {}
     setting_scales = setting_scales_of(contrasts) if is_cpu else {}
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
     fits = (

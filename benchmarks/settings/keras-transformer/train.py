@@ -62,8 +62,7 @@ def read_options() -> argparse.Namespace:
 def main() -> None:
     """Train for some epochs, and print the speed of the last one."""
     options = read_options()
-    if options.amp:
-        keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    keras.mixed_precision.set_global_policy("mixed_bfloat16" if options.amp else "float32")
     keras.utils.set_random_seed(0)
     digits = load_digits()
     images, test_images, classes, test_classes = train_test_split(

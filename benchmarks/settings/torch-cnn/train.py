@@ -65,13 +65,13 @@ def main() -> None:
     )
     memory_format = torch.channels_last if options.channels_last else torch.contiguous_format
     model = model.to(memory_format=memory_format)
-    autocast = torch.autocast("cpu", dtype=torch.bfloat16) if options.amp else contextlib.nullcontext()
+    precision = torch.autocast("cpu", dtype=torch.bfloat16) if options.amp else contextlib.nullcontext()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     for _ in range(EPOCHS):
         start = time.perf_counter()
         for images, classes in train:
             optimizer.zero_grad()
-            with autocast:
+            with precision:
                 loss = nn.functional.cross_entropy(model(images.to(memory_format=memory_format)), classes)
             loss.backward()
             optimizer.step()
