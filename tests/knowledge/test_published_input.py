@@ -70,6 +70,23 @@ def test_a_row_that_cannot_be_used_is_listed_with_its_line_and_the_others_are_im
     assert text in reason(**changes)
 
 
+def test_a_row_of_the_tables_of_a_repository_has_the_value_of_all_its_gpus() -> None:
+    own = {
+        **ROW,
+        "repository": "lambdal/deeplearning-benchmark",
+        "path": "pytorch/pytorch-train-throughput-fp16.csv",
+        "task": "SSD",
+        "settings": "config=config_v0",
+        "gpus": "8",
+        "value": "1687",
+        "runs": "1",
+    }
+
+    (observation,) = table(own).observations
+
+    assert observation.metrics["value"] == 1687.0
+
+
 def test_two_values_of_one_configuration_lack_a_column_unless_they_agree() -> None:
     agreeing = table(ROW, {**ROW, "value": "2520"})
     different = table({**ROW, "batch": "1"}, ROW, {**ROW, "value": "900"})

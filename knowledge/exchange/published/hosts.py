@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -67,9 +67,9 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
                 conflicts[one, other] = words
     reasons: dict[int, str] = {}
     while conflicts:
-        involved = [number for pair in conflicts for number in pair]
-        faster = [one for one, _ in conflicts]
-        worst = max(sorted(set(involved)), key=lambda number: (involved.count(number), faster.count(number)))
+        involved = Counter(number for pair in conflicts for number in pair)
+        faster = Counter(one for one, _ in conflicts)
+        worst = max(sorted(involved), key=lambda number: (involved[number], faster[number]))
         words = next(
             text if worst == one else f"`{hosts[one].name}` contradicts `{hosts[worst].name}`: {text}"
             for (one, other), text in conflicts.items()

@@ -149,7 +149,8 @@ def read_repository(row: TableRow) -> Repository:
     meanings = (r["means"] for r in entry.get("units", ()) if r["unit"] == unit and re.search(r["path"], path))
     licence = row.text("licence") or entry.get("licence", "")
     factor = 1.0 if unit == "latency" else _factor(entry, path, row)
-    if any(all(row.text(column) == text for column, text in rule.items()) for rule in entry.get("per_gpu", ())):
+    per_gpu = any(all(row.text(column) == text for column, text in rule.items()) for rule in entry.get("per_gpu", ()))
+    if per_gpu and "gpus" in facts:
         factor *= int(facts["gpus"])
     return Repository(licence=licence, facts=facts, factor=factor, unit=next(meanings, unit))
 
