@@ -16,8 +16,8 @@ _FEWEST = 4
 """Least number of configurations that two hosts share before their rates are compared."""
 _NEARLY_ALL = 0.8
 """Share of these configurations that must agree about a factor."""
-_NEAR = 0.2
-"""Relative distance from a whole number that is near."""
+_NEAR = 0.07
+"""Relative distance from a whole number that is near: a slow host alone is rarely so close to half the speed."""
 _MARGIN = 1.5
 """By how much the median ratio of two accelerators may exceed the ratio of their peak rates: code does not use them in
 the same degree. The factor is a judgement."""
