@@ -40,7 +40,6 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.discrepancy import (
     WHOLE_MODEL,
     Residual,
-    StackDiscrepancy,
     discrepancy,
     model_and_mode,
     predictions_by_blocks,
@@ -48,12 +47,12 @@ from knowledge.estimate.discrepancy import (
     predictions_by_operations,
     predictions_by_sizes,
     predictions_by_sizes_elsewhere,
-    program_of,
     reference_seconds,
     words_of,
 )
 from knowledge.estimate.evidence import Contrast, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.estimate.stack_discrepancy import StackDiscrepancy, program_of
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.model_parts import blocks_of_model, parts_of_run

@@ -23,11 +23,12 @@ from packaging.version import Version
 from advisor.resolve.speed_steps import SPEED_STEP, speed_steps
 from benchmarks.estimator import BASELINES, by_framework, plain
 from knowledge.domain.observation import Observation
-from knowledge.estimate.discrepancy import WHOLE_MODEL, StackDiscrepancy
+from knowledge.estimate.discrepancy import WHOLE_MODEL
 from knowledge.estimate.evidence import Contrast, Side, evidence_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.model_cache import shipped_amplitudes
+from knowledge.estimate.stack_discrepancy import StackDiscrepancy
 from knowledge.estimate.workloads import MODELS, Workload, workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 

@@ -32,6 +32,7 @@ from knowledge.estimate.kernel import (
     spans_of,
     task_of,
 )
+from knowledge.estimate.scales import TYPICAL_VARIANCE, is_of_settings, scales_of, setting_scales_of, usual_difference
 from knowledge.estimate.similarity import side_on
 
 if TYPE_CHECKING:
@@ -51,11 +52,8 @@ _LEAST_LASTING = {"label": 2 * 0.01**2, "arm": 2 * 0.015**2}
 and for all: standard deviations of 1 % and 1.5 %. One block cannot distinguish it from an effect of the version. The
 place of a program in memory alone changes its speed (Mytkowicz et al., "Producing wrong data without doing anything
 obviously wrong!", ASPLOS 2009); the values are a judgement."""
-_TYPICAL_VARIANCE = 0.05**2
 _LOOSE = 2.5
 _CONFIDENCE = 0.9
-_PRIOR_COUNT = 2.0
-"""Weight of the usual difference, in contrasts, when the difference of one indicator is estimated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +100,7 @@ class Amplitudes:
 
     def widening_of(self, c: Contrast) -> float:
         """Return the factor on the standard deviation of a contrast."""
-        return self.setting_widening if _is_of_settings(c) else self.widening
+        return self.setting_widening if is_of_settings(c) else self.widening
 
     def lasting(self, c: Contrast) -> tuple[float, float]:
         """Return the variances of the effects of one indicator, and of all, that an arm keeps in a block or source."""
@@ -114,8 +112,8 @@ def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
     is_cpu = device_of(contrasts) == "cpu"
     sample = _sample(contrasts) if is_cpu else _evenly(contrasts, MOST_ON_ACCELERATORS)
     # Accelerators have few measurements of each label, and settings with larger effects than versions.
-    of_releases = [c for c in contrasts if not _is_of_settings(c)]
-    scales = scales_of(of_releases, _usual_difference(of_releases)) if is_cpu else {}
+    of_releases = [c for c in contrasts if not is_of_settings(c)]
+    scales = scales_of(of_releases, usual_difference(of_releases)) if is_cpu else {}
     setting_scales = setting_scales_of(contrasts) if is_cpu else {}
     spans = spans_of(side for c in contrasts for side in (c.side, c.reference))
     fits = (
@@ -126,8 +124,8 @@ def fit_amplitudes(contrasts: Sequence[Contrast]) -> Amplitudes:
 
 def _sample(contrasts: Sequence[Contrast]) -> list[Contrast]:
     """Return contrasts on processors to fit amplitudes to: some of releases, and some of settings."""
-    of_settings = [c for c in contrasts if _is_of_settings(c)]
-    others = [c for c in contrasts if not _is_of_settings(c)]
+    of_settings = [c for c in contrasts if is_of_settings(c)]
+    others = [c for c in contrasts if not is_of_settings(c)]
     return [*_evenly(others, MOST_FOR_AMPLITUDES), *_evenly(of_settings, MOST_OF_SETTINGS)]
 
 
@@ -160,7 +158,7 @@ def _fit(
     masks = _masks(contrasts)
     lasting = [matrix * np.outer(mask, mask) for mask in masks.values() for matrix in (label, arm)]
     parts = [*(every[i] for i in present), *lasting, sampling]
-    typical = np.log([*[_TYPICAL_VARIANCE] * (len(present) + len(lasting)), 1.0])
+    typical = np.log([*[TYPICAL_VARIANCE] * (len(present) + len(lasting)), 1.0])
     loose = np.array([*[_LOOSE] * (len(present) + len(lasting)), 0.5])
     means = np.array([c.mean for c in contrasts])
     stacked = np.stack(parts)
@@ -190,9 +188,9 @@ def _fit(
     total = np.tensordot(fitted, stacked, axes=1)
     pairs = fitted[len(present) : -1].reshape(-1, 2)
     sources = {name: (float(label), float(arm)) for name, (label, arm) in zip(masks, pairs, strict=True)}
-    own = sources.pop("", (_TYPICAL_VARIANCE, _TYPICAL_VARIANCE))
+    own = sources.pop("", (TYPICAL_VARIANCE, TYPICAL_VARIANCE))
     # A part without data keeps its prior: unmeasured effects are uncertain, not zero.
-    by_part = {part: float(variances[i]) if i in present else _TYPICAL_VARIANCE for i, part in enumerate(device_parts)}
+    by_part = {part: float(variances[i]) if i in present else TYPICAL_VARIANCE for i, part in enumerate(device_parts)}
     return Amplitudes(
         parts=tuple(by_part.get(part, 0.0) for part in PARTS),
         label=own[0],
@@ -249,78 +247,6 @@ def with_own_scales(amplitudes: Amplitudes, own: Sequence[Contrast]) -> Amplitud
     return replace(amplitudes, scales={**amplitudes.scales, **scales_of(compared, usual)})
 
 
-def _usual_difference(contrasts: Sequence[Contrast]) -> float:
-    """Return the mean squared true difference of stacks over all indicators."""
-    return _beyond_noise([(c.mean, c.error) for c in contrasts if not c.is_control], _TYPICAL_VARIANCE)
-
-
-def scales_of(contrasts: Sequence[Contrast], usual: float) -> dict[str, float]:
-    """Return the standard deviation of differences at each indicator relative to the usual one, shrunk towards it.
-
-    At most indicators versions hardly differ, and at a few they differ much: one amplitude for all would be too wide
-    for most indicators and shrink the few too much.
-
-    Args:
-        contrasts: Contrasts of one framework and device.
-        usual: Mean squared difference over all indicators; without any, there are no scales.
-    """
-    by_label: dict[str, list[tuple[float, float]]] = {}
-    for c in contrasts:
-        if not c.is_control:
-            by_label.setdefault(c.label, []).append((c.mean, c.error))
-    if usual <= 0:
-        return {}
-    return {
-        label: math.sqrt(_shrunk(_beyond_noise(pairs, usual), _information(pairs, usual), usual) / usual)
-        for label, pairs in sorted(by_label.items())
-    }
-
-
-def setting_scales_of(contrasts: Sequence[Contrast]) -> dict[str, float]:
-    """Return the root mean square of the effects of each setting relative to the usual one, shrunk towards it.
-
-    Most settings hardly change anything, and a few, such as a library that is switched off, change some programs much.
-
-    Args:
-        contrasts: Contrasts of one framework on processors.
-    """
-    effects: dict[str, list[tuple[float, float]]] = {}
-    for c in contrasts:
-        settings = side_on(c.side, c.machine).settings
-        if len(settings) == 1 and not c.reference.settings and c.side.version == c.reference.version:
-            effects.setdefault("=".join(*settings.items()), []).append((c.mean, c.error))
-    usual = _beyond_noise([pair for pairs in effects.values() for pair in pairs], _TYPICAL_VARIANCE)
-    if usual <= 0:
-        return {}
-    return {
-        setting: math.sqrt(_shrunk(_beyond_noise(pairs, usual), _information(pairs, usual), usual) / usual)
-        for setting, pairs in sorted(effects.items())
-    }
-
-
-def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
-    """Return the variance of true differences, from measured ones with their errors.
-
-    Each is weighted by its information on the variance, (about + error^2)^-2, since the square of a normal value with
-    variance v has variance 2 v^2: an uncertain measurement hardly counts.
-    """
-    weights = [(about + error**2) ** -2 for _, error in pairs]
-    if not weights:
-        return 0.0
-    beyond = (w * (mean**2 - error**2) for w, (mean, error) in zip(weights, pairs, strict=True))
-    return max(0.0, sum(beyond) / sum(weights))
-
-
-def _information(pairs: Sequence[tuple[float, float]], about: float) -> float:
-    """Return the number of exactly measured differences with the same information on the variance."""
-    return sum((about / (about + error**2)) ** 2 for _, error in pairs)
-
-
-def _shrunk(variance: float, count: float, usual: float) -> float:
-    """Return a variance that was estimated from a number of differences, shrunk towards the usual one."""
-    return (_PRIOR_COUNT * usual + count * variance) / (_PRIOR_COUNT + count)
-
-
 def _widening(groups: Sequence[Sequence[int]], total: Array, means: Array) -> float:
     """Return the factor with which 90 % intervals cover 90 % of the contrasts, with each group held out in turn.
 
@@ -351,7 +277,7 @@ def _groups(
     """Return the indices of contrasts of settings on processors, or of all others, that have the same key."""
     groups: dict[object, list[int]] = {}
     for i, c in enumerate(contrasts):
-        if not c.is_control and _is_of_settings(c) == of_settings:
+        if not c.is_control and is_of_settings(c) == of_settings:
             groups.setdefault(key(c), []).append(i)
     return list(groups.values())
 
@@ -369,11 +295,6 @@ def _model(c: Contrast) -> object:
 def _size(c: Contrast) -> object:
     """Return the indicator of a contrast at one size."""
     return c.label
-
-
-def _is_of_settings(c: Contrast) -> bool:
-    """Whether a contrast shows the effect of settings on a processor."""
-    return c.family != PUBLISHED and c.side.settings != c.reference.settings
 
 
 def points_of(contrasts: Sequence[Contrast]) -> list[Point]:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from knowledge.estimate.discrepancy import StackDiscrepancy, program_of
 from knowledge.estimate.evidence import COMPANIONS, Machine, Side
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
 from knowledge.estimate.gaussian_process import GaussianProcess
@@ -34,6 +33,7 @@ from knowledge.estimate.interface import (
 from knowledge.estimate.kernel import LAST_PATCH
 from knowledge.estimate.similarity import side_on
 from knowledge.estimate.speeds import Speeds
+from knowledge.estimate.stack_discrepancy import StackDiscrepancy, program_of
 from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 from knowledge.estimate.workloads import OPERATIONS
 

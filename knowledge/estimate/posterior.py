@@ -23,7 +23,7 @@ from knowledge.estimate.compared_settings import (
     gains_of_settings,
     setting_effects,
 )
-from knowledge.estimate.discrepancy import StackDiscrepancy, of_settings
+from knowledge.estimate.discrepancy import of_settings
 from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
@@ -40,6 +40,7 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains
+from knowledge.estimate.stack_discrepancy import StackDiscrepancy
 from knowledge.estimate.task_discrepancy import RELEASES, SETTINGS, TaskDiscrepancy
 from knowledge.estimate.time_shares import published_shares, share_of_parts, time_shares
 from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload

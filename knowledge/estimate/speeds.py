@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from knowledge.estimate.discrepancy import Program, StackDiscrepancy
 from knowledge.estimate.gaussian_process import Sums
 from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.stack_discrepancy import Program, StackDiscrepancy
 from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 
 if TYPE_CHECKING:

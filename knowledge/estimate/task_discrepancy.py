@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.discrepancy import Program, words_of
+from knowledge.estimate.discrepancy import words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.kernel import side_key
+from knowledge.estimate.stack_discrepancy import Program
 from knowledge.estimate.workloads import TASKS, workload_catalogue
 
 RELEASES, SETTINGS = "tasks", "settings of tasks"

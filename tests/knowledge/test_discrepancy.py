@@ -12,7 +12,6 @@ from knowledge.domain.model_part import PartOfModel
 from knowledge.estimate.discrepancy import (
     ARCHITECTURES,
     Residual,
-    StackDiscrepancy,
     discrepancy,
     misleads,
     over_releases,
@@ -26,6 +25,7 @@ from knowledge.estimate.discrepancy import (
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.stack_discrepancy import StackDiscrepancy
 from pi_runners.models.catalogue import NETWORKS
 from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from knowledge.estimate.amplitudes import fit_amplitudes, setting_scales_of
+from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.estimate.scales import setting_scales_of
 from knowledge.estimate.similarity import similarity_of_setting_pairs, similarity_of_settings
 from tests.knowledge.test_gains import contrast, side
 
