@@ -129,6 +129,7 @@ class FrameworkModel:
             means=-np.log(totals),
             sums=posterior.sums(np.vstack([weights, weights[:1]]), len(sides)),
             widening=self._process.amplitudes.widening,
+            setting_widening=self._process.amplitudes.setting_widening,
             programs=[program_of(side_on(side, self.machine)) for side in sides],
             discrepancy=discrepancy,
         )

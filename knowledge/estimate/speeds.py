@@ -20,7 +20,8 @@ class Speeds(NamedTuple):
     Attributes:
         means: Means (n,).
         sums: The parts' gains over the anchor, weighted by their shares of the time at each stack.
-        widening: Factor of all standard deviations.
+        widening: Factor of the standard deviations of gains over a stack with the same settings.
+        setting_widening: Factor of the others.
         programs: Version and settings of each stack.
         discrepancy: Standard deviation of the gain of one stack over another beyond that of the parts.
     """
@@ -28,6 +29,7 @@ class Speeds(NamedTuple):
     means: Array
     sums: Sums
     widening: float
+    setting_widening: float
     programs: Sequence[Program]
     discrepancy: StackDiscrepancy | TaskDiscrepancy
 
@@ -37,8 +39,12 @@ class Speeds(NamedTuple):
 
     def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
         """Return the gains of pairs of stacks."""
-        variances = self.widening**2 * self.sums.variances(ones, others)
-        pairs = zip(ones, others, strict=True)
+        pairs = list(zip(ones, others, strict=True))
+        variances = self.sums.variances(ones, others) * [self._widening(one, other) ** 2 for one, other in pairs]
         variances += [self.discrepancy.between(self.programs[one], self.programs[other]) ** 2 for one, other in pairs]
         means = self.means[list(ones)] - self.means[list(others)]
         return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
+
+    def _widening(self, one: int, other: int) -> float:
+        (_, settings), (_, other_settings) = self.programs[one], self.programs[other]
+        return self.widening if settings == other_settings else self.setting_widening

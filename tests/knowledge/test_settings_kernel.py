@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from packaging.version import Version
 
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.estimate.framework_model import FrameworkModel
+from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.scales import setting_scales_of
 from knowledge.estimate.similarity import similarity_of_setting_pairs, similarity_of_settings
-from tests.knowledge.test_gains import contrast, side
+from tests.knowledge.test_gains import HERE, contrast, side
 
 PLAIN = side("2.9.0")
 CLIPS = (("memory_format", "channels_last"), ("amp", "bfloat16"))
@@ -104,3 +106,18 @@ def test_the_scale_of_a_setting_is_the_size_of_its_effects() -> None:
     assert scales["threads=1"] > scales["allocator=tcmalloc"] > scales["flush_denormal=on"] > 0
     assert "memory_format=channels_last amp=bfloat16" not in scales
     assert math.isclose(setting_scales_of([]).get("threads=1", 1.0), 1.0)
+
+
+def test_gains_of_settings_are_widened_by_the_factor_of_settings() -> None:
+    every = [*measured(("resnet50", "bert_base")), contrast(side("2.8.0"), PLAIN, -0.05, 0.02)]
+    amplitudes = replace(fit_amplitudes(every), widening=1.0, setting_widening=1.0)
+    wide = replace(amplitudes, setting_widening=2.0)
+    label = (label_of("resnet50", batch=2), "model")
+    models = [FrameworkModel("torch", GaussianProcess(every, a), {label: 1.0}, HERE) for a in (amplitudes, wide)]
+    new, old = {"torch": Version("2.9.0")}, {"torch": Version("2.8.0")}
+
+    releases = [model.gain(new, old).variance for model in models]
+    settings = [model.gain_of_setting(new, *THREAD).variance for model in models]
+
+    assert releases[1] == pytest.approx(releases[0])
+    assert settings[1] == pytest.approx(4 * settings[0])
