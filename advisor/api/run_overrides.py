@@ -7,6 +7,7 @@ from pathlib import Path
 
 from advisor.lock.setting_value import AppliedSetting
 from advisor.project.switches import Switch, file_switches
+from knowledge.settings.model import ANY
 
 
 def overridden_settings(
@@ -24,6 +25,6 @@ def overridden_settings(
         for switch in file_switches(path):
             for setting in applied:
                 is_other = switch.value != str(setting.value)
-                is_same_setting = switch.name == setting.name and switch.applies_to(setting.framework)
-                if switch.overrides_environment and is_same_setting and is_other:
+                applies = setting.framework == ANY or switch.applies_to(setting.framework)
+                if switch.overrides_environment and switch.name == setting.name and applies and is_other:
                     yield setting, switch
