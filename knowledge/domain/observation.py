@@ -40,6 +40,8 @@ general predictions nor leave the knowledge base unless the user names their blo
 
 PUBLISHED = "published"
 """Name of the indicator of measurements that others published in tables: seconds per item of a whole model."""
+PUBLISHED_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
+"""Beginnings of the names of the blocks that hold published results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

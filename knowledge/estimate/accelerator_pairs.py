@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.domain.observation import PUBLISHED, PUBLISHED_BLOCKS, Observation
 from knowledge.estimate.evidence import features_of
 from knowledge.estimate.mlperf_rows import inference_rows, training_rows
 from knowledge.estimate.published_rows import published_side
@@ -23,9 +23,7 @@ accelerator in the same degree. The factor is a judgement."""
 WIDEST_RATIO = math.log(20)
 """Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""
 _KIND = "accelerator pairs"
-_FORMAT = 2
-_BLOCKS = (f"{PUBLISHED}/", "mlperf-")
-"""Beginnings of the names of the blocks that hold published results."""
+_FORMAT = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +87,10 @@ class _Configuration:
 def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorPair, ...]:
     """Return pairs of published measurements that differ in the accelerator only, in order of source and configuration.
 
-    In each configuration, the accelerators with rows of one batch size are compared with the first of them by name: n
-    rows give n - 1 pairs. In training, the size of a batch follows from the memory of the accelerator, so accelerators
-    that no common batch size connects are compared with the batch size at which each is the fastest.
+    In each configuration, the accelerators with rows of one batch size are compared with one of them, the first by name
+    that most others can be compared with: n rows give at most n - 1 pairs. In training, the size of a batch follows
+    from the memory of the accelerator, so accelerators that no common batch size connects are compared with the batch
+    size at which each is the fastest.
 
     A pair whose ratio is :data:`MARGIN` times that of the bandwidths and peak rates is a mistake of a table, and left
     out.
@@ -123,7 +122,7 @@ def _row(batch: str, rows: Sequence[tuple[Observation, AcceleratorModel]]) -> _R
 
 def load_pairs(store: KnowledgeBase) -> tuple[AcceleratorPair, ...]:
     """Return the pairs of a knowledge base, cached in it until its published measurements change."""
-    blocks = [block for block in store.blocks() if block.trust > 0 and block.name.startswith(_BLOCKS)]
+    blocks = [block for block in store.blocks() if block.trust > 0 and block.name.startswith(PUBLISHED_BLOCKS)]
     key = content_hash([_FORMAT, *(block.state for block in blocks)])
     cached = store.load_derived(_KIND, [(_KIND, key)])
     if _KIND not in cached:
@@ -144,34 +143,48 @@ def _pairs(key: _Configuration, rows: Sequence[_Row]) -> Iterator[AcceleratorPai
         joined, remaining = connected[other.model.name], connected[one.model.name]
         connected.update({name: remaining for name, group in connected.items() if group == joined})
 
-    for first, *others in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].batch)):
-        for other in others:
-            yield from _pair(key, other, first)
-            connect(first, other)
+    for listed in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].batch)):
+        reference = _reference(listed)
+        for row in listed:
+            if row is not reference and _is_possible(row, reference):
+                yield _pair(key, row, reference)
+                connect(reference, row)
     if key.mode != "training":
         return
     fastest = [min((r for r in rows if r.model.name == name), key=lambda r: r.seconds) for name in sorted(connected)]
-    for other in fastest[1:]:
-        if connected[other.model.name] != connected[fastest[0].model.name]:
-            yield from _pair(key, other, fastest[0])
-            connect(fastest[0], other)
+    reference = _reference(fastest)
+    for row in fastest:
+        if connected[row.model.name] != connected[reference.model.name] and _is_possible(row, reference):
+            yield _pair(key, row, reference)
+            connect(reference, row)
 
 
-def _pair(key: _Configuration, row: _Row, reference: _Row) -> Iterator[AcceleratorPair]:
-    """Yield the pair of two rows, unless its ratio cannot be."""
-    mean = math.log(reference.seconds / row.seconds)
+def _reference(rows: Sequence[_Row]) -> _Row:
+    """Return the row that most others can be compared with, of equal ones the first: not the one that is a mistake."""
+    return max(rows, key=lambda row: sum(_is_possible(row, other) for other in rows))
+
+
+def _is_possible(row: _Row, reference: _Row) -> bool:
+    """Whether the accelerators' bandwidths and peak rates allow the ratio of two rows."""
+    mean = _log_ratio(row, reference)
     fast, slow = (row, reference) if mean > 0 else (reference, row)
     largest = largest_ratio(fast.model, slow.model)
-    if abs(mean) > (WIDEST_RATIO if largest is None else math.log(MARGIN * largest)):
-        return
-    yield AcceleratorPair(
+    return abs(mean) <= (WIDEST_RATIO if largest is None else math.log(MARGIN * largest))
+
+
+def _log_ratio(row: _Row, reference: _Row) -> float:
+    return math.log(reference.seconds / row.seconds)
+
+
+def _pair(key: _Configuration, row: _Row, reference: _Row) -> AcceleratorPair:
+    return AcceleratorPair(
         source=key.source,
         configuration=key.words,
         task=key.task,
         mode=key.mode,
         accelerator=row.model.name,
         reference=reference.model.name,
-        mean=mean,
+        mean=_log_ratio(row, reference),
         count=key.count,
         year=max(row.year, reference.year),
         batch=row.batch,

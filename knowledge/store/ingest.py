@@ -19,6 +19,7 @@ from knowledge.store.digest import EMPTY, combine
 
 _BATCH = 2000
 _COLUMNS = tuple(column.name for column in tables.observation.columns)
+_SHIPPED = _COLUMNS.index("shipped")
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
@@ -49,23 +50,23 @@ def add_observations(
     return _add(connection, _entries(observations), source)
 
 
-def add_shipped_lines(connection: Connection, lines: Iterable[str]) -> tuple[int, int]:
-    """Insert the observations in the lines of shipped files that are not stored yet.
+def add_shipped_lines(connection: Connection, files: Iterable[tuple[int, Iterable[str]]]) -> tuple[int, int]:
+    """Insert the observations in shipped files that are not stored yet.
 
     The files are parts of the program, written by :func:`knowledge.exchange.files.write_observations`: their checksums
     (gzip) detect damage, and tests check each record and hash. So the records are stored as they are, which is faster.
 
     Args:
         connection: Connection that holds the write lock.
-        lines: Lines of the files.
+        files: Number and lines of each file.
 
     Returns:
         The number of new observations, and of those that were already stored.
     """
-    return _add(connection, _shipped_entries(lines), "")
+    return _add(connection, (entry for number, lines in files for entry in _shipped_entries(lines, number)), "")
 
 
-def _shipped_entries(lines: Iterable[str]) -> Iterator[_Entry]:
+def _shipped_entries(lines: Iterable[str], number: int) -> Iterator[_Entry]:
     # Twice as fast as the module json.
     from pydantic_core import from_json
 
@@ -100,6 +101,7 @@ def _shipped_entries(lines: Iterable[str]) -> Iterator[_Entry]:
                 record["started_at"],
                 statistics.median(samples) if samples else None,
                 document,
+                number,
             )
             yield values, stacks[record["stack"]], machines[record["hardware"]]
 
@@ -118,6 +120,7 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str) -> tupl
         rows = {row[0]: row for row, _, _ in batch}
         if added_here is None:
             missing = sorted(absent(connection, tables.observation, rows))
+            _keep(connection, [identity for identity in rows.keys() - set(missing) if rows[identity][_SHIPPED] is None])
         else:
             missing = sorted(rows.keys() - added_here)
             added_here.update(missing)
@@ -128,6 +131,13 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str) -> tupl
         total += len(batch)
     _update_blocks(connection, new_by_block, source)
     return added, total - added
+
+
+def _keep(connection: Connection, identities: Sequence[str]) -> None:
+    """Record that stored observations were added by somebody, not only by a shipped file."""
+    table = tables.observation
+    condition = table.c.id.in_(identities), table.c.shipped.is_not(None)
+    connection.execute(update(table).where(*condition).values(shipped=None))
 
 
 def _has_rows(connection: Connection, table: Table) -> bool:
@@ -173,6 +183,7 @@ def _row(o: Observation) -> Row:
         o.started_at,
         o.median,
         o.document,
+        None,
     )
 
 

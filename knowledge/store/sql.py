@@ -20,7 +20,7 @@ from knowledge.exchange.records import hardware_from, observation_from, stack_fr
 from knowledge.store import tables
 from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
 from knowledge.store.digest import EMPTY, combine
-from knowledge.store.ingest import absent, add_observations, add_shipped_lines
+from knowledge.store.ingest import absent, add_observations
 from knowledge.store.integrity import find_damage
 from knowledge.store.quarantine import (
     delete_from_quarantine,
@@ -28,7 +28,9 @@ from knowledge.store.quarantine import (
     quarantined_identities,
     read_quarantine,
 )
+from knowledge.store.removal import delete_observations, delete_unused
 from knowledge.store.shipped_files import ShippedFile
+from knowledge.store.shipped_rows import update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
@@ -198,16 +200,9 @@ class SqlKnowledgeBase:
 
     def remove(self, blocks: Collection[str]) -> int:
         """Delete whole blocks in one transaction, and return the number of deleted observations."""
-        table = tables.observation
         with self._write() as connection:
-            deleted = int(connection.execute(delete(table).where(table.c.block.in_(sorted(blocks)))).rowcount)
-            connection.execute(delete(tables.block).where(tables.block.c.name.in_(sorted(blocks))))
-            stacks = select(table.c.stack_id)
-            connection.execute(delete(tables.stack_package).where(tables.stack_package.c.stack_id.not_in(stacks)))
-            connection.execute(delete(tables.stack).where(tables.stack.c.id.not_in(stacks)))
-            machines = select(table.c.hardware_id)
-            connection.execute(delete(tables.hardware).where(tables.hardware.c.id.not_in(machines)))
-            connection.execute(delete(tables.derived))
+            deleted = delete_observations(connection, tables.observation.c.block.in_(sorted(blocks)))
+            delete_unused(connection)
         return deleted
 
     def find_damage(self) -> Iterator[str]:
@@ -277,18 +272,13 @@ class SqlKnowledgeBase:
             return frozenset(connection.execute(select(tables.shipped_file.c.sha256)).scalars())
 
     def add_shipped(self, files: Collection[ShippedFile]) -> None:
-        """Import the shipped observation files that are not imported yet, and record them, in one transaction."""
-        table = tables.shipped_file
+        """Import the shipped observation files; see :func:`knowledge.store.shipped_rows.update_shipped_rows`."""
         imported = self.shipped()
         if all(file.sha256 in imported for file in files):
             return
         with self._write() as connection:
             # Another process may have imported some while this one waited for the write lock.
-            imported = frozenset(connection.execute(select(table.c.sha256)).scalars())
-            new = [file for file in files if file.sha256 not in imported]
-            add_shipped_lines(connection, (line for file in new for line in file.lines()))
-            if new:
-                connection.execute(insert(table), [{"sha256": file.sha256, "name": file.name} for file in new])
+            update_shipped_rows(connection, files)
 
     def close(self) -> None:
         """Close the database connection."""

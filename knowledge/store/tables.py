@@ -22,7 +22,7 @@ from sqlalchemy import (
     insert,
 )
 
-HEAD = "0003"
+HEAD = "0004"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(
@@ -80,6 +80,8 @@ observation = Table(
     Column("started_at", String(32), nullable=False),
     Column("median_seconds", Float),
     Column("document", Text, nullable=False),
+    # Number of the only shipped file that brought it; none if the user added it, too.
+    Column("shipped", Integer),
     Index("ix_observation_block", "block"),
     Index("ix_observation_indicator", "indicator"),
 )
@@ -137,6 +139,8 @@ shipped_file = Table(
     metadata,
     Column("sha256", String(64), primary_key=True),
     Column("name", String(128), nullable=False),
+    # None if a program with revision 0003 imported it, which did not record what a file brought.
+    Column("number", Integer),
 )
 
 # Alembic's own table, as Alembic creates it.

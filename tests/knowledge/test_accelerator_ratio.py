@@ -121,6 +121,18 @@ def test_a_ratio_beyond_bandwidth_and_peak_rates_and_a_part_of_a_gpu_are_no_pair
     assert accelerator_pairs([mig, row(4.0 / 2, gpu="H200 SXM")]) == ()
 
 
+def test_one_impossible_row_does_not_hide_the_pairs_of_the_others() -> None:
+    speeds = {"A100-SXM4-40GB": 200.0, "H100 PCIe": 3.0, "Tesla V100-SXM2-16GB": 1.0, "A40": 1.4}
+    rows = [row(4.0 / speed, gpu=gpu) for gpu, speed in speeds.items()]
+
+    pairs = accelerator_pairs(rows)
+
+    assert {name for pair in pairs for name in (pair.accelerator, pair.reference)} == {
+        "a40", "h100-pcie-80gb", "v100-sxm2-16gb"
+    }  # fmt: skip
+    assert len(pairs) == 2
+
+
 def test_pairs_of_different_batch_sizes_count_less() -> None:
     """Their variance is larger by what the batch size adds, which is estimated from such pairs."""
     speeds = dict(zip(GPUS, (1.0, 0.6, 1.5, 0.8, 1.2, 0.7), strict=True))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.resources
 import json
 import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import evidence_of
 from knowledge.estimate.model_cache import frameworks_of
 from knowledge.estimate.stored_evidence import SHIPPED, compute_evidence, load_evidence
-from knowledge.exchange.files import read_observations
+from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
@@ -31,20 +33,20 @@ from tests.knowledge.samples import observation
 KILLED = """
 import os, signal, sys
 import sqlalchemy as sa
-from knowledge.store import engine, sql, tables
+from knowledge.store import engine, shipped_rows, tables
 
 def stop(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def stop_after(connection, lines):
-    insert(connection, lines)
+def stop_after(connection, files):
+    insert(connection, files)
     stop()
 
-insert = sql.add_shipped_lines
+insert = shipped_rows.add_shipped_lines
 if sys.argv[2] == "tables":
     sa.event.listen(tables.observation, "before_create", stop)
 else:
-    sql.add_shipped_lines = stop_after
+    shipped_rows.add_shipped_lines = stop_after
 engine.open_knowledge_base(sys.argv[1])
 """
 FULL_DISK = """
@@ -73,10 +75,13 @@ def content_of(file: ShippedFile) -> list[Observation]:
 
 
 def rows(store: SqlKnowledgeBase) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the rows of all tables with observations, as they are stored."""
+    """Return the rows of all tables with observations, as they are stored, but not what brought an observation."""
     stored = (tables.hardware, tables.stack, tables.stack_package, tables.observation, tables.block)
+    columns = {table.name: [column for column in table.columns if column.name != "shipped"] for table in stored}
     with store._engine.connect() as connection:
-        return {table.name: sorted(map(tuple, connection.execute(sa.select(table))), key=repr) for table in stored}
+        return {
+            name: sorted(map(tuple, connection.execute(sa.select(*some))), key=repr) for name, some in columns.items()
+        }
 
 
 def test_the_shipped_files_are_stored_as_an_import_stores_them(address: str, tmp_path: Path) -> None:
@@ -109,6 +114,75 @@ def test_new_shipped_files_are_added_to_an_older_knowledge_base(store: SqlKnowle
     before = rows(store)
     store.add_shipped(files)
     assert rows(store) == before
+
+
+def shipped(name: str, observations: Iterable[Observation]) -> ShippedFile:
+    """Return observations as a shipped file."""
+    content = "".join(f"{line}\n" for line in write_observations(observations)).encode()
+    content = gzip.compress(content) if name.endswith(".gz") else content
+    return ShippedFile(name=name, sha256=hashlib.sha256(content).hexdigest(), content=content)
+
+
+def withdrawn(file: ShippedFile) -> tuple[ShippedFile, list[Observation]]:
+    """Return the file as a later version of the program ships it, without each third observation, and those."""
+    content = content_of(file)
+    return shipped(file.name, (o for number, o in enumerate(content) if number % 3)), content[::3]
+
+
+def test_observations_that_a_later_version_withdrew_are_deleted_but_not_the_users(
+    store: SqlKnowledgeBase, tmp_path: Path
+) -> None:
+    first, *others = small_files()
+    later, gone = withdrawn(first)
+    store.add_shipped([first, *others])
+    # One of them is the user's, too.
+    store.add([gone[0], observation()])
+
+    store.add_shipped([later, *others])
+
+    with open_knowledge_base(str(tmp_path / "fresh.sqlite"), shipped=False) as fresh:
+        fresh.add_shipped([later, *others])
+        fresh.add([gone[0], observation()])
+        assert rows(store) == rows(fresh)
+    assert list(store.find_damage()) == []
+    # The earlier version of the program neither brings them back nor removes the new file.
+    before = rows(store)
+    store.add_shipped([first, *others])
+    assert rows(store) == before
+
+
+def test_an_observation_of_two_files_stays_until_neither_ships(store: SqlKnowledgeBase) -> None:
+    first, *others = small_files()
+    later, gone = withdrawn(first)
+    second = shipped("second.jsonl", gone[:5])
+    store.add_shipped([first, second])
+
+    store.add_shipped([later, second])
+
+    assert store.known_identities(o.identity for o in gone) == {o.identity for o in gone[:5]}
+    store.add_shipped([later, *others])
+    assert store.known_identities(o.identity for o in gone) == frozenset()
+
+
+def test_published_results_that_an_earlier_program_brought_are_withdrawn(store: SqlKnowledgeBase) -> None:
+    """Programs with revision 0003 of the tables recorded which files they imported, but not which observations."""
+    files = {file.name: file for file in small_files()}
+    first = next(file for name, file in files.items() if name.startswith("published-"))
+    later, gone = withdrawn(first)
+    measured = next(file for name, file in files.items() if "settings" in name)
+    store.add_shipped([first, measured])
+    with store._engine.begin() as connection:
+        connection.execute(sa.update(tables.shipped_file).values(number=None))
+        connection.execute(sa.update(tables.observation).values(shipped=None))
+    # Their own measurements, and public results that the program does not ship.
+    own = [observation(), observation(block="published/somebody")]
+    store.add(own)
+
+    store.add_shipped([later, measured])
+
+    expected = [*content_of(later), *content_of(measured), *own]
+    assert store.known_identities(o.identity for o in [*expected, *gone]) == {o.identity for o in expected}
+    assert sum(block.observations for block in store.blocks()) == len(expected)
 
 
 def test_a_damaged_shipped_file_is_an_error_message_and_nothing_is_stored(store: SqlKnowledgeBase) -> None:

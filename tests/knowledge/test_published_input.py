@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
+from knowledge.estimate.accelerator_pairs import accelerator_pairs
 from knowledge.exchange.published.observations import (
     read_published_content,
 )
@@ -135,6 +136,22 @@ def test_several_gpus_are_compared_with_one_of_the_same_version_and_settings_fir
     assert table(one, {**fast, "settings": "xla=on;channels_last=yes;data=syn"}).skipped == ()
 
 
+def test_a_slice_of_a_gpu_is_no_whole_gpu() -> None:
+    (whole,), (part,) = (
+        table({**ROW, "gpu": f"A100-SXM4-40GB{text}"}).observations[0].hardware.accelerators
+        for text in ("", " MIG 1g.5gb")
+    )
+
+    assert (whole.partition, part.partition) == ("", "mig")
+    assert part.model == f"{whole.model} MIG 1g.5gb"
+    assert (
+        accelerator_pairs(
+            o for gpu in ("A100-SXM4-40GB MIG 1g.5gb", "T4") for o in table({**ROW, "gpu": gpu}).observations
+        )
+        == ()
+    )
+
+
 def hosts_of(content: bytes) -> tuple[set[str], dict[str, str]]:
     """Return the hosts of the observations of a table, and the reason of each skipped host."""
     result = read_published_content(content, where="t.csv", today=TODAY)
@@ -158,18 +175,37 @@ def recorded(*, hosts: tuple[str, ...], repository: str = "someone/benchmarks") 
     return written(*chosen)
 
 
-def test_a_host_that_is_two_times_as_fast_at_nearly_all_tasks_has_another_number_of_gpus() -> None:
-    hosts, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaOD_4x")))
+def with_one_row_of_another_host(content: bytes) -> bytes:
+    """Return a table with one of its rows again, on another host: too few to be compared with others."""
+    row = next(line for line in content.splitlines(keepends=True) if b"LambdaOD_1x" in line)
+    return content + row.replace(b"LambdaOD_1x", b"Another_1x")
 
-    assert hosts == {"LambdaOD_1x"}
+
+def test_a_host_that_is_two_times_as_fast_at_nearly_all_tasks_has_another_number_of_gpus() -> None:
+    hosts, reasons = hosts_of(with_one_row_of_another_host(recorded(hosts=("LambdaOD_1x", "LambdaOD_4x"))))
+
+    # Without a third host, nothing says which of the two is wrong.
+    assert hosts == {"Another_1x"}
+    assert reasons["LambdaOD_1x"] == reasons["LambdaOD_4x"]
     assert "`LambdaOD_4x` is about 2 times as fast as `LambdaOD_1x` with the same GPU in 1" in reasons["LambdaOD_4x"]
+    assert reasons["LambdaOD_4x"].endswith("configurations: the number of GPUs of one of the two is wrong")
+
+
+def test_of_three_hosts_the_one_that_contradicts_both_others_is_not_believed() -> None:
+    one, four = recorded(hosts=("LambdaOD_1x",)), recorded(hosts=("LambdaOD_4x",))
+    second = one.replace(b"LambdaOD_1x", b"Another_1x")
+
+    hosts, reasons = hosts_of(one + second.partition(b"\n")[2] + four.partition(b"\n")[2])
+
+    assert hosts == {"LambdaOD_1x", "Another_1x"}
+    assert reasons["LambdaOD_4x"].endswith("the number of GPUs of `LambdaOD_4x` is wrong")
 
 
 def test_an_accelerator_is_not_faster_than_its_bandwidth_and_peak_rates_allow() -> None:
-    hosts, reasons = hosts_of(recorded(hosts=("LambdaOD_1x", "LambdaBM_ENG04")))
+    hosts, reasons = hosts_of(with_one_row_of_another_host(recorded(hosts=("LambdaOD_1x", "LambdaBM_ENG04"))))
 
-    assert hosts == {"LambdaOD_1x"}
-    assert "its peak rates are at most 1.4 times as high: its number of GPUs is wrong" in reasons["LambdaBM_ENG04"]
+    assert hosts == {"Another_1x"}
+    assert "its peak rates are at most 1.4 times as high: the number of GPUs of one" in reasons["LambdaBM_ENG04"]
 
 
 def test_hosts_that_agree_are_all_believed() -> None:

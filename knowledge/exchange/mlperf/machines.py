@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.exchange.mlperf.catalogue import find_machine
 from knowledge.hardware.accelerators import find_accelerator
+from knowledge.hardware.partitions import part_of
 
 _ARM = re.compile(
     r"\barm\b|armv|aarch64|cortex|neoverse|graviton|\bgrace\b|carmel|ampere altra|yitian|snapdragon|bcm2835|kunpeng|"
     r"macbookpro18|apple m\d",
     re.IGNORECASE,
 )
-_MIG = re.compile(r"(?<![\w.])(?:\d+x)?(\d)g\.(\d+)gb", re.IGNORECASE)
-_VGPU = re.compile(r"\bgrid\b|-\d+[qc]$", re.IGNORECASE)
 _VENDORS = {"ascend": "huawei", "qualcomm": "qualcomm", "gaudi": "intel", "xilinx": "amd", "mali": "arm"}
 """Vendors of accelerators that the catalogue does not contain, by a word of their name."""
 _LONGEST_NAME = 300
@@ -114,16 +113,8 @@ def _accelerator(spelled: str, memory: str, name: str) -> Accelerator | None:
         entry = find_accelerator(name)
     if entry is None:
         return None
-    accelerator = entry.accelerator()
-    if part := _MIG.search(f"{spelled} {name}" if re.search("mig", f"{spelled} {name}", re.IGNORECASE) else ""):
-        part_name = f"{part[1]}g.{part[2]}gb"
-        return replace(
-            accelerator,
-            model=f"{accelerator.model} MIG {part_name}",
-            memory_bytes=int(part[2]) * 2**30,
-            partition="mig",
-        )
-    return replace(accelerator, partition="vgpu") if _VGPU.search(spelled) else accelerator
+    is_sliced = re.search("mig", f"{spelled} {name}", re.IGNORECASE) is not None
+    return part_of(entry.accelerator(), spelled, system=name if is_sliced else "")
 
 
 def _vendor(spelled: str) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from knowledge.exchange.published.machine import find_model
 from knowledge.exchange.published.measurement import Measurement
 from knowledge.hardware.accelerators import AcceleratorModel
+from knowledge.hardware.partitions import part_of
 from knowledge.hardware.peaks import largest_ratio
 
 _FEWEST = 4
@@ -53,7 +54,7 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
     contradict each other if one is 2, 3, ... times as fast in nearly all configurations that they share; two with
     different accelerators, if the median ratio of their rates is more than the accelerators' memory bandwidths and peak
     rates allow. The host that contradicts the most others is taken out first, of equal ones the fastest, until no two
-    contradict each other.
+    contradict each other; two that contradict only each other are both taken out.
 
     Args:
         measurements: The rows of a table; those without a setting ``host``, and those on accelerators that are not in
@@ -70,13 +71,13 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
         involved = Counter(number for pair in conflicts for number in pair)
         faster = Counter(one for one, _ in conflicts)
         worst = max(sorted(involved), key=lambda number: (involved[number], faster[number]))
-        words = next(
-            text if worst == one else f"`{hosts[one].name}` contradicts `{hosts[worst].name}`: {text}"
-            for (one, other), text in conflicts.items()
-            if worst in (one, other)
-        )
-        reasons |= dict.fromkeys(hosts[worst].rows, words)
-        conflicts = {pair: text for pair, text in conflicts.items() if worst not in pair}
+        pair, text = next((pair, text) for pair, text in conflicts.items() if worst in pair)
+        # Of two that contradict only each other, nothing says which is wrong.
+        wrong = [worst] if involved[worst] > 1 else pair
+        whose = f"`{hosts[worst].name}`" if involved[worst] > 1 else "one of the two"
+        for number in wrong:
+            reasons |= dict.fromkeys(hosts[number].rows, f"{text}: the number of GPUs of {whose} is wrong")
+        conflicts = {pair: text for pair, text in conflicts.items() if not set(wrong) & set(pair)}
     return reasons
 
 
@@ -89,7 +90,8 @@ def _hosts(measurements: Sequence[Measurement]) -> list[_Host]:
     hosts = []
     for (_, host, gpu, _, gpus), rows in sorted(groups.items()):
         model = find_model(gpu, "")
-        if model is None:
+        # A part of a GPU (MIG) has only a part of its speed.
+        if model is None or part_of(model.accelerator(), gpu).partition:
             continue
         exact: dict[Hashable, float] = {}
         best: dict[Hashable, float] = {}
@@ -124,7 +126,7 @@ def _contradiction(fast: _Host, slow: _Host) -> str:
             return ""
         return (
             f"`{fast.name}` is about {times} times as fast as `{slow.name}` with the same GPU in {near} of "
-            f"{len(ratios)} configurations: its number of GPUs is wrong"
+            f"{len(ratios)} configurations"
         )
     bound = largest_ratio(fast.model, slow.model)
     ratios = [rate / slow.best[key] for key, rate in fast.best.items() if key in slow.best]
@@ -132,5 +134,5 @@ def _contradiction(fast: _Host, slow: _Host) -> str:
         return ""
     return (
         f"`{fast.name}` ({fast.model.name}) is {statistics.median(ratios):.1f} times as fast as `{slow.name}` "
-        f"({slow.model.name}), and its peak rates are at most {bound:.1f} times as high: its number of GPUs is wrong"
+        f"({slow.model.name}), and its peak rates are at most {bound:.1f} times as high"
     )

@@ -8,6 +8,7 @@ from functools import cache
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.exchange.published.measurement import Measurement
 from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator
+from knowledge.hardware.partitions import part_of
 
 _VENDORS = {
     "amd": r"radeon|instinct|\bmi\d{2,3}",
@@ -80,7 +81,7 @@ def _accelerator(m: Measurement, count: int) -> Accelerator | None:
         return None
     model = _model(m)
     if model is not None:
-        return model.accelerator(count)
+        return part_of(model.accelerator(count), m.gpu)
     vendor = next((v for v, pattern in _VENDORS.items() if re.search(pattern, m.gpu, re.IGNORECASE)), "nvidia")
     return Accelerator(vendor=vendor, model=m.gpu.replace("_", " "), count=count)
 

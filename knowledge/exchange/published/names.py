@@ -140,8 +140,9 @@ def read_repository(row: TableRow) -> Repository:
     if host in entry.get("contradictory", ()):
         raise RowError(f"its path names `{host}`, but its GPU is `{row.text('gpu')}`: which of them ran is unknown")
     if "medians" in entry and row.text("runs") not in ("", "1") and host not in entry["medians"]["one_count"]:
+        whose = f"`{host}`" if host else "a host that its path does not name"
         raise RowError(
-            f"its value may be a median of `{host}` and of hosts with other numbers of GPUs: how many ran is unknown"
+            f"its value may be a median of {whose} and of hosts with other numbers of GPUs: how many ran is unknown"
         )
     if host and "gpus" not in facts and entry.get("one_gpu"):
         facts["gpus"] = str(entry.get("aliases", {}).get(host, 1))

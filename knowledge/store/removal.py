@@ -1,0 +1,55 @@
+"""Deletion of observations, with what only they used."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, update
+
+from knowledge.store import tables
+from knowledge.store.digest import combine
+
+
+def delete_observations(connection: Connection, condition: ColumnElement[bool]) -> int:
+    """Delete the observations that satisfy a condition, and return their number.
+
+    Counts and digests of their blocks are corrected, and blocks without observations are deleted. Call
+    :func:`delete_unused` afterwards.
+
+    Args:
+        connection: Connection that holds the write lock.
+        condition: Condition on the columns of the observations.
+    """
+    table, block = tables.observation, tables.block
+    removed: dict[str, list[str]] = defaultdict(list)
+    for name, identity in connection.execute(select(table.c.block, table.c.id).where(condition)):
+        removed[name].append(identity)
+    connection.execute(delete(table).where(condition))
+    affected = connection.execute(select(block).where(block.c.name.in_(sorted(removed)))).all()
+    changed = [
+        {
+            "key": row.name,
+            "observations": row.observations - len(removed[row.name]),
+            "digest": combine(row.digest, removed[row.name], sign=-1),
+        }
+        for row in affected
+    ]
+    if changed:
+        statement = update(block).where(block.c.name == bindparam("key"))
+        connection.execute(
+            statement.values(observations=bindparam("observations"), digest=bindparam("digest")), changed
+        )
+        connection.execute(
+            delete(block).where(block.c.name.in_(sorted(removed)), block.c.name.not_in(select(table.c.block)))
+        )
+    return sum(map(len, removed.values()))
+
+
+def delete_unused(connection: Connection) -> None:
+    """Delete the stacks and machines without observations, and the cached derived values."""
+    stacks = select(tables.observation.c.stack_id)
+    connection.execute(delete(tables.stack_package).where(tables.stack_package.c.stack_id.not_in(stacks)))
+    connection.execute(delete(tables.stack).where(tables.stack.c.id.not_in(stacks)))
+    machines = select(tables.observation.c.hardware_id)
+    connection.execute(delete(tables.hardware).where(tables.hardware.c.id.not_in(machines)))
+    connection.execute(delete(tables.derived))
