@@ -3,7 +3,8 @@
     python -m benchmarks.settings_held_out [--framework NAME...] [--shipped-variances]
 
 Of the program's own measurements of whole models and blocks, each model or block, each size of a model that has
-several, and each release of a framework that has several is held out in turn with all its settings. The model and its
+several, each release of a framework that has several, and each kind of machine is held out in turn with all its
+settings. The model and its
 variances are fitted to the rest, and it predicts what each setting that was measured elsewhere, or combination of such
 settings, does there. With `--shipped-variances`, the variances are those that ship, which were fitted to everything.
 Baselines: no effect; the mean effect of the same settings on everything else (for a combination that was not measured
@@ -98,6 +99,9 @@ def splits(targets: Sequence[Contrast]) -> Iterator[tuple[str, Callable[[Contras
     releases = sorted({c.side.version for c in targets})
     for release in releases if len(releases) > 1 else ():
         yield "release", _is(lambda c: c.side.version if c.side.settings else "", release)
+    kinds = sorted({c.machine.kind for c in targets})
+    for kind in kinds if len(kinds) > 1 else ():
+        yield "machine", _is(lambda c: c.machine.kind if c.side.settings else "", kind)
 
 
 def _is(key: Callable[[Contrast], str], value: str) -> Callable[[Contrast], bool]:
