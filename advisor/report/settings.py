@@ -44,7 +44,8 @@ def setting_lines(
     unclear = []
     for key in sorted(groups, key=lambda key: place.get(key, len(place))):
         listed, own = groups[key], advice.get(key)
-        clear = sorted((e for e in listed if not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
+        is_emulated = own is not None and own.missing != ""
+        clear = sorted((e for e in listed if is_emulated or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
         if not clear:
             unclear.append(f"`{listed[0].measured_as}` in {listed[0].package}")
             continue
@@ -108,6 +109,8 @@ def _notes(setting: RecommendedSetting | None) -> str:
     if setting is None:
         return ""
     notes = [_NUMERICS[setting.numerics]]
+    if setting.missing:
+        notes.append(f"it {setting.missing}, which this machine does not have")
     if setting.status != "advised-against":
         notes += [*_numerical_note(setting.numerical_effects)]
         notes += [f"`{name}={value}`" for name, value in setting.environment.items()]

@@ -39,6 +39,7 @@ class RecommendedSetting:
         code: Lines of Python that apply it, where the environment cannot.
         documentation: Address of the page that documents it.
         numerical_effects: Measured effects of a lower precision on the results of small models.
+        missing: What the machine lacks for it, in one clause; empty for most. It is emulated.
     """
 
     package: str
@@ -51,6 +52,7 @@ class RecommendedSetting:
     code: tuple[str, ...] = ()
     documentation: str = ""
     numerical_effects: tuple[NumericalEffect, ...] = ()
+    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,8 +149,12 @@ def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -
         if value not in best and choice is not None and choice.numerics == "reduced":
             yield "offered", value
     for value, gain in gains.alone[version].items():
-        is_available = settings.choice(gains.framework, value, version) is not None
-        if value not in best and is_available and speed_steps(gain) < 0 and gain.is_significant():
+        if value in best or speed_steps(gain) >= 0:
+            continue
+        is_slower = settings.choice(gains.framework, value, version) is not None and gain.is_significant()
+        # Without the feature it cannot gain: a loss beyond one standard deviation is evidence enough.
+        is_loss = gain.mean + math.sqrt(gain.variance) < 0
+        if is_slower or (is_loss and settings.emulated(gains.framework, value, version)):
             yield "advised-against", value
 
 
@@ -162,7 +168,8 @@ def _described(
 ) -> RecommendedSetting:
     name, text = value
     backend = FRAMEWORKS[framework]
-    choice = settings.choice(framework, value, version)
+    emulated = settings.emulated(framework, value, version)
+    choice = emulated[0] if emulated else settings.choice(framework, value, version)
     own = shipped_settings()[name].framework(backend)
     assert choice is not None
     assert own is not None
@@ -177,4 +184,5 @@ def _described(
         code=code_of({name: text}, backend),
         documentation=own.documentation,
         numerical_effects=effects_of(backend, {name: text}) if choice.numerics == "reduced" else (),
+        missing=emulated[1] if emulated else "",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import networkx
 from packaging.version import Version
@@ -57,12 +57,25 @@ class TargetSettings:
 
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; none if the framework's version or the machine does not have it."""
+        choice = self._of_device(framework, value)
+        return None if choice is None or missing_for(choice, self.hardware, version) else choice
+
+    def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
+        """Return a value for which only a feature of the machine is missing, and which; none for other values.
+
+        The framework emulates it, or ignores it.
+        """
+        choice = self._of_device(framework, value)
+        clause = missing_for(choice, self.hardware, version, counts_unknown=False) if choice else ""
+        if choice is None or not clause:
+            return None
+        is_feature = not missing_for(replace(choice, features=(), capability=""), self.hardware, version)
+        return (choice, clause) if is_feature else None
+
+    def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
         setting = shipped_settings().get(value[0])
         own = setting.framework(FRAMEWORKS[framework]) if setting and framework in FRAMEWORKS else None
-        choice = own.choice(value[1]) if own else None
-        if setting is None or choice is None or self.device not in setting.devices:
-            return None
-        return None if missing_for(choice, self.hardware, version) else choice
+        return own.choice(value[1]) if setting and own and self.device in setting.devices else None
 
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""

@@ -15,6 +15,7 @@ from packaging.version import Version
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
+from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import PredictedGain
@@ -242,3 +243,35 @@ def test_without_a_workload_a_setting_gains_what_it_gains_least() -> None:
 
     assert list(least.alone[V]) == [("amp", "bfloat16")]
     assert least.alone[V]["amp", "bfloat16"].mean == pytest.approx(20 * 0.0101)
+
+
+class GainsOfTorch(FixedScores):
+    """An estimator with one gain of a setting of PyTorch."""
+
+    def __init__(self, version: Version, value: SettingValue, predicted: PredictedGain) -> None:
+        super().__init__({})
+        self.gains = SettingGains(framework="torch", alone={version: {value: predicted}}, together={version: {}})
+
+    def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
+        return (self.gains,)
+
+
+@pytest.mark.parametrize(
+    ("features", "mean", "expected"),
+    [
+        (("avx2",), -2.0, "needs one of amx_bf16, avx512_bf16, bf16"),
+        (("avx2",), -1.0, None),
+        (("avx2",), 3.0, None),
+        (("avx2", "amx_bf16"), -2.0, None),
+    ],
+)
+def test_a_value_that_a_machine_emulates_is_advised_against_if_it_probably_loses(
+    features: tuple[str, ...], mean: float, expected: str | None
+) -> None:
+    version = Version("2.13.0")
+    estimator = GainsOfTorch(version, ("amp", "bfloat16"), PredictedGain(mean=mean, variance=1.5**2))
+    machine = replace(MACHINE, cpu=replace(MACHINE.cpu, features=features))
+
+    advice = recommended_settings({"torch": version}, estimator, TargetSettings(hardware=machine))
+
+    assert [(s.status, s.missing) for s in advice] == ([("advised-against", expected)] if expected else [])
