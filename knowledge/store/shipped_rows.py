@@ -1,4 +1,4 @@
-"""The observations of the shipped files in a knowledge base: new ones are added, withdrawn ones are deleted.
+"""The observations of the shipped files in a knowledge base: new ones are added, those of earlier files deleted.
 
 A version of the program may ship another file in place of an earlier one, without the records that turned out to be
 wrong. Each observation has the number of the shipped file that brought it, unless somebody added it, too.
@@ -38,12 +38,12 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile]) 
     if not new:
         return
     shipping = {file.sha256 for file in files}
-    withdrawn = [row.number for row in stored.values() if row.sha256 not in shipping and row.number is not None]
+    no_longer_shipped = [row.number for row in stored.values() if row.sha256 not in shipping and row.number is not None]
     if any(row.number is None for row in stored.values()):
         _mark_unrecorded(connection, files)
-        withdrawn.append(_UNRECORDED)
+        no_longer_shipped.append(_UNRECORDED)
     shipped = tables.observation.c.shipped
-    deleted = delete_observations(connection, shipped.in_(withdrawn)) if withdrawn else 0
+    deleted = delete_observations(connection, shipped.in_(no_longer_shipped)) if no_longer_shipped else 0
     numbers = _number_files(connection, {row.sha256: (row.name, row.number) for row in stored.values()}, new)
     # A deleted observation may be in a file that was imported before, too.
     added = files if deleted else new

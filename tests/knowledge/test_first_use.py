@@ -123,17 +123,17 @@ def shipped(name: str, observations: Iterable[Observation]) -> ShippedFile:
     return ShippedFile(name=name, sha256=hashlib.sha256(content).hexdigest(), content=content)
 
 
-def withdrawn(file: ShippedFile) -> tuple[ShippedFile, list[Observation]]:
+def without_a_third(file: ShippedFile) -> tuple[ShippedFile, list[Observation]]:
     """Return the file as a later version of the program ships it, without each third observation, and those."""
     content = content_of(file)
     return shipped(file.name, (o for number, o in enumerate(content) if number % 3)), content[::3]
 
 
-def test_observations_that_a_later_version_withdrew_are_deleted_but_not_the_users(
+def test_observations_that_a_later_version_does_not_ship_are_deleted_but_not_the_users(
     store: SqlKnowledgeBase, tmp_path: Path
 ) -> None:
     first, *others = small_files()
-    later, gone = withdrawn(first)
+    later, gone = without_a_third(first)
     store.add_shipped([first, *others])
     # One of them is the user's, too.
     store.add([gone[0], observation()])
@@ -153,7 +153,7 @@ def test_observations_that_a_later_version_withdrew_are_deleted_but_not_the_user
 
 def test_an_observation_of_two_files_stays_until_neither_ships(store: SqlKnowledgeBase) -> None:
     first, *others = small_files()
-    later, gone = withdrawn(first)
+    later, gone = without_a_third(first)
     second = shipped("second.jsonl", gone[:5])
     store.add_shipped([first, second])
 
@@ -164,11 +164,11 @@ def test_an_observation_of_two_files_stays_until_neither_ships(store: SqlKnowled
     assert store.known_identities(o.identity for o in gone) == frozenset()
 
 
-def test_published_results_that_an_earlier_program_brought_are_withdrawn(store: SqlKnowledgeBase) -> None:
+def test_published_results_that_an_earlier_program_brought_are_deleted(store: SqlKnowledgeBase) -> None:
     """Programs with revision 0003 of the tables recorded which files they imported, but not which observations."""
     files = {file.name: file for file in small_files()}
     first = next(file for name, file in files.items() if name.startswith("published-"))
-    later, gone = withdrawn(first)
+    later, gone = without_a_third(first)
     measured = next(file for name, file in files.items() if "settings" in name)
     store.add_shipped([first, measured])
     with store._engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Which shipped file brought an observation, so that it can be withdrawn.
+"""Which shipped file brought an observation, so that it can be deleted with it.
 
 Revision ID: 0004
 Revises: 0003
