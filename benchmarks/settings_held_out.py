@@ -4,12 +4,11 @@
 
 Of the program's own measurements of whole models and blocks, each model or block, each size of a model that has
 several, each release of a framework that has several, and each kind of machine is held out in turn with all its
-settings. The model and its
-variances are fitted to the rest, and it predicts what each setting that was measured elsewhere, or combination of such
-settings, does there. With `--shipped-variances`, the variances are those that ship, which were fitted to everything.
-Baselines: no effect; the mean effect of the same settings on everything else (for a combination that was not measured
-elsewhere, the sum of the means). For an arm of another release than the reference, the measured effect of the release
-is subtracted from everything.
+settings. The model and its variances are fitted to the rest, and it predicts what each setting that was measured
+elsewhere, or combination of such settings, does there. With `--shipped-variances`, the variances are those that ship,
+which were fitted to everything. Baselines: no effect; the mean effect of the same settings on everything else (for a
+combination that was not measured elsewhere, the sum of the means). For an arm of another release than the reference,
+the measured effect of the release is subtracted from everything.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def add_observations(
     return _add(connection, _entries(observations), source)
 
 
-def add_shipped_lines(connection: Connection, files: Iterable[tuple[int, Iterable[str]]]) -> tuple[int, int]:
+def add_shipped_lines(
+    connection: Connection, files: Iterable[tuple[int, Iterable[str]]], *, only: Collection[str] | None = None
+) -> tuple[int, int]:
     """Insert the observations in shipped files that are not stored yet.
 
     The files are parts of the program, written by :func:`knowledge.exchange.files.write_observations`: their checksums
@@ -59,11 +61,13 @@ def add_shipped_lines(connection: Connection, files: Iterable[tuple[int, Iterabl
     Args:
         connection: Connection that holds the write lock.
         files: Number and lines of each file.
+        only: Identities of the observations to insert; by default all.
 
     Returns:
         The number of new observations, and of those that were already stored.
     """
-    return _add(connection, (entry for number, lines in files for entry in _shipped_entries(lines, number)), "")
+    entries = (entry for number, lines in files for entry in _shipped_entries(lines, number))
+    return _add(connection, (entry for entry in entries if only is None or entry[0][0] in only), "")
 
 
 def _shipped_entries(lines: Iterable[str], number: int) -> Iterator[_Entry]:

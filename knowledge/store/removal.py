@@ -10,11 +10,10 @@ from knowledge.store import tables
 from knowledge.store.digest import combine
 
 
-def delete_observations(connection: Connection, condition: ColumnElement[bool]) -> int:
-    """Delete the observations that satisfy a condition, and return their number.
+def delete_observations(connection: Connection, condition: ColumnElement[bool]) -> frozenset[str]:
+    """Delete the observations that satisfy a condition, and return their identities.
 
-    Counts and digests of their blocks are corrected, and blocks without observations are deleted. Call
-    :func:`delete_unused` afterwards.
+    Counts and digests of their blocks are corrected. Call :func:`delete_unused` afterwards.
 
     Args:
         connection: Connection that holds the write lock.
@@ -39,14 +38,13 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
         connection.execute(
             statement.values(observations=bindparam("observations"), digest=bindparam("digest")), changed
         )
-        connection.execute(
-            delete(block).where(block.c.name.in_(sorted(removed)), block.c.name.not_in(select(table.c.block)))
-        )
-    return sum(map(len, removed.values()))
+    return frozenset(identity for identities in removed.values() for identity in identities)
 
 
 def delete_unused(connection: Connection) -> None:
-    """Delete the stacks and machines without observations, and the cached derived values."""
+    """Delete the blocks, stacks and machines without observations, and the cached derived values."""
+    blocks = select(tables.observation.c.block)
+    connection.execute(delete(tables.block).where(tables.block.c.name.not_in(blocks)))
     stacks = select(tables.observation.c.stack_id)
     connection.execute(delete(tables.stack_package).where(tables.stack_package.c.stack_id.not_in(stacks)))
     connection.execute(delete(tables.stack).where(tables.stack.c.id.not_in(stacks)))

@@ -43,12 +43,13 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile]) 
         _mark_unrecorded(connection, files)
         no_longer_shipped.append(_UNRECORDED)
     shipped = tables.observation.c.shipped
-    deleted = delete_observations(connection, shipped.in_(no_longer_shipped)) if no_longer_shipped else 0
+    deleted = delete_observations(connection, shipped.in_(no_longer_shipped)) if no_longer_shipped else frozenset()
     numbers = _number_files(connection, {row.sha256: (row.name, row.number) for row in stored.values()}, new)
-    # A deleted observation may be in a file that was imported before, too.
-    added = files if deleted else new
-    add_shipped_lines(connection, ((numbers[file.sha256], file.lines()) for file in added))
+    add_shipped_lines(connection, ((numbers[file.sha256], file.lines()) for file in new))
     if deleted:
+        # They may be in a file that was imported before, too. Blocks that the user removed do not come back.
+        old = ((numbers[file.sha256], file.lines()) for file in files if file.sha256 in stored)
+        add_shipped_lines(connection, old, only=deleted)
         delete_unused(connection)
 
 
@@ -73,11 +74,9 @@ def _mark_unrecorded(connection: Connection, files: Collection[ShippedFile]) -> 
     These are all of the blocks that the files contain, apart from those that the service received. Measurements are not
     marked: a user's own ones may be in a block of the same name.
     """
-    names = set()
-    for file in files:
-        if file.name.startswith(tuple(prefix.rstrip("/-") for prefix in PUBLISHED_BLOCKS)):
-            entries = map(json.loads, file.lines())
-            names |= {entry["record"]["block"] for entry in entries if entry["kind"] == "observation"}
+    entries = (json.loads(line) for file in files for line in file.lines())
+    blocks = {entry["record"]["block"] for entry in entries if entry["kind"] == "observation"}
+    names = {name for name in blocks if name.startswith(PUBLISHED_BLOCKS)}
     table, block = tables.observation, tables.block
     own = select(block.c.name).where(block.c.name.in_(sorted(names)), block.c.source == "")
     connection.execute(update(table).where(table.c.block.in_(own)).values(shipped=_UNRECORDED))

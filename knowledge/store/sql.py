@@ -203,7 +203,7 @@ class SqlKnowledgeBase:
         with self._write() as connection:
             deleted = delete_observations(connection, tables.observation.c.block.in_(sorted(blocks)))
             delete_unused(connection)
-        return deleted
+        return len(deleted)
 
     def find_damage(self) -> Iterator[str]:
         """Check all records against their hashes, and yield one sentence for each damaged record."""

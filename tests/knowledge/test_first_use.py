@@ -164,6 +164,18 @@ def test_an_observation_of_two_files_stays_until_neither_ships(store: SqlKnowled
     assert store.known_identities(o.identity for o in gone) == frozenset()
 
 
+def test_blocks_that_the_user_removed_stay_removed_when_others_are_replaced(store: SqlKnowledgeBase) -> None:
+    first, second, *_ = (file for file in small_files() if "settings" in file.name)
+    store.add_shipped([first, second])
+    block = content_of(second)[0].block
+    store.remove([block])
+
+    store.add_shipped([without_a_third(first)[0], second])
+
+    assert block not in {stored.name for stored in store.blocks()}
+    assert list(store.find_damage()) == []
+
+
 def test_published_results_that_an_earlier_program_brought_are_deleted(store: SqlKnowledgeBase) -> None:
     """Programs with revision 0003 of the tables recorded which files they imported, but not which observations."""
     files = {file.name: file for file in small_files()}
