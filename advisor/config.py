@@ -41,7 +41,7 @@ TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
 """Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
 addresses that begin with a text, and the packages that may be taken instead of others."""
 
-SWITCHES = ("framework-indexes",)
+SWITCHES = ("framework-indexes", "recommend-settings")
 """Keys whose value is true or false."""
 
 _EXAMPLES = {

@@ -6,14 +6,16 @@ Of the program's own measurements of whole models and blocks, each model or bloc
 several, each release of a framework that has several, and each kind of machine is held out in turn with all its
 settings. The model and its variances are fitted to the rest, and it predicts what each setting that was measured
 elsewhere, or combination of such settings, does there. With `--shipped-variances`, the variances are those that ship,
-which were fitted to everything. Baselines: no effect; the mean effect of the same settings on everything else (for a
-combination that was not measured elsewhere, the sum of the means). For an arm of another release than the reference,
-the measured effect of the release is subtracted from everything.
+which were fitted to everything. How far another kind of machine may be always is the shipped one: to estimate it, two
+kinds are needed, and no more were measured. Baselines: no effect; the mean effect of the same settings on everything
+else (for a combination that was not measured elsewhere, the sum of the means). For an arm of another release than the
+reference, the measured effect of the release is subtracted from everything.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import tempfile
 from collections import defaultdict
@@ -22,10 +24,14 @@ from pathlib import Path
 
 from benchmarks.held_out import Row, report
 from knowledge.estimate.amplitudes import Amplitudes
-from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, WHOLE_MODEL, words_of
-from knowledge.estimate.evidence import Contrast, Side
+from knowledge.estimate.compared_settings import ReleaseSteps
+from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, MACHINES, WHOLE_MODEL, of_settings, words_of
+from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gaussian_process import predict_held_out
+from knowledge.estimate.machine_discrepancy import MachineDiscrepancy
 from knowledge.estimate.model_cache import framework_contrasts, frameworks_of, shipped_amplitudes
+from knowledge.estimate.similarity import side_on
+from knowledge.estimate.stack_discrepancy import program_of
 from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 
@@ -33,42 +39,22 @@ BASELINES = ("mean effect",)
 Settings = tuple[tuple[str, str], ...]
 
 
-class Effects:
+class Effects(ReleaseSteps):
     """Effects of settings in the contrasts of one framework, without those of its releases."""
-
-    def __init__(self, contrasts: Sequence[Contrast]) -> None:
-        """Find the contrasts of releases.
-
-        Args:
-            contrasts: Contrasts of one framework.
-        """
-        self._releases = {
-            (c.block, c.label, *_stack(c.side), *_stack(c.reference)): c.mean
-            for c in contrasts
-            if not (c.side.settings or c.reference.settings or c.is_control)
-        }
-
-    def offset(self, c: Contrast) -> float | None:
-        """Return the part of a contrast that is due to its release: 0 for equal ones, none if it was not measured."""
-        if _stack(c.side) == _stack(c.reference):
-            return 0.0
-        return self._releases.get((c.block, c.label, *_stack(c.side), *_stack(c.reference)))
 
     def is_target(self, c: Contrast) -> bool:
         """Whether a contrast shows the effect of settings over the defaults, for a whole model or a block."""
         is_whole = c.family in (WHOLE_MODEL, BLOCK_OF_MODEL)
-        return is_whole and bool(c.side.settings) and not c.reference.settings and self.offset(c) is not None
+        return is_whole and bool(c.side.settings) and not c.reference.settings and self.step_of(c) is not None
 
     def mean_effect(self, contrasts: Sequence[Contrast], settings: Settings) -> float:
         """Return the mean effect of settings; the sum of those of each setting, if they were not measured together."""
-        same = [c.mean - (self.offset(c) or 0.0) for c in contrasts if self.is_target(c) and settings_of(c) == settings]
+        same = [
+            c.mean - (self.step_of(c) or 0.0) for c in contrasts if self.is_target(c) and settings_of(c) == settings
+        ]
         if same:
             return statistics.fmean(same)
         return sum(self.mean_effect(contrasts, (one,)) for one in settings) if len(settings) > 1 else 0.0
-
-
-def _stack(side: Side) -> tuple[object, ...]:
-    return side.version, tuple(sorted(side.companions.items()))
 
 
 def settings_of(c: Contrast) -> Settings:
@@ -107,12 +93,15 @@ def _is(key: Callable[[Contrast], str], value: str) -> Callable[[Contrast], bool
     return lambda c: key(c) == value
 
 
-def rows_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes | None) -> Iterator[tuple[str, str, Row]]:
+def rows_of(
+    contrasts: Sequence[Contrast], amplitudes: Amplitudes | None, *, of_machines: float
+) -> Iterator[tuple[str, str, Row]]:
     """Yield what was held out, the settings, and the row, for each effect of one framework.
 
     Args:
         contrasts: Contrasts of the framework.
         amplitudes: Amplitudes; by default those that are fitted to what is not held out.
+        of_machines: Discrepancy of settings on other kinds of machines, as a share of their effects.
     """
     effects = Effects(contrasts)
     targets = [c for c in contrasts if effects.is_target(c)]
@@ -123,12 +112,15 @@ def rows_of(contrasts: Sequence[Contrast], amplitudes: Amplitudes | None) -> Ite
         if not hidden:
             continue
         means, deviations = predict_held_out(training, hidden, amplitudes)
+        on_machine = MachineDiscrepancy(training, hidden[0].machine.kind, of_machines)
         for c, mean, deviation in zip(hidden, means, deviations, strict=True):
-            offset, settings = effects.offset(c) or 0.0, settings_of(c)
+            offset, settings = effects.step_of(c) or 0.0, settings_of(c)
+            one, other = (program_of(side_on(side, c.machine)) for side in (c.side, c.reference))
+            beyond = on_machine.between(one, other, float(mean) - offset) if name == "machine" else 0.0
             row = Row(
                 truth=c.mean - offset,
                 mean=float(mean) - offset,
-                deviation=float(deviation),
+                deviation=math.hypot(deviation, beyond),
                 baselines=(effects.mean_effect(training, settings),),
             )
             yield name, " ".join(f"{n}={v}" for n, v in settings), row
@@ -146,8 +138,10 @@ def main() -> None:
     for framework, device in frameworks_of(evidence):
         if device != "cpu" or (options.framework and framework not in options.framework):
             continue
-        amplitudes = shipped_amplitudes(framework, device) if options.shipped_variances else None
-        for held_out, settings, row in rows_of(framework_contrasts(evidence, framework, device), amplitudes):
+        shipped, contrasts = shipped_amplitudes(framework, device), framework_contrasts(evidence, framework, device)
+        amplitudes = shipped if options.shipped_variances else None
+        of_machines = shipped.discrepancies[of_settings(MACHINES)]
+        for held_out, settings, row in rows_of(contrasts, amplitudes, of_machines=of_machines):
             results[held_out, "all"].append(row)
             results[held_out, f"{framework}: all"].append(row)
             results[held_out, f"{framework}: {settings}"].append(row)

@@ -23,6 +23,7 @@ from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.amplitudes import Amplitudes, fit_amplitudes
 from knowledge.estimate.discrepancy import (
     BLOCK_OF_MODEL,
+    MACHINES,
     WHOLE_MODEL,
     Residual,
     discrepancy,
@@ -31,6 +32,7 @@ from knowledge.estimate.discrepancy import (
     over_releases,
     over_settings,
     predictions_by_blocks,
+    predictions_by_machines,
     predictions_by_models,
     predictions_by_operations,
     predictions_by_sizes,
@@ -126,6 +128,7 @@ def with_discrepancies(
         MODELS: predictions_by_models(contrasts),
         SIZES: residuals_of_sizes(contrasts),
     }
+    elsewhere = over_settings(predictions_by_machines(contrasts))
     measured = {(c.block, c.label) for c in contrasts}
     shares = measured_shares(
         {c.label for c in contrasts if c.family == WHOLE_MODEL},
@@ -142,6 +145,7 @@ def with_discrepancies(
                 for basis, every in residuals.items()
                 if (listed := over_settings(every))
             },
+            **({of_settings(MACHINES): relative_discrepancy(elsewhere)} if elsewhere else {}),
             **task_discrepancies(contrasts),
         },
         # A model that was measured is evidence for itself, however wide the interval is.

@@ -14,6 +14,7 @@ from advisor.api.option_values import (
     read_allowed_replacements,
     read_days,
     read_max_size,
+    recommends_settings,
 )
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
 from advisor.api.project import TargetTable
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import ResolutionProblem
     from advisor.resolve.request import ResolutionRequest
+    from advisor.resolve.setting_choice import TargetSettings
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
@@ -61,6 +63,7 @@ class TargetContext:
             project has several targets; else none.
         allowed: Which packages may replace others.
         reduced_precision: Whether run-time settings with a lower precision may be chosen.
+        recommends_settings: Whether run-time settings are recommended, and count when versions are compared.
         max_size: Largest admissible download of the stack, in bytes; none for no limit.
         workers: Threads of the solver.
         time_limit: Time limit of the search, in seconds.
@@ -84,11 +87,21 @@ class TargetContext:
     lock: Path | None
     allowed: AllowedReplacements
     reduced_precision: bool
+    recommends_settings: bool
     max_size: int | None
     workers: int
     time_limit: float
     other_pythons: tuple[str, ...] = ()
     compared_pythons: tuple[str, ...] = ()
+
+    @property
+    def target_settings(self) -> TargetSettings | None:
+        """The run-time settings that may be chosen; none if none may."""
+        from advisor.resolve.setting_choice import TargetSettings
+
+        if not self.recommends_settings:
+            return None
+        return TargetSettings(hardware=self.target.hardware, allows_reduced=self.reduced_precision)
 
     def with_python(self, python: str) -> TargetContext:
         """Return the same target with another interpreter.
@@ -185,7 +198,6 @@ class TargetContext:
         from advisor.resolve.objectives import OBJECTIVES
         from advisor.resolve.package_choices import with_best_packages
         from advisor.resolve.recommend import make_request
-        from advisor.resolve.setting_choice import TargetSettings
         from advisor.resolve.solver import Effort
         from knowledge.domain.errors import InputError
 
@@ -204,7 +216,7 @@ class TargetContext:
             objective=self.objective,
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
-            settings=TargetSettings(hardware=self.target.hardware, allows_reduced=self.reduced_precision),
+            settings=self.target_settings,
         )
         request = request.with_max_size(self.max_size)
         return with_best_packages(request, self.allowed) if choose_packages else request
@@ -281,6 +293,7 @@ def prepare_target(
         max_size=read_max_size(choose("max-size", resolution.max_size, settings)),
         allowed=read_allowed_replacements(resolution, project.settings),
         reduced_precision=allows_reduced_precision(resolution, project.settings),
+        recommends_settings=recommends_settings(resolution, project.settings),
         workers=resolution.workers,
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,

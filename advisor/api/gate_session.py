@@ -361,6 +361,7 @@ def _recommend(
         *([] if context.max_size is None else [str(context.max_size)]),
         *(["replace-packages"] if context.allowed.by_hardware else []),
         *(["reduced-precision"] if context.reduced_precision else []),
+        *([] if context.recommends_settings else ["no settings"]),
         *map(str, context.allowed.by_name.items()),
     ]
 
@@ -370,4 +371,13 @@ def _recommend(
         request = replace(context, problem=problem).request(client, predictor)
         return request, recommend(request)
 
-    return lambda: find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
+    def stack() -> RecommendedStack:
+        from advisor.resolve.recommended_settings import combined_gain, recommended_settings
+
+        best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
+        if context.target_settings is None:
+            return best
+        settings = recommended_settings(best.versions, predictor, context.target_settings)
+        return replace(best, settings_gain=combined_gain(settings, best.versions, predictor))
+
+    return stack

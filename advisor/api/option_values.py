@@ -38,6 +38,12 @@ def allows_reduced_precision(resolution: ResolutionOptions, settings: Mapping[st
     return "reduced-precision" in (*resolution.allow, *settings.get("allow", ()))
 
 
+def recommends_settings(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> bool:
+    """Return whether run-time settings are recommended, and count when versions are compared."""
+    option = resolution.recommend_settings
+    return bool(settings.get("recommend-settings", True)) if option is None else option
+
+
 def read_max_size(text: str | None) -> int | None:
     """Read the largest admissible download, in bytes; none if there is no limit.
 

@@ -132,6 +132,8 @@ class ResolutionOptions:
         allow: What is allowed in addition: ``replace-packages``, to take other packages with the same modules where the
             hardware of the target decides that they fit; ``reduced-precision``, to recommend run-time settings with a
             lower precision.
+        recommend_settings: Whether run-time settings are recommended, and count when versions are compared; by default
+            the project's setting, else yes.
         exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
         preview: Preview features: ``variants``; by default the project's setting, else none.
         max_size: Largest admissible download of the stack, such as ``2GB``; by default the project's setting, else no
@@ -150,6 +152,7 @@ class ResolutionOptions:
     build_project: bool = False
     build_sdists: bool = False
     allow: tuple[str, ...] = ()
+    recommend_settings: bool | None = None
     exclude_newer: datetime | None = None
     preview: tuple[str, ...] | None = None
     max_size: str | None = None

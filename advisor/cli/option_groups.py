@@ -125,6 +125,14 @@ class ProjectOptions:
             "settings with a lower precision (repeatable).",
         ),
     ] = None
+    recommend_settings: Annotated[
+        bool | None,
+        typer.Option(
+            "--recommend-settings/--no-recommend-settings",
+            envvar="ADVISOR_RECOMMEND_SETTINGS",
+            help="Choose run-time settings together with the versions; by default so.",
+        ),
+    ] = None
     exclude_newer: Annotated[
         _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
     ] = None
@@ -261,6 +269,7 @@ class ProjectOptions:
             build_project=self.build_project,
             build_sdists=self.build_sdists,
             allow=tuple(self.allow or ()),
+            recommend_settings=self.recommend_settings,
             exclude_newer=read_moment(self.exclude_newer, "--exclude-newer") if self.exclude_newer else None,
             preview=None if self.preview is None else tuple(self.preview),
             max_size=self.max_size,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
@@ -51,6 +52,9 @@ from knowledge.estimate.interface import Prediction
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
 from pi_runners.vocabulary import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from advisor.resolve.recommended_settings import CombinedGain
 
 PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
@@ -125,6 +129,15 @@ class TargetResult:
     comparison: LockComparison | None
     failure: AdvisorError | None
     installable: InstallableFiles
+
+    @property
+    def gain_with_settings(self) -> CombinedGain | None:
+        """Speed-up of the recommended stack with its settings over the lock, if the lock recommends none."""
+        from advisor.resolve.recommended_settings import gain_with_settings
+
+        if self.recommended is None or self.recommended_prediction is None or self.case.head.recommended_settings:
+            return None
+        return gain_with_settings(self.recommended_prediction, self.recommended.settings_gain)
 
     def required(self) -> Mapping[NormalizedName, Mapping[NormalizedName, tuple[str, ...]]]:
         """Return the requirements of the project (under an empty name) and of each locked package."""

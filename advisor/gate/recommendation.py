@@ -21,6 +21,7 @@ from knowledge.rules.catalogue import catalogue_digest
 
 if TYPE_CHECKING:
     from advisor.resolve.recommend import Advice
+    from advisor.resolve.recommended_settings import CombinedGain
     from advisor.resolve.request import ResolutionRequest
 
 _BUCKET = "recommended"
@@ -35,10 +36,12 @@ class RecommendedStack:
     Attributes:
         versions: Version of each package.
         proven: Whether its score is proven to be optimal.
+        settings_gain: What the recommended run-time settings gain; none if there are none.
     """
 
     versions: Mapping[str, Version]
     proven: bool
+    settings_gain: CombinedGain | None = None
 
 
 def find_recommended_stack(

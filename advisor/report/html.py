@@ -17,6 +17,7 @@ from advisor.report.score import score_lines
 from advisor.report.settings import setting_lines
 from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.prices import Price
+from advisor.resolve.recommended_settings import CombinedGain
 from advisor.resolve.stack_requirements import PROJECT, requirements_within
 from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
@@ -170,7 +171,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         changes=changes(report),
         interpreters=interpreter_rows(interpreters) if interpreters else [],
         interpreter_evidence=[*measured_lines(interpreters)] if interpreters else [],
-        overall=plot([_predicted("predicted speed over the baseline", prediction)]),
+        overall=plot(_overall(report)),
         evidence=plot(evidence_of(prediction.changes)),
         prices=prices,
         price_text=price_text,
@@ -202,5 +203,12 @@ def _price_lines(prices: Iterable[Price]) -> list[Interval]:
     ]
 
 
-def _predicted(label: str, prediction: Prediction) -> Interval:
+def _overall(report: AdviceResult) -> list[Interval]:
+    intervals = [_predicted("predicted speed over the baseline", report.advice.prediction)]
+    if total := report.gain_with_settings:
+        intervals.append(_predicted("with the recommended settings", total))
+    return intervals
+
+
+def _predicted(label: str, prediction: Prediction | CombinedGain) -> Interval:
     return Interval(label=label, value=prediction.speedup, low=prediction.low, high=prediction.high)

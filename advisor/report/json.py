@@ -68,6 +68,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
         "settings": rounded([asdict(setting) for setting in report.settings]),
         "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
+        "gain_with_settings": rounded(asdict(report.gain_with_settings)) if report.gain_with_settings else None,
         "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],

@@ -75,6 +75,8 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     yield f"prediction {_prediction(advice.prediction)}"
     if advice.prediction.changes and advice.prediction.kinds:
         yield f"           {range_text(advice.prediction)}"
+    if total := report.gain_with_settings:
+        yield f"           with its settings {total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
     yield from _labelled("settings", setting_lines(report.setting_effects, report.settings, report.settings_gain))
     yield from _labelled("score", score_lines(advice.basis, advice.prediction))
     yield f"proof      {_proof(report)}"

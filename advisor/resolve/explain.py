@@ -12,6 +12,7 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
 from knowledge.estimate.interface import Prediction
+from knowledge.estimate.setting_gains import SettingValue
 from knowledge.rules.engine import RuleBook
 
 if TYPE_CHECKING:
@@ -75,8 +76,20 @@ def explain_stack(
     rules: RuleBook,
     builds: TargetBuilds,
     prediction: Prediction,
+    settings: Mapping[str, Sequence[SettingValue]],
 ) -> dict[str, str]:
-    """Return, for each package of a stack, why it has its version and what requires it, in a few words."""
+    """Return, for each package of a stack, why it has its version and what requires it, in a few words.
+
+    Args:
+        problem: The problem.
+        source: Source of the candidates.
+        stack: The stack.
+        baseline: The baseline.
+        rules: The rules that apply to the target.
+        builds: Builds for the target.
+        prediction: Prediction for the stack over the baseline.
+        settings: Recommended settings of each package that the baseline's version does not have.
+    """
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
     forbidden = _forbidden_below(problem, source, baseline, rules)
@@ -87,6 +100,9 @@ def explain_stack(
         reason = _reason(
             candidate, plain.get(candidate.name), source, forbidden=forbidden, slow=slow, prediction=prediction
         )
+        if values := settings.get(candidate.name):
+            listed = quoted(["=".join(value) for value in values])
+            reason = f"{reason}; recommended with {listed}, which {plain[candidate.name].version} does not have"
         if build := builds.reason(candidate, plain.get(candidate.name)):
             reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
         if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):

@@ -161,6 +161,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
         optimum = replace(optimum, not_compared=request.not_compared, stopped=stopped)
     verify(problem, source, optimum.stack)
     versions = {str(c.name): c.version for c in baseline}
+    stack = {str(c.name): c.version for c in optimum.stack}
     prediction = request.predict(optimum.stack, versions)
     return Advice(
         objective=request.objective,
@@ -168,7 +169,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
         optimum=optimum,
         prediction=prediction,
         basis=score_basis(
-            {str(c.name): c.version for c in optimum.stack},
+            stack,
             versions,
             objective=request.objective,
             estimator=request.estimator,
@@ -183,6 +184,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             rules=request.rules,
             builds=request.builds,
             prediction=prediction,
+            settings=request.settings.missing_in(versions, stack, request.estimator) if request.settings else {},
         ),
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
         current=None if current is None else (current, request.predict(optimum.stack, current)),

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.speed_steps import speed_steps
-from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, PredictedGain
+from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, PredictedGain, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains, SettingValue
@@ -57,7 +57,7 @@ class RecommendedSetting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CombinedGain:
-    """Predicted speed-up by all recommended settings of a stack together.
+    """Predicted speed-up that the recommended settings of a stack have a part in.
 
     Attributes:
         speedup: The speed-up.
@@ -121,6 +121,25 @@ def combined_gain(
         total = _total(gains, stack[gains.framework], own)
         mean, variance = mean + total.mean, variance + total.variance
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
+    return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+
+
+def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> CombinedGain | None:
+    """Return the speed-up of a stack with its recommended settings over the baseline without settings.
+
+    The errors of the two predictions count as independent, as in the score.
+
+    Args:
+        prediction: Prediction for the stack over the baseline, both without settings.
+        gain: What the settings gain; none if none are recommended.
+
+    Returns:
+        The speed-up; none without settings, or if no measured package differs from the baseline.
+    """
+    if gain is None or not prediction.changes:
+        return None
+    half = math.hypot(*(math.log(p.high / p.low) / 2 for p in (prediction, gain)))
+    mean = math.log(prediction.speedup * gain.speedup)
     return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
 
 

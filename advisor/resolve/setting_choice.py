@@ -99,6 +99,22 @@ class TargetSettings:
             for gains in estimator.setting_gains(offered, stack)
         }
 
+    def missing_in(
+        self, baseline: Mapping[str, Version], stack: Mapping[str, Version], estimator: Estimator
+    ) -> dict[str, tuple[SettingValue, ...]]:
+        """Return the best settings of a stack that the baseline's version of the framework does not have."""
+        offered = {name: [version] for name, version in stack.items()}
+        missing = {
+            gains.framework: tuple(
+                value
+                for value in self.best(gains, stack[gains.framework]).values
+                if self.choice(gains.framework, value, baseline[gains.framework]) is None
+            )
+            for gains in estimator.setting_gains(offered, stack)
+            if gains.framework in baseline
+        }
+        return {name: values for name, values in missing.items() if values}
+
     def best(self, gains: SettingGains, version: Version) -> BestSettings:
         """Return the best settings for a version of a framework."""
         admissible = [v for v in gains.alone.get(version, {}) if self.may_choose(gains.framework, v, version)]

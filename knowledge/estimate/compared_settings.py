@@ -12,7 +12,7 @@ from packaging.version import Version
 
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
 from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, WHOLE_MODEL
-from knowledge.estimate.evidence import Contrast, Machine
+from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.interface import NORMAL_QUANTILE, PredictedGain
 from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
@@ -69,17 +69,51 @@ class ComparedSetting:
         return max((r for r in releases if r <= version), default=releases[0] if releases else version)
 
 
+class ReleaseSteps:
+    """What releases differ by without settings: settings of other releases than the reference are read against it.
+
+    A campaign compares each of its combinations with one reference, also those of another release with settings.
+    """
+
+    def __init__(self, contrasts: Iterable[Contrast]) -> None:
+        """Find the contrasts between releases without settings.
+
+        Args:
+            contrasts: Contrasts of one framework.
+        """
+        self._steps = {
+            _place_of(c): c.mean for c in contrasts if not (c.side.settings or c.reference.settings or c.is_control)
+        }
+
+    def step_of(self, c: Contrast) -> float | None:
+        """Return the part of a contrast that is due to its release: 0 for equal ones, none if it was not measured."""
+        return 0.0 if _stack_of(c.side) == _stack_of(c.reference) else self._steps.get(_place_of(c))
+
+
+def _place_of(c: Contrast) -> tuple[object, ...]:
+    return c.block, c.label, *_stack_of(c.side), *_stack_of(c.reference)
+
+
+def _stack_of(side: Side) -> tuple[object, ...]:
+    return side.version, tuple(sorted(side.companions.items()))
+
+
 def setting_change(c: Contrast) -> Change | None:
     """Return the only setting in which the sides of a contrast differ; none if anything else differs."""
-    one, other = c.side, c.reference
-    names = [n for n in {*one.settings, *other.settings} if one.settings.get(n) != other.settings.get(n)]
-    if one.version != other.version or one.companions != other.companions or len(names) != 1:
+    return _changed_setting(c) if _stack_of(c.side) == _stack_of(c.reference) else None
+
+
+def _changed_setting(c: Contrast) -> Change | None:
+    """Return the only setting in which the sides of a contrast differ, whatever their releases; none for several."""
+    one, other = c.side.settings, c.reference.settings
+    names = [n for n in {*one, *other} if one.get(n) != other.get(n)]
+    if len(names) != 1:
         return None
     (name,) = names
-    return name, one.settings.get(name, ""), other.settings.get(name, "")
+    return name, one.get(name, ""), other.get(name, "")
 
 
-def compared_settings(contrasts: Iterable[Contrast], machine: Machine) -> tuple[ComparedSetting, ...]:
+def compared_settings(contrasts: Sequence[Contrast], machine: Machine) -> tuple[ComparedSetting, ...]:
     """Return the settings that were compared at whole programs, models or blocks, sorted.
 
     Of published settings, those on similar accelerators count. Others count on every machine of their kind of device:
@@ -90,8 +124,11 @@ def compared_settings(contrasts: Iterable[Contrast], machine: Machine) -> tuple[
         machine: The machine that predictions are for.
     """
     changes: dict[Change, list[Contrast]] = defaultdict(list)
+    releases = ReleaseSteps(contrasts)
     for c in contrasts:
-        change = setting_change(c) if c.family == PUBLISHED or c.family in _WHOLE else None
+        change = setting_change(c) if c.family == PUBLISHED else None
+        if c.family in _WHOLE and releases.step_of(c) is not None:
+            change = _changed_setting(c)
         if change is not None and change[1] and change[2] in USUAL_VALUES:
             changes[change].append(c)
     nearest: dict[tuple[str, str], tuple[float, Change]] = {}

@@ -12,7 +12,7 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import Observation
@@ -44,6 +44,8 @@ _BLOCK_ARCHITECTURES = {
 """Architecture of the models that each block is a part of, if that is one."""
 MODES = {"prefill": "inference"}
 """Mode that others compare with."""
+MACHINES = "machines"
+"""Name of the discrepancy of other kinds of machines."""
 HARMLESS = 0.05
 """Discrepancy up to which a number is reported in any case."""
 LARGEST_UNEXPLAINED = 0.5
@@ -253,6 +255,30 @@ def predictions_by_sizes_elsewhere(contrasts: Sequence[Contrast]) -> list[Residu
         if others:
             residuals.append(_mean(whole, others))
     return residuals
+
+
+def predictions_by_machines(contrasts: Sequence[Contrast]) -> list[Residual]:
+    """Predict whole models by the same run with the same stacks on other kinds of machines.
+
+    A setting for which a machine lacks a feature is another setting there.
+
+    Args:
+        contrasts: Contrasts of one framework.
+    """
+    groups: dict[tuple[object, ...], list[Contrast]] = defaultdict(list)
+    wholes = [c for c in contrasts if c.family == WHOLE_MODEL and not c.is_control]
+    for c in wholes:
+        groups[*_sides_on_machine(c), c.label].append(c)
+    residuals = []
+    for whole in wholes:
+        members = groups[*_sides_on_machine(whole), whole.label]
+        if others := [c for c in members if c.machine.kind != whole.machine.kind]:
+            residuals.append(_mean(whole, others))
+    return residuals
+
+
+def _sides_on_machine(c: Contrast) -> tuple[object, ...]:
+    return _sides(replace(c, side=side_on(c.side, c.machine), reference=side_on(c.reference, c.machine)))
 
 
 def _mean(whole: Contrast, others: Sequence[Contrast]) -> Residual:

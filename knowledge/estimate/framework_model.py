@@ -15,10 +15,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
+from knowledge.estimate.discrepancy import MACHINES, of_settings
 from knowledge.estimate.evidence import COMPANIONS, Machine, Side
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
 from knowledge.estimate.gaussian_process import GaussianProcess
@@ -31,14 +31,12 @@ from knowledge.estimate.interface import (
     PredictedGain,
 )
 from knowledge.estimate.kernel import LAST_PATCH
+from knowledge.estimate.machine_discrepancy import MachineDiscrepancy
 from knowledge.estimate.similarity import side_on
 from knowledge.estimate.speeds import Speeds
 from knowledge.estimate.stack_discrepancy import StackDiscrepancy, program_of
 from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 from knowledge.estimate.workloads import OPERATIONS
-
-if TYPE_CHECKING:
-    pass
 
 _NONE = StackDiscrepancy((), 0.0)
 Shares = Mapping[tuple[str, str], float]
@@ -132,7 +130,14 @@ class FrameworkModel:
             setting_widening=self._process.amplitudes.setting_widening,
             programs=[program_of(side_on(side, self.machine)) for side in sides],
             discrepancy=discrepancy,
+            elsewhere=self._elsewhere,
         )
+
+    @cached_property
+    def _elsewhere(self) -> MachineDiscrepancy:
+        process = self._process
+        relative = process.amplitudes.discrepancies.get(of_settings(MACHINES), 0.0)
+        return MachineDiscrepancy(process.contrasts, self.machine.kind, relative)
 
     def gains(
         self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version], *, share: float

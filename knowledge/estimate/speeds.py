@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from knowledge.estimate.gaussian_process import Sums
 from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.machine_discrepancy import MachineDiscrepancy
 from knowledge.estimate.stack_discrepancy import Program, StackDiscrepancy
 from knowledge.estimate.task_discrepancy import TaskDiscrepancy
 
@@ -24,6 +25,7 @@ class Speeds(NamedTuple):
         setting_widening: Factor of the others.
         programs: Version and settings of each stack.
         discrepancy: Standard deviation of the gain of one stack over another beyond that of the parts.
+        elsewhere: The same because settings were measured on other kinds of machines.
     """
 
     means: Array
@@ -32,6 +34,7 @@ class Speeds(NamedTuple):
     setting_widening: float
     programs: Sequence[Program]
     discrepancy: StackDiscrepancy | TaskDiscrepancy
+    elsewhere: MachineDiscrepancy
 
     def gain(self, one: int, other: int) -> PredictedGain:
         """Return the gain of one stack over another; stacks are given by their indices."""
@@ -41,8 +44,10 @@ class Speeds(NamedTuple):
         """Return the gains of pairs of stacks."""
         pairs = list(zip(ones, others, strict=True))
         variances = self.sums.variances(ones, others) * [self._widening(one, other) ** 2 for one, other in pairs]
-        variances += [self.discrepancy.between(self.programs[one], self.programs[other]) ** 2 for one, other in pairs]
         means = self.means[list(ones)] - self.means[list(others)]
+        programs = [(self.programs[one], self.programs[other]) for one, other in pairs]
+        variances += [self.discrepancy.between(*both) ** 2 for both in programs]
+        variances += [self.elsewhere.between(*both, m) ** 2 for both, m in zip(programs, means, strict=True)]
         return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
 
     def _widening(self, one: int, other: int) -> float:

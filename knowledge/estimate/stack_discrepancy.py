@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from knowledge.estimate.discrepancy import WHOLE_MODEL, architecture_and_mode
 from knowledge.estimate.evidence import Contrast, Side
@@ -17,6 +17,10 @@ _PRIOR_DEGREES_OF_SETTINGS = 1.0
 """The same for stacks with different settings: settings differ more from each other than releases do. A judgement."""
 Program = tuple[str, tuple[tuple[str, str], ...]]
 """Version of a framework, and its settings, sorted."""
+Run = tuple[str, str, str]
+"""A block, the label of an indicator, and the kind of the machine."""
+Ratio = tuple[float, float]
+"""A log ratio, and its variance."""
 
 
 class StackDiscrepancy:
@@ -38,12 +42,7 @@ class StackDiscrepancy:
         self._usual = usual
         self._relative_of_settings = relative_of_settings
         self._known: dict[tuple[Program, Program], float] = {}
-        self._ratios: dict[tuple[str, str], dict[Program, tuple[float, float]]] = defaultdict(dict)
-        for c in contrasts:
-            if c.family == WHOLE_MODEL and not c.is_control:
-                ratios = self._ratios[c.block, c.label]
-                ratios[program_of(side_on(c.reference, c.machine))] = (0.0, 0.0)
-                ratios[program_of(side_on(c.side, c.machine))] = (c.mean, c.error**2)
+        self._ratios = ratios_by_run(c for c in contrasts if c.family == WHOLE_MODEL)
 
     def between(self, one: Program, other: Program) -> float:
         """Return the discrepancy of the gain of one stack over another; 0 if they have the same framework."""
@@ -56,10 +55,8 @@ class StackDiscrepancy:
 
     def _estimate(self, one: Program, other: Program) -> float:
         kinds: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-        for (block, label), ratios in self._ratios.items():
-            if one in ratios and other in ratios:
-                (mean, variance), (from_mean, from_variance) = ratios[one], ratios[other]
-                kinds[block, *architecture_and_mode(label)].append((mean - from_mean, variance + from_variance))
+        for (block, label, _), ratio in effects_of(self._ratios, one, other):
+            kinds[block, *architecture_and_mode(label)].append(ratio)
         total = degrees = 0.0
         for members in (m for m in kinds.values() if len(m) > 1):
             spread = statistics.variance(gain for gain, _ in members) - statistics.fmean(noise for _, noise in members)
@@ -71,6 +68,27 @@ class StackDiscrepancy:
             prior = max(prior, self._relative_of_settings**2 * statistics.fmean(effects or [0.0]))
             weight = _PRIOR_DEGREES_OF_SETTINGS
         return math.sqrt(max(0.0, weight * prior + total) / (weight + degrees))
+
+
+def ratios_by_run(contrasts: Iterable[Contrast]) -> dict[Run, dict[Program, Ratio]]:
+    """Return the ratio of each program to the reference of its block, and its variance."""
+    runs: dict[Run, dict[Program, Ratio]] = defaultdict(dict)
+    for c in contrasts:
+        if not c.is_control:
+            ratios = runs[c.block, c.label, c.machine.kind]
+            ratios[program_of(side_on(c.reference, c.machine))] = (0.0, 0.0)
+            ratios[program_of(side_on(c.side, c.machine))] = (c.mean, c.error**2)
+    return runs
+
+
+def effects_of(
+    runs: Mapping[Run, Mapping[Program, Ratio]], one: Program, other: Program
+) -> Iterator[tuple[Run, Ratio]]:
+    """Yield the ratio of two programs in each run of both, and its variance."""
+    for run, ratios in runs.items():
+        if one in ratios and other in ratios:
+            (mean, variance), (from_mean, from_variance) = ratios[one], ratios[other]
+            yield run, (mean - from_mean, variance + from_variance)
 
 
 def program_of(side: Side) -> Program:

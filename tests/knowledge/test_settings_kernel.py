@@ -9,6 +9,7 @@ import pytest
 from packaging.version import Version
 
 from knowledge.estimate.amplitudes import fit_amplitudes
+from knowledge.estimate.compared_settings import ReleaseSteps, compared_settings
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
@@ -56,6 +57,21 @@ def test_models_and_blocks_of_one_architecture_are_alike_in_one_mode() -> None:
     matmul = "matmul@1[n=4] float32 torch/cpu"
     assert architecture_of(matmul, "matmul") == ("matmul", "matmul@1")
     assert program_of_label(matmul, "matmul") == ("matmul", matmul)
+
+
+def test_a_setting_of_an_older_release_is_read_against_that_release_without_settings() -> None:
+    label, old = label_of("resnet50"), side("2.4.0")
+    of_release = replace(effect(label, -0.2), side=old)
+    with_setting = replace(effect(label, 1.2), side=replace(old, settings=dict([FAST])))
+    without_release = replace(with_setting, label=label_of("gpt2"))
+
+    steps = ReleaseSteps([of_release, with_setting, without_release])
+    (compared,) = compared_settings([of_release, with_setting, without_release], HERE)
+
+    assert [steps.step_of(c) for c in (of_release, with_setting, without_release)] == [-0.2, -0.2, None]
+    assert steps.step_of(effect(label, 0.3, FAST)) == 0.0
+    assert compared.contrasts == (with_setting,)
+    assert compared.release_for(Version("2.9.0")) == Version("2.4.0")
 
 
 def measured(models: tuple[str, ...]) -> Iterator[Contrast]:

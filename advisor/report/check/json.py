@@ -89,6 +89,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "packages": {name: str(version) for name, version in sorted(target_result.recommended.versions.items())},
             "proven": target_result.recommended.proven,
             "prediction": _prediction(target_result.recommended_prediction),
+            "gain_with_settings": rounded(asdict(total)) if (total := target_result.gain_with_settings) else None,
             "not_predicted": target_result.not_predicted or None,
         },
     }

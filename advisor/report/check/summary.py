@@ -94,4 +94,6 @@ def describe_gap(target_result: TargetResult) -> str:
         return f"the lock is the recommended stack{proof}"
     verb = "differs" if differing == 1 else "differ"
     speed = describe_prediction(target_result.recommended_prediction, target_result.not_predicted)
+    if total := target_result.gain_with_settings:
+        speed += f"; with its settings {total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
     return f"{count(differing, 'package')} {verb}{proof}; speed of the recommended stack over the lock: {speed}"

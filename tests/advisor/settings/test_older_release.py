@@ -1,0 +1,85 @@
+"""An older release whose own settings make it faster than the newest one, from the measurements that ship."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+pytestmark = pytest.mark.shipped
+
+
+def advise(advisor: Advisor, index: PackageIndex, folder: Path, *options: str) -> str:
+    """Return what `advise` prints for a project with JAX on a processor without AVX-512."""
+    for version in ("0.6.2", "0.10.2"):
+        index.add("jax", version)
+    (folder / "requirements.in").write_text("jax\n")
+    result = advisor(
+        *("advise", "-r", "requirements.in", "--index-url", index.url, "--hardware", "cpu-zen2", "--dry-run"),
+        *("--workload", "mobilenet-inference", *options),
+        cwd=folder,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_a_release_is_recommended_for_a_setting_that_newer_ones_do_not_have(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    """In JAX 0.6.2, the legacy runtime makes MobileNetV2 several times as fast; 0.7 lost it."""
+    document = json.loads(advise(advisor, index, tmp_path, "--format", "json"))
+
+    assert {p["name"]: p["version"] for p in document["stack"]["packages"]} == {"jax": "0.6.2"}
+    recommended = [s for s in document["settings"] if s["status"] == "recommended"]
+    assert [(s["name"], s["value"]) for s in recommended] == [("cpu_runtime", "legacy")]
+    gain, with_settings, plain = (
+        document[key]["speedup"] for key in ("settings_gain", "gain_with_settings", "prediction")
+    )
+    assert gain > 2
+    assert with_settings == pytest.approx(plain * gain, rel=1e-3)
+    assert document["gain_with_settings"]["low"] > 1
+
+
+def test_the_report_says_that_the_setting_is_the_reason(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
+    text = advise(advisor, index, tmp_path)
+
+    assert "           with its settings " in text
+    (change,) = (line for line in text.splitlines() if "0.10.2 -> 0.6.2" in line)
+    assert change.endswith("; recommended with `cpu_runtime=legacy`, which 0.10.2 does not have")
+
+
+def test_without_the_choice_of_settings_the_newest_release_stays(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    document = json.loads(advise(advisor, index, tmp_path, "--format", "json", "--no-recommend-settings"))
+
+    assert [p["version"] for p in document["stack"]["packages"]] == ["0.10.2"]
+    assert document["gain_with_settings"] is None
+
+
+@pytest.mark.parametrize("has_settings", [False, True])
+def test_the_gate_says_what_settings_gain_if_the_lock_has_none(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path, has_settings: bool
+) -> None:
+    lock = "pylock.toml"
+    choice = [] if has_settings else ["--no-recommend-settings"]
+    for version in ("0.6.2", "0.10.2"):
+        index.add("jax", version)
+    (tmp_path / "requirements.in").write_text("jax\n")
+    options = ("-r", "requirements.in", "--index-url", index.url, "--hardware", "cpu-zen2")
+    workload = ("--workload", "mobilenet-inference")
+    assert advisor("advise", *options, *workload, *choice, "-o", lock, cwd=tmp_path).returncode == 0
+
+    checked = advisor("check", *options, *workload, "--current", lock, "--format", "json", cwd=tmp_path)
+    text = advisor("check", *options, *workload, "--current", lock, cwd=tmp_path).stdout
+    (target,) = json.loads(checked.stdout)["targets"]
+
+    assert ("; with its settings " in text) is not has_settings
+    assert (target["recommended"]["gain_with_settings"] is None) is has_settings
+    if not has_settings:
+        assert target["recommended"]["packages"] == {"jax": "0.6.2"}
+        assert target["recommended"]["gain_with_settings"]["low"] > 1
