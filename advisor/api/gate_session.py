@@ -377,7 +377,8 @@ def _recommend(
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
         if context.target_settings is None:
             return best
-        settings = recommended_settings(best.versions, predictor, context.target_settings)
+        allowed = context.target_settings.in_one_process(best.versions, predictor)
+        settings = recommended_settings(best.versions, predictor, allowed)
         return replace(best, settings_gain=combined_gain(settings, best.versions, predictor))
 
     return stack

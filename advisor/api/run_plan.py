@@ -251,7 +251,8 @@ def _present_value(name: str, text: str, present: Mapping[str, str], libraries: 
         return value if value != text else ""
     own, parts = value.split(separator), text.split(separator)
     if name == "LD_PRELOAD":
-        return next((path for path in own if Path(path).name in libraries and path not in parts), "")
+        paths = [path for part in own for path in part.split()]
+        return next((path for path in paths if Path(path).name in libraries and path not in parts), "")
     flags = {_flag(part): part for part in parts}
     return next((part for part in own if flags.get(_flag(part), part) != part), "")
 

@@ -57,7 +57,10 @@ def read_run_settings(
     path, content = _read(directory, lock, is_required=not values)
     names = tuple(dict.fromkeys(framework_of(name) for name in frameworks))
     selection = content.values
+    last_values = dict(values)
     for name, value in values:
+        if last_values[name] != value:
+            raise InputError(f"`--settings` has two values of `{name}`: `{value}` and `{last_values[name]}`")
         for framework in _frameworks_of(name, value, names, content):
             selection.setdefault(framework, {})[name] = value
     if names:

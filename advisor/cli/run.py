@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,9 @@ from advisor.cli.options import check_format, read_pairs
 if TYPE_CHECKING:
     from advisor.api.run_plan import RunPlan
     from advisor.api.run_settings import RunSettings
+
+
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,7 @@ class SettingsOptions:
         )
         result = read_run_settings(
             lock=self.lock,
-            values=[(name, int(value) if value.lstrip("-").isdecimal() else value) for name, value in pairs],
+            values=[(name, int(value) if _NUMBER.fullmatch(value) else value) for name, value in pairs],
             frameworks=self.framework or (),
         )
         if result.changed:

@@ -11,7 +11,7 @@ from advisor.project.switches import Switch
 from advisor.resolve.predictor import Predictor
 from knowledge.settings.catalogue import setting_error, shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for
-from knowledge.settings.model import SettingChoice
+from knowledge.settings.model import ANY, SettingChoice
 
 RecommendedValues = Mapping[str, Mapping[str, int | str]]
 """Recommended values of settings, by framework and name."""
@@ -54,11 +54,11 @@ def check_recommended_settings(
     Args:
         scope: The lock, the target and the policy.
         switches: Run-time settings of the project.
-        recommended: The settings of the lock.
+        recommended: The settings of the lock, by framework, with those that are the same for all of them.
         backends: Backend of each measured package.
     """
     for switch, package, backend in _applications(scope, switches, backends):
-        value = recommended.get(backend, {}).get(switch.name)
+        value = {**recommended.get(ANY, {}), **recommended.get(backend, {})}.get(switch.name)
         if value is None or switch.value == str(value) or switch.is_default:
             continue
         sets = f"`{switch.name}` to `{switch.value}`" if switch.value else f"`{switch.name}` when the program runs"

@@ -169,6 +169,8 @@ def read_settings(lock: Path) -> LockedSettings | None:
 
 
 def _parsed(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():
+        raise InputError(f"`{path}` is not a regular file", hint="name a lock, or a settings file")
     try:
         check_size(path)
         return parse_toml(path.read_text(encoding="utf-8"))

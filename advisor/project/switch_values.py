@@ -13,7 +13,7 @@ from knowledge.settings.model import ANY, JOINED_VARIABLES, SettingChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingValue:
+class SwitchValue:
     """A setting with a value.
 
     Attributes:
@@ -43,7 +43,7 @@ def setting_variables() -> frozenset[str]:
     return frozenset(_forms())
 
 
-def settings_of_variable(variable: str, text: str | None) -> tuple[SettingValue, ...]:
+def settings_of_variable(variable: str, text: str | None) -> tuple[SwitchValue, ...]:
     """Return the settings that an environment variable applies.
 
     Args:
@@ -62,7 +62,7 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[SettingValue,
     for name, value, form in pairs:
         backends[name, value].add(form.backend)
     return tuple(
-        SettingValue(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
+        SwitchValue(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
         for (name, value), listed in sorted(backends.items())
     )
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from advisor.domain.words import count
+from advisor.domain.words import count, quoted
+from advisor.report.settings_code import NUMERICS
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
-from knowledge.settings.model import Numerics
 
 _MOST_KINDS = 3
 _STATUSES: Mapping[Status | None, str] = {
     "recommended": "set",
     "offered": "only with `--allow reduced-precision`:",
     "advised-against": "do not set",
-    None: "depends on the workload:",
-}
-_NUMERICS: Mapping[Numerics, str] = {
-    "exact": "the results stay the same",
-    "reordered": "the results differ by rounding",
-    "reduced": "lower precision",
+    None: "not a part of the advice:",
 }
 
 
@@ -31,7 +26,7 @@ def setting_lines(
 ) -> Iterator[str]:
     """Yield a line for each setting with a clear effect: how large it is for which workloads, and what it rests on.
 
-    Settings without a clear effect are named in one line.
+    So has each setting that the advice recommends. Other settings without a clear effect are named in one line.
 
     Args:
         effects: Effects of all settings that were compared.
@@ -44,14 +39,20 @@ def setting_lines(
     unclear = []
     for key in sorted(groups, key=lambda key: place.get(key, len(place))):
         listed, own = groups[key], advice.get(key)
-        is_emulated = own is not None and own.missing != ""
-        clear = sorted((e for e in listed if is_emulated or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
+        is_listed = own is not None and (own.missing != "" or own.status != "advised-against")
+        clear = sorted((e for e in listed if is_listed or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
         if not clear:
             unclear.append(f"`{listed[0].measured_as}` in {listed[0].package}")
             continue
-        yield f"{_STATUSES[own.status if own else None]} {_effect_text(clear, len(listed))}{_notes(own)}"
-    if combined and sum(s.status == "recommended" for s in recommended) > 1:
-        yield f"all of them together: {combined.speedup:.2f} [{combined.low:.2f}, {combined.high:.2f}] times as fast"
+        status = _STATUSES[own.status if own else None] if own or len(listed) == 1 else "depends on the workload:"
+        yield f"{status} {_effect_text(clear, len(listed))}{_notes(own)}"
+    count_of_recommended = sum(s.status == "recommended" for s in recommended)
+    if combined and (count_of_recommended > 1 or combined.frameworks > 1):
+        shares = (
+            f", if {combined.frameworks} frameworks take equal shares of the time" if combined.frameworks > 1 else ""
+        )
+        subject = "all of them together" if count_of_recommended > 1 else "the whole program"
+        yield f"{subject}{shares}: {combined.speedup:.2f} [{combined.low:.2f}, {combined.high:.2f}] times as fast"
     if unclear:
         yield f"no clear effect: {', '.join(unclear)}"
     if any(e.package == "torch" and e.over == "precision=tf32" for e in effects):
@@ -108,10 +109,14 @@ def _notes(setting: RecommendedSetting | None) -> str:
     """Return what a setting does to results, and how it is applied."""
     if setting is None:
         return ""
-    notes = [_NUMERICS[setting.numerics]]
+    notes = [NUMERICS[setting.numerics]]
+    if setting.together_with:
+        notes.append(f"it gains together with {quoted(setting.together_with)}")
     if setting.missing:
         notes.append(f"it {setting.missing}, which this machine does not have")
     if setting.status != "advised-against":
+        if setting.not_installed:
+            notes.append(f"none of {quoted(setting.not_installed)} is installed on this machine")
         notes += [*_numerical_note(setting.numerical_effects)]
         notes += [f"`{name}={value}`" for name, value in setting.environment.items()]
         notes += [f"`{line}`" for line in setting.code]

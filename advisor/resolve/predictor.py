@@ -167,7 +167,7 @@ class Predictor:
 
         offered = {name: list(versions) for name, versions in sorted(candidates.items()) if name in FRAMEWORKS}
         texts = {name: list(map(str, versions)) for name, versions in offered.items()}
-        query = ["setting gains", texts, self._texts(stack)]
+        query = ["gains of settings", texts, self._texts(stack)]
         return gains_from(self.cached(query, lambda: gains_record(self.estimator.setting_gains(offered, stack))))
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:

@@ -87,6 +87,8 @@ def make_request(
     direct = {root.name for root in problem.roots if not root.constraint}
 
     def with_baseline(baseline: tuple[Candidate, ...]) -> ResolutionRequest:
+        stack = {str(c.name): c.version for c in baseline}
+        own_settings = settings.in_one_process(stack, estimator) if settings else None
         criteria = Criteria(
             builds=builds,
             estimator=estimator,
@@ -95,7 +97,7 @@ def make_request(
             baseline=baseline,
             source=source,
             young_after=young_after,
-        ).with_settings(settings)
+        ).with_settings(own_settings)
         return ResolutionRequest(
             problem=problem,
             source=source,
@@ -106,7 +108,7 @@ def make_request(
             criteria=criteria,
             baseline=baseline,
             effort=effort,
-            settings=settings,
+            settings=own_settings,
         )
 
     if unsatisfied:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains, SettingValue
 from knowledge.settings.apply import code_of, environment_of
 from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.libraries import installed_libraries
 from knowledge.settings.model import Numerics
 from pi_runners.vocabulary import FRAMEWORKS
 
@@ -35,11 +36,13 @@ class RecommendedSetting:
         status: What the advice says.
         numerics: What it does to results.
         effects: Predicted effects, one for each kind of workload if none is selected.
-        environment: Environment variables that apply it.
+        environment: Environment variables that apply it; a shared library is named by its file name.
         code: Lines of Python that apply it, where the environment cannot.
         documentation: Address of the page that documents it.
         numerical_effects: Measured effects of a lower precision on the results of small models.
+        together_with: Settings of the advice that it gains with, if it gains nothing without them, as ``name=value``.
         missing: What the machine lacks for it, in one clause; empty for most. It is emulated.
+        not_installed: File names of the libraries of which it needs one, if the target is this machine and has none.
     """
 
     package: str
@@ -52,7 +55,9 @@ class RecommendedSetting:
     code: tuple[str, ...] = ()
     documentation: str = ""
     numerical_effects: tuple[NumericalEffect, ...] = ()
+    together_with: tuple[str, ...] = ()
     missing: str = ""
+    not_installed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,11 +68,14 @@ class CombinedGain:
         speedup: The speed-up.
         low: Lower end of its interval.
         high: Upper end.
+        frameworks: Number of frameworks that have an equal share of the time; the effect of a setting alone is that on
+            the part of its framework.
     """
 
     speedup: float
     low: float
     high: float
+    frameworks: int = 1
 
 
 def recommended_settings(
@@ -83,11 +91,17 @@ def recommended_settings(
     effects: dict[tuple[str, str], list[SettingEffect]] = {}
     for effect in estimator.compared_settings(stack):
         effects.setdefault((effect.package, effect.setting), []).append(effect)
-    listed = [
-        _described(gains.framework, value, status, settings, stack[gains.framework], effects)
-        for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
-        for status, value in _statuses(gains, stack[gains.framework], settings)
-    ]
+    listed = []
+    for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
+        version = stack[gains.framework]
+        for status, value in _statuses(gains, version, settings):
+            described = _described(gains.framework, value, status, settings, version, effects)
+            best = settings.best(gains, version).values
+            if status == "offered":
+                best = replace(settings, allows_reduced=True).best(gains, version).values
+            if status != "advised-against":
+                described = replace(described, together_with=tuple(_partners(gains, version, value, best)))
+            listed.append(described)
     order = {"recommended": 0, "offered": 1, "advised-against": 2}
     return tuple(sorted(listed, key=lambda s: (order[s.status], s.package, s.name, s.value)))
 
@@ -116,12 +130,15 @@ def combined_gain(
     if not values:
         return None
     mean = variance = 0.0
-    for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
+    every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
+    for gains in every:
         own = {value for package, value in values if package == gains.framework}
         total = _total(gains, stack[gains.framework], own)
         mean, variance = mean + total.mean, variance + total.variance
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
-    return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+    return CombinedGain(
+        speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), frameworks=len(every)
+    )
 
 
 def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> CombinedGain | None:
@@ -147,9 +164,9 @@ def _total(gains: SettingGains, version: Version, values: set[SettingValue]) -> 
     alone = gains.alone[version]
     parts = [alone[value] for value in values]
     # Two settings that were measured together gain what both gained, and not the sum.
-    for (one, other), joint in gains.together[version].items():
+    for (one, other), pair in gains.together[version].items():
         if {one, other} <= values:
-            sums = alone[one], alone[other]
+            joint, sums = pair.joint, (alone[one], alone[other])
             parts.append(
                 PredictedGain(
                     mean=joint.mean - sum(g.mean for g in sums),
@@ -192,6 +209,7 @@ def _described(
     own = shipped_settings()[name].framework(backend)
     assert choice is not None
     assert own is not None
+    installed = installed_libraries(choice.library) if settings.is_this_machine else dict.fromkeys(choice.library)
     return RecommendedSetting(
         package=framework,
         name=name,
@@ -199,9 +217,20 @@ def _described(
         status=status,
         numerics=choice.numerics,
         effects=tuple(effects.get((framework, "=".join(value)), ())),
-        environment=environment_of({name: text}, backend, present={}, libraries={}),
+        environment=environment_of(
+            {name: text}, backend, present={}, libraries={file: file for file in installed or choice.library}
+        ),
         code=code_of({name: text}, backend),
         documentation=own.documentation,
         numerical_effects=effects_of(backend, {name: text}) if choice.numerics == "reduced" else (),
         missing=emulated[1] if emulated else "",
+        not_installed=() if installed else choice.library,
     )
+
+
+def _partners(gains: SettingGains, version: Version, value: SettingValue, best: Collection[SettingValue]) -> list[str]:
+    """Return the settings of the best ones that a setting was measured with, if it gains nothing without them."""
+    if speed_steps(gains.alone[version][value]) > 0:
+        return []
+    pairs = [pair for pair in gains.together[version] if value in pair]
+    return sorted("=".join(other) for pair in pairs for other in pair if other != value and other in best)

@@ -2,7 +2,8 @@
 
 A setting needs nothing but a version of its framework that knows it. So the best settings for a version do not depend
 on other packages, and the best stack with the best settings is the optimum over versions of which each has the gain of
-its best settings: exact, without further variables in the model of the solver.
+its best settings: exact, without further variables in the model of the solver. Settings of the whole process about
+which several frameworks disagree are left out before.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ import networkx
 from packaging.version import Version
 
 from advisor.resolve.choices import Candidates
-from advisor.resolve.speed_steps import speed_steps
-from knowledge.domain.hardware import HardwareProfile
-from knowledge.estimate.interface import Estimator
-from knowledge.estimate.setting_gains import SettingGains, SettingValue
+from advisor.resolve.speed_steps import SPEED_STEP, speed_steps
+from knowledge.domain.hardware import DETECTED, HardwareProfile
+from knowledge.estimate.interface import Estimator, PredictedGain
+from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
+from knowledge.settings.apply import environment_of
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for
 from knowledge.settings.model import ANY, SettingChoice
@@ -45,15 +47,22 @@ class TargetSettings:
     Attributes:
         hardware: The machine.
         allows_reduced: Whether settings with a lower precision may be chosen.
+        disputed: Values that apply to the whole process, about which its frameworks disagree; they are not chosen.
     """
 
     hardware: HardwareProfile
     allows_reduced: bool = False
+    disputed: frozenset[SettingValue] = frozenset()
 
     @property
     def device(self) -> str:
         """The device that programs run on."""
         return "cuda" if self.hardware.gpu is not None else "cpu"
+
+    @property
+    def is_this_machine(self) -> bool:
+        """Whether the machine is the one that the program runs on."""
+        return self.hardware.name == DETECTED
 
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; none if the framework's version or the machine does not have it."""
@@ -80,7 +89,9 @@ class TargetSettings:
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""
         choice = self.choice(framework, value, version)
-        return choice is not None and (self.allows_reduced or choice.numerics != "reduced")
+        return (
+            value not in self.disputed and choice is not None and (self.allows_reduced or choice.numerics != "reduced")
+        )
 
     def best_steps(
         self, candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
@@ -98,6 +109,30 @@ class TargetSettings:
             gains.framework: {version: self.best(gains, version).steps for version in offered[gains.framework]}
             for gains in estimator.setting_gains(offered, stack)
         }
+
+    def in_one_process(self, stack: Mapping[str, Version], estimator: Estimator) -> TargetSettings:
+        """Return the settings that may be chosen if all frameworks of a stack run in one process.
+
+        Some settings apply to all of them: the allocator, or variables that several libraries read. A value is disputed
+        if another framework would choose another value, or is slower with it.
+
+        Args:
+            stack: Versions of the stack, such as the baseline.
+            estimator: Predictions from the observations.
+        """
+        every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
+        if len(every) < 2:
+            return self
+        best = {gains.framework: dict(self.best(gains, stack[gains.framework]).values) for gains in every}
+        disputed = {
+            (name, value)
+            for framework, values in best.items()
+            for name, value in values.items()
+            for gains in every
+            if gains.framework != framework and _share_a_variable(name, value, framework, gains.framework)
+            if best[gains.framework].get(name, value) != value or _loses(gains, stack[gains.framework], (name, value))
+        }
+        return replace(self, disputed=frozenset(disputed))
 
     def missing_in(
         self, baseline: Mapping[str, Version], stack: Mapping[str, Version], estimator: Estimator
@@ -121,11 +156,29 @@ class TargetSettings:
         return best_settings(gains, version, admissible)
 
 
+def _share_a_variable(name: str, value: str, framework: str, other: str) -> bool:
+    """Whether a value of a setting in one framework also applies to another one in the same process."""
+    setting, backends = shipped_settings()[name], (FRAMEWORKS[framework], FRAMEWORKS[other])
+    own = setting.framework(backends[0])
+    choice = own.choice(value) if own else None
+    # A set of processors is that of the process.
+    if setting.framework(ANY) is not None or (choice is not None and choice.processors):
+        return True
+    one, two = (environment_of({name: value}, backend, present={}, libraries={}) for backend in backends)
+    return bool(one.keys() & two.keys())
+
+
+def _loses(gains: SettingGains, version: Version, value: SettingValue) -> bool:
+    gain = gains.alone[version].get(value)
+    return gain is not None and speed_steps(gain) < 0 and gain.is_significant()
+
+
 def best_settings(gains: SettingGains, version: Version, admissible: Iterable[SettingValue]) -> BestSettings:
     """Return the settings with the largest gain; of several, the fewest, then the first by name.
 
     A gain is that of the settings alone and, for two that were measured together, that of both. Gains that are not
-    significant count as nothing.
+    significant count as nothing. What two settings gain beyond the sum of both counts only if it makes the gain of both
+    significant, or that of one where the other is set; what they gain less counts in any case.
 
     Args:
         gains: Gains of the framework.
@@ -134,8 +187,8 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
     """
     alone = {v: speed_steps(gains.alone[version][v]) for v in admissible}
     extra = {
-        (one, other): speed_steps(gain) - alone[one] - alone[other]
-        for (one, other), gain in gains.together.get(version, {}).items()
+        (one, other): _further_steps(pair, gains.alone[version][one], gains.alone[version][other])
+        for (one, other), pair in gains.together.get(version, {}).items()
         if one in alone and other in alone
     }
     useful = [v for v in sorted(alone) if alone[v] + sum(max(0, x) for pair, x in extra.items() if v in pair) > 0]
@@ -151,6 +204,25 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
         values += best
         steps -= gained
     return BestSettings(values=tuple(sorted(values)), steps=steps)
+
+
+def _further_steps(pair: PairGain, one: PredictedGain, other: PredictedGain) -> int:
+    """Return the steps that two settings gain together beyond the sum of what they gain alone.
+
+    Args:
+        pair: Gains of both.
+        one: Gain of the first alone.
+        other: Gain of the second alone.
+    """
+    first, second = speed_steps(one), speed_steps(other)
+    loss = min(0.0, pair.joint.mean - one.mean - other.mean)
+    together = max(
+        first + second + int(loss / SPEED_STEP),
+        speed_steps(pair.joint),
+        first + speed_steps(pair.second),
+        second + speed_steps(pair.first),
+    )
+    return together - first - second
 
 
 Extra = Mapping[tuple[SettingValue, SettingValue], int]

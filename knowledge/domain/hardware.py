@@ -8,6 +8,9 @@ from typing import Any, ClassVar
 
 from knowledge.domain.identity import content_hash
 
+DETECTED = "detected"
+"""Name of the profile of the machine that the program runs on."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:

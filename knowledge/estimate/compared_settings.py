@@ -16,9 +16,9 @@ from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.interface import NORMAL_QUANTILE, PredictedGain
 from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
-from knowledge.estimate.setting_gains import SettingGains, SettingValue
-from knowledge.estimate.similarity import similarity_of
-from knowledge.estimate.workloads import Workload
+from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
+from knowledge.estimate.similarity import side_on, similarity_of
+from knowledge.estimate.workloads import TimePart, Workload
 
 if TYPE_CHECKING:
     from knowledge.estimate.framework_model import FrameworkModel
@@ -63,10 +63,17 @@ class ComparedSetting:
     def release_for(self, version: Version) -> Version:
         """Return the release at which the setting was compared that is nearest to a version.
 
-        It is the newest one that is not newer, or else the oldest: nobody knows what a later release changes.
+        It is the newest one that is not newer, or else the oldest: nobody knows what a later release changes. Builds of
+        one release are the same release.
         """
         releases = sorted({Version(c.side.version) for c in self.contrasts if c.side.version})
-        return max((r for r in releases if r <= version), default=releases[0] if releases else version)
+        public = Version(version.public)
+        older = [r for r in releases if Version(r.public) <= public]
+        return max(older, default=releases[0] if releases else version)
+
+    def of_tasks(self, parts: Sequence[TimePart]) -> tuple[Contrast, ...]:
+        """Return the contrasts of parts of a workload."""
+        return tuple(c for c in self.contrasts if any(part.matches(c.label, c.family) for part in parts))
 
 
 class ReleaseSteps:
@@ -129,7 +136,7 @@ def compared_settings(contrasts: Sequence[Contrast], machine: Machine) -> tuple[
         change = setting_change(c) if c.family == PUBLISHED else None
         if c.family in _WHOLE and releases.step_of(c) is not None:
             change = _changed_setting(c)
-        if change is not None and change[1] and change[2] in USUAL_VALUES:
+        if change is not None and change[1] and change[2] in USUAL_VALUES and _acts_alike(c, change[0], machine):
             changes[change].append(c)
     nearest: dict[tuple[str, str], tuple[float, Change]] = {}
     for change, listed in changes.items():
@@ -140,6 +147,11 @@ def compared_settings(contrasts: Sequence[Contrast], machine: Machine) -> tuple[
         ComparedSetting(change=change, contrasts=tuple(changes[change]))
         for change in sorted(change for _, change in nearest.values())
     )
+
+
+def _acts_alike(c: Contrast, name: str, machine: Machine) -> bool:
+    """Whether a setting is the same on the machine of a contrast and on another: a precision depends on features."""
+    return side_on(c.side, c.machine).settings.get(name) == side_on(c.side, machine).settings.get(name)
 
 
 def compared_pairs(
@@ -171,10 +183,11 @@ def setting_effects(
         workload: The workload.
     """
     parts = workload.parts.get(model.basis, ())
-    for setting in settings:
+    for setting in preferred(settings, parts):
         name, value, over = setting.change
-        own = [c for c in setting.contrasts if any(part.matches(c.label, c.family) for part in parts)]
-        gain = model.gain_of_setting(stack, name, value, over)
+        own = setting.of_tasks(parts)
+        release = setting.release_for(stack[model.name])
+        gain = model.gain_of_setting({**stack, model.name: release}, name, value, over)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
         yield SettingEffect(
             package=model.name,
@@ -198,6 +211,7 @@ def gains_of_settings(
     stack: Mapping[str, Version],
     versions: Sequence[Version],
     *,
+    workload: Workload,
     share: float,
 ) -> SettingGains:
     """Return the gain of each setting, and of pairs that were measured together, for versions of the framework.
@@ -211,34 +225,63 @@ def gains_of_settings(
         pairs: Pairs of them.
         stack: A stack with the other packages.
         versions: Versions of the framework.
+        workload: The workload.
         share: Share of the workload's time that is spent in the framework.
     """
-    # Sources name one setting in different ways: what most measured stands for it.
-    by_value = {s.value: s for s in sorted(settings, key=lambda s: len(s.contrasts))}
-    combinations: list[tuple[ComparedSetting, ...]] = [*((setting,) for setting in by_value.values()), *pairs]
-    places = {
-        (version, number): (combination[0].release_for(version), number)
-        for version in versions
-        for number, combination in enumerate(combinations)
+    parts = workload.parts.get(model.basis, ())
+    by_value = {setting.value: setting for setting in preferred(settings, parts)}
+    requests: dict[str, tuple[Version, dict[str, str], dict[str, str]]] = {}
+
+    def ask(release: Version, one: Sequence[ComparedSetting], over: Sequence[ComparedSetting] = ()) -> str:
+        """Ask for the gain of some settings over others, and return the key of the answer."""
+        values = {setting.change[0]: setting.change[1] for setting in one}
+        defaults = {setting.change[0]: setting.change[2] for setting in one if setting.change[2]}
+        others = {setting.change[0]: setting.change[1] for setting in over}
+        key = repr((str(release), values, defaults, others))
+        requests.setdefault(key, (release, values, {**defaults, **others}))
+        return key
+
+    alone = {v: {value: ask(s.release_for(v), [s]) for value, s in by_value.items()} for v in versions}
+    together = {
+        v: {
+            (a.value, b.value): [ask(release, [a, b]), ask(release, [a, b], [b]), ask(release, [a, b], [a])]
+            for a, b in pairs
+            if by_value.get(a.value) == a and by_value.get(b.value) == b
+            for release in [a.release_for(v)]
+        }
+        for v in versions
     }
-    distinct = list(dict.fromkeys(places.values()))
-    requests = [(release, *_values(combinations[number])) for release, number in distinct]
-    computed = dict(zip(distinct, model.gains_of_settings(stack, requests), strict=True))
-    gains = {key: _scaled(computed[place], share) for key, place in places.items()}
+    answers = model.gains_of_settings(stack, list(requests.values()))
+    gains = {key: _scaled(gain, share) for key, gain in zip(requests, answers, strict=True)}
     return SettingGains(
         framework=model.name,
-        alone={version: {value: gains[version, n] for n, value in enumerate(by_value)} for version in versions},
+        alone={v: {value: gains[key] for value, key in table.items()} for v, table in alone.items()},
         together={
-            version: {(a.value, b.value): gains[version, n] for n, (a, b) in enumerate(pairs, start=len(by_value))}
-            for version in versions
+            v: {
+                values: PairGain(joint=gains[joint], first=gains[first], second=gains[second])
+                for values, (joint, first, second) in table.items()
+            }
+            for v, table in together.items()
         },
     )
 
 
-def _values(combination: Sequence[ComparedSetting]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the settings of a combination, and those that it is compared with, as the measurements name them."""
-    changes = [setting.change for setting in combination]
-    return {name: value for name, value, _ in changes}, {name: over for name, _, over in changes if over}
+def preferred(settings: Iterable[ComparedSetting], parts: Sequence[TimePart]) -> list[ComparedSetting]:
+    """Return each value of a setting by one of its names in the sources: that of the workload's tasks, or the usual.
+
+    Args:
+        settings: The settings.
+        parts: Parts of the workload.
+    """
+    by_value: dict[SettingValue, list[ComparedSetting]] = defaultdict(list)
+    for setting in settings:
+        by_value[setting.value].append(setting)
+
+    def weight(setting: ComparedSetting) -> tuple[bool, int]:
+        own = setting.of_tasks(parts)
+        return bool(own), len(own or setting.contrasts)
+
+    return [max(listed, key=weight) for listed in by_value.values()]
 
 
 def _scaled(gain: PredictedGain, share: float) -> PredictedGain:

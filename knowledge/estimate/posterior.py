@@ -17,7 +17,6 @@ from packaging.version import InvalidVersion, Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.compared_settings import (
-    ComparedSetting,
     compared_pairs,
     compared_settings,
     gains_of_settings,
@@ -196,7 +195,7 @@ class PosteriorEstimator:
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
         effects: list[SettingEffect] = []
         for model, contrasts in self._models_of_settings(stack).values():
-            settings = _measured_settings(model, contrasts)
+            settings = compared_settings(contrasts, model.machine)
             effects += setting_effects(model, settings, stack, workload=self._workload)
         return tuple(sorted(effects, key=lambda e: (e.package, -e.speedup, e.setting, e.over)))
 
@@ -212,11 +211,15 @@ class PosteriorEstimator:
         models = self._models_of_settings(name for name in stack if candidates.get(name))
         gains = []
         for name, (model, contrasts) in models.items():
-            settings = _measured_settings(model, contrasts)
+            settings = compared_settings(contrasts, model.machine)
             pairs = compared_pairs(contrasts, settings)
             if settings:
                 share = 1 / len(models)
-                gains.append(gains_of_settings(model, settings, pairs, stack, candidates[name], share=share))
+                gains.append(
+                    gains_of_settings(
+                        model, settings, pairs, stack, candidates[name], workload=self._workload, share=share
+                    )
+                )
         return tuple(gains)
 
     def _models_of_settings(self, names: Iterable[str]) -> dict[str, tuple[FrameworkModel, Sequence[Contrast]]]:
@@ -298,12 +301,6 @@ class PosteriorEstimator:
             )
         contrasts = process.contrasts if kind == MODELS else ()
         return StackDiscrepancy(contrasts, deviations.get(kind, 0.0), deviations.get(of_settings(kind), 0.0))
-
-
-def _measured_settings(model: FrameworkModel, contrasts: Sequence[Contrast]) -> list[ComparedSetting]:
-    """Return the settings that were compared on machines which say something about that of a model."""
-    settings = compared_settings(contrasts, model.machine)
-    return [setting for setting in settings if model.has_measured_setting(*setting.change[:2])]
 
 
 def _measured_gains(gains: FrameworkGains, model: FrameworkModel, baseline: Mapping[str, Version]) -> FrameworkGains:

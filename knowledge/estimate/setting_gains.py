@@ -7,7 +7,7 @@ don't have to worry about multiple comparisons", Journal of Research on Educatio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -18,6 +18,22 @@ from knowledge.estimate.interface import PredictedGain
 SettingValue = tuple[str, str]
 """Name of a setting, and its value."""
 _Key = TypeVar("_Key")
+_Gain = TypeVar("_Gain")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairGain:
+    """Gains of two settings that were measured together.
+
+    Attributes:
+        joint: Gain of both over their absence.
+        first: Gain of the first where the second is set.
+        second: Gain of the second where the first is set.
+    """
+
+    joint: PredictedGain
+    first: PredictedGain
+    second: PredictedGain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +43,12 @@ class SettingGains:
     Attributes:
         framework: The framework.
         alone: Gain by version and setting.
-        together: Gain by version and pair of settings that were measured together; gains of other pairs add up.
+        together: Gains by version and pair of settings that were measured together; gains of other pairs add up.
     """
 
     framework: str
     alone: Mapping[Version, Mapping[SettingValue, PredictedGain]]
-    together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PredictedGain]]
+    together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PairGain]]
 
 
 def least_gains(every: Sequence[SettingGains]) -> SettingGains:
@@ -46,14 +62,16 @@ def least_gains(every: Sequence[SettingGains]) -> SettingGains:
     first = every[0]
     return SettingGains(
         framework=first.framework,
-        alone={v: _least([gains.alone[v] for gains in every]) for v in first.alone},
-        together={v: _least([gains.together[v] for gains in every]) for v in first.together},
+        alone={v: _least([gains.alone[v] for gains in every], lambda gain: gain.cautious) for v in first.alone},
+        together={
+            v: _least([gains.together[v] for gains in every], lambda pair: pair.joint.cautious) for v in first.together
+        },
     )
 
 
-def _least(tables: Sequence[Mapping[_Key, PredictedGain]]) -> dict[_Key, PredictedGain]:
+def _least(tables: Sequence[Mapping[_Key, _Gain]], cautious: Callable[[_Gain], float]) -> dict[_Key, _Gain]:
     common = [key for key in tables[0] if all(key in table for table in tables)]
-    return {key: min((table[key] for table in tables), key=lambda gain: gain.cautious) for key in common}
+    return {key: min((table[key] for table in tables), key=cautious) for key in common}
 
 
 def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
@@ -63,7 +81,13 @@ def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
             "framework": g.framework,
             "alone": [[str(v), [[*key, *_numbers(x)] for key, x in table.items()]] for v, table in g.alone.items()],
             "together": [
-                [str(v), [[*one, *other, *_numbers(x)] for (one, other), x in table.items()]]
+                [
+                    str(v),
+                    [
+                        [*one, *other, *_numbers(pair.joint), *_numbers(pair.first), *_numbers(pair.second)]
+                        for (one, other), pair in table.items()
+                    ],
+                ]
                 for v, table in g.together.items()
             ],
         }
@@ -81,12 +105,18 @@ def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
                 for v, rows in entry["alone"]
             },
             together={
-                Version(v): {((a, x), (b, y)): PredictedGain(mean=m, variance=s) for a, x, b, y, m, s in rows}
+                Version(v): {((a, x), (b, y)): _pair_of(numbers) for a, x, b, y, *numbers in rows}
                 for v, rows in entry["together"]
             },
         )
         for entry in record
     )
+
+
+def _pair_of(numbers: Sequence[float]) -> PairGain:
+    pairs = zip(numbers[0::2], numbers[1::2], strict=True)
+    joint, first, second = (PredictedGain(mean=mean, variance=variance) for mean, variance in pairs)
+    return PairGain(joint=joint, first=first, second=second)
 
 
 def _numbers(gain: PredictedGain) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.hardware import DETECTED, Cpu, HardwareProfile
 from knowledge.domain.lines import lines_of
 from knowledge.hardware.amx_permission import SOURCE, AmxPermission, ask_amx_permission
 from knowledge.hardware.nvml import NvmlReading, read_nvml
@@ -60,7 +60,7 @@ def detect(
         answer = amx or (ask_amx_permission() if root == Path("/") else AmxPermission(granted=True))
         cpu = _with_permitted_features(cpu, answer, unknown)
     return HardwareProfile(
-        name="detected",
+        name=DETECTED,
         cpu=cpu,
         os=system,
         libc=libc,

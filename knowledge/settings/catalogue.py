@@ -58,6 +58,10 @@ def _choice(table: Mapping[str, Any]) -> SettingChoice:
     return SettingChoice(**values)
 
 
+LARGEST = 2**31 - 1
+"""Maximum value of a setting that is a number: frameworks keep it in 32 bits."""
+
+
 def setting_error(name: str, value: Any) -> str | None:
     """Return why a setting or its value is not valid, or none."""
     settings = shipped_settings()
@@ -66,6 +70,6 @@ def setting_error(name: str, value: Any) -> str | None:
     setting = settings[name]
     if setting.least is None:
         return None if value in setting.choices else f"`{name}` must be one of {', '.join(setting.choices)}"
-    if isinstance(value, bool) or not isinstance(value, int) or value < setting.least:
-        return f"`{name}` must be an integer of at least {setting.least}"
+    if isinstance(value, bool) or not isinstance(value, int) or not setting.least <= value <= LARGEST:
+        return f"`{name}` must be an integer of at least {setting.least} and at most {LARGEST}"
     return None

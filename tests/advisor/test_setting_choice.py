@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import PredictedGain
-from knowledge.estimate.setting_gains import SettingGains, SettingValue, gains_from, gains_record, least_gains
+from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue, gains_from, gains_record, least_gains
 from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE, FixedScores, builds_of
@@ -64,25 +65,41 @@ def gains_of(
     framework: str = "torch",
     all_versions: Sequence[Version] = (V,),
 ) -> SettingGains:
-    pairs = together or {}
+    pairs = {
+        (one, other): PairGain(
+            joint=gain(steps),
+            first=gain(steps - alone.get(other, 0)),
+            second=gain(steps - alone.get(one, 0)),
+        )
+        for (one, other), steps in (together or {}).items()
+    }
     return SettingGains(
         framework=framework,
         alone={v: {key: gain(steps) for key, steps in alone.items()} for v in all_versions},
-        together={v: {key: gain(steps) for key, steps in pairs.items()} for v in all_versions},
+        together=dict.fromkeys(all_versions, pairs),
     )
 
 
-def steps_of(chosen: Collection[SettingValue], gains: SettingGains, version: Version) -> int:
+def whole_steps(predicted: PredictedGain) -> int:
+    """Return a gain in steps, by the definition: 8 times the variance is the price of the uncertainty."""
+    cautious = int((predicted.mean - 8 * predicted.variance) / 0.01)
+    return cautious if cautious < 0 or predicted.mean > 1.96 * math.sqrt(predicted.variance) else 0
+
+
+def steps_of(selection: Collection[SettingValue], gains: SettingGains, version: Version) -> int:
     """Return the gain of settings in steps, by the definition: two that were measured together gain what both did."""
-
-    def steps(measured: PredictedGain) -> int:
-        return int(measured.cautious / 0.01) if measured.mean else 0
-
-    alone = {value: steps(gains.alone[version][value]) for value in chosen}
+    alone = {value: whole_steps(gains.alone[version][value]) for value in selection}
     total = sum(alone.values())
-    for (one, other), joint in gains.together[version].items():
+    for (one, other), pair in gains.together[version].items():
         if one in alone and other in alone:
-            total += steps(joint) - alone[one] - alone[other]
+            sums = gains.alone[version][one].mean + gains.alone[version][other].mean
+            both = (
+                alone[one] + alone[other] + int(min(0.0, pair.joint.mean - sums) / 0.01),
+                whole_steps(pair.joint),
+                alone[one] + whole_steps(pair.second),
+                alone[other] + whole_steps(pair.first),
+            )
+            total += max(both) - alone[one] - alone[other]
     return total
 
 
@@ -216,6 +233,58 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
     assert plain(optimum) == best
 
 
+@st.composite
+def uncertain_gains(draw: st.DrawFn) -> SettingGains:
+    """Gains of settings alone and in pairs, with variances of any size."""
+    means, variances = st.floats(-0.5, 0.5), st.floats(0, 0.03)
+    predicted = st.builds(PredictedGain, mean=means, variance=variances)
+    pairs = st.builds(PairGain, joint=predicted, first=predicted, second=predicted)
+    return SettingGains(
+        framework="torch",
+        alone={V: draw(st.fixed_dictionaries(dict.fromkeys(VALUES, predicted)))},
+        together={V: draw(st.dictionaries(pairs_of_values, pairs, max_size=5))},
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(gains=uncertain_gains())
+def test_the_best_settings_are_those_of_brute_force_with_uncertain_gains(gains: SettingGains) -> None:
+    best = best_settings(gains, V, VALUES)
+
+    assert (best.steps, len(best.values)) == by_brute_force(gains, V, VALUES)
+    assert best.steps == steps_of(best.values, gains, V)
+
+
+AMP, ALLOCATOR = ("amp", "bfloat16"), ("allocator", "tcmalloc")
+
+
+@pytest.mark.parametrize(
+    ("joint", "second", "expected"),
+    [
+        # What the allocator adds to mixed precision is significant.
+        ((0.33, 0.03), (0.15, 0.002), ((ALLOCATOR, AMP), 17 + 13)),
+        # Nothing is certain about both, and they gain no less than the sum: 0.172 and 0.112, in whole steps.
+        ((0.33, 0.03), (0.15, 0.03), ((ALLOCATOR, AMP), 17 + 11)),
+        # Both gain less than the sum, by 0.05.
+        ((0.249, 0.03), (0.07, 0.03), ((ALLOCATOR, AMP), 17 + 11 - 5)),
+        # Both gain no more than mixed precision alone.
+        ((0.18, 0.03), (0.0, 0.03), ((AMP,), 17)),
+    ],
+)
+def test_what_two_settings_gain_together_is_uncertain(
+    joint: tuple[float, float], second: tuple[float, float], expected: tuple[tuple[SettingValue, ...], int]
+) -> None:
+    alone = {AMP: PredictedGain(mean=0.18, variance=0.001), ALLOCATOR: PredictedGain(mean=0.12, variance=0.001)}
+    both, more = (PredictedGain(mean=mean, variance=variance) for mean, variance in (joint, second))
+    pair = PairGain(joint=both, first=PredictedGain(mean=joint[0] - 0.12, variance=0.03), second=more)
+
+    best = best_settings(
+        SettingGains(framework="torch", alone={V: alone}, together={V: {(AMP, ALLOCATOR): pair}}), V, [AMP, ALLOCATOR]
+    )
+
+    assert (best.values, best.steps) == expected
+
+
 def test_reduced_precision_needs_to_be_allowed() -> None:
     gains = gains_of({("amp", "bfloat16"): 70, ("memory_format", "channels_last"): 20}, all_versions=[Version("2.6")])
     with_amx = TargetSettings(hardware=machine_with("amx_bf16"))
@@ -275,3 +344,40 @@ def test_a_value_that_a_machine_emulates_is_advised_against_if_it_probably_loses
     advice = recommended_settings({"torch": version}, estimator, TargetSettings(hardware=machine))
 
     assert [(s.status, s.missing) for s in advice] == ([("advised-against", expected)] if expected else [])
+
+
+class GainsOfSeveral(FixedScores):
+    """An estimator with gains of settings of several frameworks."""
+
+    def __init__(self, **alone: Mapping[SettingValue, int]) -> None:
+        super().__init__({})
+        self.every = tuple(gains_of(table, framework=name, all_versions=[V]) for name, table in alone.items())
+
+    def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
+        return self.every
+
+
+@pytest.mark.parametrize(
+    ("torch", "jax", "disputed"),
+    [
+        # One process has one allocator, and the values of both are different.
+        ({ALLOCATOR: 20}, {("allocator", "jemalloc"): 10}, {ALLOCATOR, ("allocator", "jemalloc")}),
+        # The other framework is slower with it.
+        ({ALLOCATOR: 20}, {ALLOCATOR: -5}, {ALLOCATOR}),
+        ({ALLOCATOR: 20}, {ALLOCATOR: 5}, set()),
+        ({ALLOCATOR: 20}, {}, set()),
+        # Each has a variable of its own.
+        ({("isa", "avx2"): 20}, {("isa", "avx2"): -20}, set()),
+        # Both read one variable.
+        ({("threads", "1"): 20}, {("threads", "1"): -20}, set()),
+    ],
+)
+def test_frameworks_of_one_process_agree_about_its_settings(
+    torch: Mapping[SettingValue, int], jax: Mapping[SettingValue, int], disputed: set[SettingValue]
+) -> None:
+    allowed = TargetSettings(hardware=MACHINE).in_one_process(
+        {"torch": V, "jax": V}, GainsOfSeveral(torch=torch, jax=jax)
+    )
+
+    assert allowed.disputed == disputed
+    assert not any(allowed.may_choose(name, value, V) for name in ("torch", "jax") for value in disputed)

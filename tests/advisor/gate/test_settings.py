@@ -62,6 +62,18 @@ def test_a_setting_against_the_lock_is_reported_where_it_is_made(
     assert "`onednn=on`" in message(report, "ADV034")
 
 
+@pytest.mark.parametrize(("library", "codes"), [("libjemalloc.so.2", ["ADV034"]), ("libtcmalloc_minimal.so.4", [])])
+def test_another_allocator_than_that_of_the_lock_is_reported(
+    project: Path, check: Run, index: PackageIndex, library: str, codes: list[str]
+) -> None:
+    """The lock records an allocator for all frameworks."""
+    lock(project, index, torch="2.10.0")
+    recommend(project, "torch", allocator="tcmalloc")
+    (project / "Dockerfile").write_text(f"FROM x\nENV LD_PRELOAD=/usr/lib/x86_64-linux-gnu/{library}\n")
+
+    assert [code for code, *_ in found(check(*ARGUMENTS), "ADV034", "ADV035")] == codes
+
+
 def test_code_that_overrides_a_recommended_setting_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
     lock(project, index, torch="2.10.0")
     recommend(project, "torch", threads=8)

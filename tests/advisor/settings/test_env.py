@@ -123,7 +123,7 @@ def test_what_needs_code_is_a_comment(folder: Path, advisor: Advisor) -> None:
     lines = advisor("env", "--shell", "bash").stdout.splitlines()
 
     assert "# needs code: amp=bfloat16 (torch), reduced precision" in lines
-    assert "#   with torch.autocast(device, dtype=torch.bfloat16): ..." in lines
+    assert "#   with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16): ..." in lines
     assert "# threads=2 (torch), results differ by rounding: MKL_NUM_THREADS, OMP_NUM_THREADS" in lines
 
 

@@ -30,7 +30,7 @@ OFFERED = RecommendedSetting(
     status="offered",
     numerics="reduced",
     effects=(EFFECT,),
-    code=("with torch.autocast(device, dtype=torch.bfloat16): ...",),
+    code=("with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16): ...",),
     numerical_effects=effects_of("torch", {"amp": "bfloat16"}),
 )
 
@@ -46,7 +46,7 @@ def test_an_offered_precision_comes_with_what_it_did_to_results() -> None:
     assert line.startswith("only with `--allow reduced-precision`: `amp=bfloat16` over `default` in torch")
     assert f"the output of small models differed by {errors[0]:.2g} to {errors[-1]:.2g} of its norm" in line
     assert f"their loss after training by {losses[0]:+.2g} to {losses[-1]:+.2g} (5 seeds" in line
-    assert line.endswith("`with torch.autocast(device, dtype=torch.bfloat16): ...`")
+    assert line.endswith("`with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16): ...`")
 
 
 def test_numerical_effects_are_a_part_of_the_document() -> None:

@@ -276,6 +276,12 @@ def test_a_program_that_does_not_exist_ends_as_in_a_shell(run: Run, tmp_path: Pa
         (("--lock", "damaged.toml"), "is not valid TOML"),
         (("--settings", "threads"), "`--settings threads` has no value"),
         (("--settings", "threads=0", "--framework", "torch"), "`threads` must be an integer of at least 1"),
+        (("--settings", "threads=--5", "--framework", "torch"), "`threads` must be an integer of at least 1"),
+        (("--settings", f"threads={'9' * 5000}", "--framework", "torch"), "`threads` must be an integer of at least 1"),
+        (("--settings", "threads=\u0663", "--framework", "torch"), "`threads` must be an integer of at least 1"),
+        (("--settings", "threads=4294967296", "--framework", "torch"), "at most 2147483647"),
+        (("--settings", "threads=2,threads=3", "--framework", "torch"), "`--settings` has two values of `threads`"),
+        (("--lock", "pipe.toml"), "`pipe.toml` is not a regular file"),
         (("--settings", "speed=high"), "there is no setting `speed`"),
         (("--settings", "threads=2"), "does not say which framework it is for"),
         (("--settings", "threads=2", "--framework", "torhc"), "there is no framework `torhc`"),
@@ -297,6 +303,7 @@ def test_wrong_input_is_one_sentence_before_anything_runs(
     if arguments:
         (tmp_path / "pylock.toml").write_text("")
     (tmp_path / "damaged.toml").write_text("[")
+    os.mkfifo(tmp_path / "pipe.toml")
     table = settings_text(locked_settings({"torch": {"compile": "on"}})).replace("[settings", "[tool.advisor.settings")
     (tmp_path / "pylock.old.toml").write_text(
         '[[packages]]\nname = "torch"\nversion = "1.13.1"\n[tool.advisor]\n' + table

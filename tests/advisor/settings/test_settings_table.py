@@ -84,7 +84,7 @@ def test_a_setting_says_what_it_does_to_the_numbers_and_what_applies_it() -> Non
             "name": "amp",
             "value": "bfloat16",
             "numerics": "reduced",
-            "code": ["with torch.autocast(device, dtype=torch.bfloat16): ..."],
+            "code": ["with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16): ..."],
         },
         {
             "framework": "torch",
