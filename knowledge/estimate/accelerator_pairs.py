@@ -23,7 +23,7 @@ accelerator in the same degree. The factor is a judgement."""
 WIDEST_RATIO = math.log(20)
 """Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""
 _KIND = "accelerator pairs"
-_FORMAT = 3
+_FORMAT = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +92,8 @@ def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorP
     from the memory of the accelerator, so accelerators that no common batch size connects are compared with the batch
     size at which each is the fastest.
 
-    A pair whose ratio is :data:`MARGIN` times that of the bandwidths and peak rates is a mistake of a table, and left
-    out.
+    A ratio of :data:`MARGIN` times that of the bandwidths and peak rates is a mistake of a table: of two such rows, the
+    one that fewer others can be compared with is left out.
 
     Args:
         observations: Observations; those that are neither published rows nor results of MLPerf are ignored.
@@ -144,24 +144,31 @@ def _pairs(key: _Configuration, rows: Sequence[_Row]) -> Iterator[AcceleratorPai
         connected.update({name: remaining for name, group in connected.items() if group == joined})
 
     for listed in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].batch)):
-        reference = _reference(listed)
-        for row in listed:
-            if row is not reference and _is_possible(row, reference):
-                yield _pair(key, row, reference)
-                connect(reference, row)
+        reference, *others = _consistent(listed)
+        for row in others:
+            yield _pair(key, row, reference)
+            connect(reference, row)
     if key.mode != "training":
         return
     fastest = [min((r for r in rows if r.model.name == name), key=lambda r: r.seconds) for name in sorted(connected)]
-    reference = _reference(fastest)
-    for row in fastest:
-        if connected[row.model.name] != connected[reference.model.name] and _is_possible(row, reference):
+    reference, *others = _consistent(fastest)
+    for row in others:
+        if connected[row.model.name] != connected[reference.model.name]:
             yield _pair(key, row, reference)
             connect(reference, row)
 
 
-def _reference(rows: Sequence[_Row]) -> _Row:
-    """Return the row that most others can be compared with, of equal ones the first: not the one that is a mistake."""
-    return max(rows, key=lambda row: sum(_is_possible(row, other) for other in rows))
+def _consistent(rows: Sequence[_Row]) -> list[_Row]:
+    """Return rows of which all can be compared with each other, first those that most others can be compared with.
+
+    A row that is a mistake can be compared with few of the others; a row between two that exclude each other does not
+    make both possible.
+    """
+    consistent: list[_Row] = []
+    for row in sorted(rows, key=lambda row: -sum(_is_possible(row, other) for other in rows)):
+        if all(_is_possible(row, other) for other in consistent):
+            consistent.append(row)
+    return consistent
 
 
 def _is_possible(row: _Row, reference: _Row) -> bool:

@@ -133,6 +133,20 @@ def test_one_impossible_row_does_not_hide_the_pairs_of_the_others() -> None:
     assert len(pairs) == 2
 
 
+def test_a_row_between_two_that_exclude_each_other_does_not_make_both_possible() -> None:
+    """The bandwidths of an A40, an A100 and an H100 are 0.7, 1.6 and 2.0 TB/s."""
+    gpus = {"A40": 1.0, "A100-SXM4-40GB": 4.0, "H100 PCIe": 16.0, "Tesla V100-SXM2-16GB": 3.0}
+    rows = {gpu: row(16.0 / speed, gpu=gpu) for gpu, speed in gpus.items()}
+    assert len(accelerator_pairs([rows["A40"], rows["A100-SXM4-40GB"]])) == 1
+    assert len(accelerator_pairs([rows["A100-SXM4-40GB"], rows["H100 PCIe"]])) == 1
+    assert accelerator_pairs([rows["A40"], rows["H100 PCIe"]]) == ()
+
+    pairs = accelerator_pairs(rows.values())
+
+    names = {name for pair in pairs for name in (pair.accelerator, pair.reference)}
+    assert not {"a40", "h100-pcie-80gb"} <= names
+
+
 def test_pairs_of_different_batch_sizes_count_less() -> None:
     """Their variance is larger by what the batch size adds, which is estimated from such pairs."""
     speeds = dict(zip(GPUS, (1.0, 0.6, 1.5, 0.8, 1.2, 0.7), strict=True))
