@@ -1,6 +1,6 @@
 """Measure what the recommended run-time settings gain for three projects, and compare with the prediction.
 
-    python -m benchmarks.settings_gains [PROJECT...] [--rounds 8] [--environments FOLDER]
+    python -m benchmarks.settings_gains [PROJECT...] [--rounds 8] [--environments FOLDER] [--without NAME=VALUE...]
 
 For each project in `benchmarks/settings`, `advisor advise` recommends a stack with settings, once as it is, and once
 with `--allow reduced-precision`; the stack is installed. The benchmark of the project is then run without settings,
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ PROJECTS = ("torch-cnn", "keras-transformer", "onnx-service")
 ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "torch-cnn": {"amp=bfloat16": "--amp", "memory_format=channels_last": "--channels-last"},
     "keras-transformer": {"amp=bfloat16": "--amp", "xla=on": "--xla"},
-    "onnx-service": {},
+    "onnx-service": {"threads=1": "--one-thread", "graph_optimisation=basic": "--basic"},
 }
 """Arguments of the programs that apply settings."""
 CONFIDENCE = 0.9
@@ -101,8 +101,15 @@ def prediction(gain: Mapping[str, float]) -> str:
     return f"{gain['speedup']:.2f} [{gain['low']:.2f}, {gain['high']:.2f}]"
 
 
-def measure(name: str, *, rounds: int, folder: Path) -> None:
-    """Print the rows of a project."""
+def measure(name: str, *, rounds: int, folder: Path, without: Collection[str] = ()) -> None:
+    """Print the rows of a project.
+
+    Args:
+        name: The project.
+        rounds: Number of runs of each program.
+        folder: Where locks and environments are.
+        without: Settings that are not measured one by one, as ``name=value``.
+    """
     project = FOLDER / name
     benchmark = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["advisor"]["benchmark"]
     every = [
@@ -118,7 +125,7 @@ def measure(name: str, *, rounds: int, folder: Path) -> None:
         arguments = [ARGUMENTS[name][setting] for setting in advice.code if setting in ARGUMENTS[name]]
         if advice.settings:
             commands[advice.name] = [*ADVISOR, "run", "--lock", str(advice.lock), "--", *program, *arguments]
-    own = ARGUMENTS[name]
+    own = {setting: argument for setting, argument in ARGUMENTS[name].items() if setting not in without}
     alone = {f"alone: `{setting}`": [*program, argument] for setting, argument in own.items()}
     commands |= alone
     if len(own) > 1:
@@ -150,6 +157,13 @@ def main() -> None:
     parser.add_argument("projects", nargs="*", metavar="PROJECT", help=f"projects (default: {', '.join(PROJECTS)})")
     parser.add_argument("--rounds", type=int, default=8, help="runs of each program (default: 8)")
     parser.add_argument("--environments", type=Path, help="folder that keeps the environments (default: none)")
+    parser.add_argument(
+        "--without",
+        nargs="+",
+        default=[],
+        metavar="NAME=VALUE",
+        help="settings that are not measured one by one: a processor without bfloat16 needs minutes for each run",
+    )
     options = parser.parse_args()
     if unknown := sorted(set(options.projects) - set(PROJECTS)):
         parser.error(f"there is no project `{unknown[0]}`; there are {', '.join(PROJECTS)}")
@@ -159,7 +173,7 @@ def main() -> None:
         folder = (options.environments or Path(scratch)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
         for name in options.projects or PROJECTS:
-            measure(name, rounds=options.rounds, folder=folder)
+            measure(name, rounds=options.rounds, folder=folder, without=options.without)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """Measure how many requests the service answers in a second."""
 
+import argparse
 import time
 
 import numpy as np
+import onnxruntime
 from model import SIDE, write_model
 from service import ImageService
 
@@ -10,7 +12,17 @@ REQUESTS = 800
 SIZES = (1, 1, 1, 4)
 """Numbers of images of requests: most clients send one."""
 
-service = ImageService(write_model())
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--one-thread", action="store_true")
+parser.add_argument("--basic", action="store_true", help="only basic optimisations of the graph")
+arguments = parser.parse_args()
+options = onnxruntime.SessionOptions()
+if arguments.one_thread:
+    options.intra_op_num_threads = 1
+if arguments.basic:
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+
+service = ImageService(write_model(), options)
 generator = np.random.default_rng(0)
 requests = [generator.bytes(SIZES[number % len(SIZES)] * SIDE * SIDE * 3) for number in range(REQUESTS)]
 for request in requests[:20]:

@@ -10,10 +10,11 @@ class ImageService:
 
     Args:
         model: The model as an ONNX file.
+        options: Options of the session; by default those of ONNX Runtime.
     """
 
-    def __init__(self, model: bytes) -> None:
-        self._session = onnxruntime.InferenceSession(model)
+    def __init__(self, model: bytes, options: onnxruntime.SessionOptions | None = None) -> None:
+        self._session = onnxruntime.InferenceSession(model, options)
 
     def answer(self, request: bytes) -> list[int]:
         """Return the class of each image.
