@@ -137,16 +137,17 @@ def test_several_gpus_are_compared_with_one_of_the_same_version_and_settings_fir
 
 
 def test_a_slice_of_a_gpu_is_no_whole_gpu() -> None:
-    (whole,), (part,) = (
-        table({**ROW, "gpu": f"A100-SXM4-40GB{text}"}).observations[0].hardware.accelerators
-        for text in ("", " MIG 1g.5gb")
+    spellings = ("A100-SXM4-40GB", "A100-SXM4-40GB MIG 1g.5gb", "A100-SXM4-40GB_MIG_1g.5gb")
+    (whole,), (part,), (other,) = (
+        table({**ROW, "gpu": gpu}).observations[0].hardware.accelerators for gpu in spellings
     )
 
     assert (whole.partition, part.partition) == ("", "mig")
+    assert other == part
     assert part.model == f"{whole.model} MIG 1g.5gb"
     assert (
         accelerator_pairs(
-            o for gpu in ("A100-SXM4-40GB MIG 1g.5gb", "T4") for o in table({**ROW, "gpu": gpu}).observations
+            o for gpu in ("A100-SXM4-40GB_MIG_1g.5gb", "T4", "A10-24A") for o in table({**ROW, "gpu": gpu}).observations
         )
         == ()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
 
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
@@ -83,7 +84,8 @@ def _accelerator(m: Measurement, count: int) -> Accelerator | None:
     if model is not None:
         return part_of(model.accelerator(count), m.gpu)
     vendor = next((v for v, pattern in _VENDORS.items() if re.search(pattern, m.gpu, re.IGNORECASE)), "nvidia")
-    return Accelerator(vendor=vendor, model=m.gpu.replace("_", " "), count=count)
+    accelerator = Accelerator(vendor=vendor, model=m.gpu.replace("_", " "), count=count)
+    return replace(accelerator, partition=part_of(accelerator, m.gpu).partition)
 
 
 def _short(m: Measurement) -> str:
