@@ -202,6 +202,62 @@ def test_of_three_hosts_the_one_that_contradicts_both_others_is_not_believed() -
     assert reasons["LambdaOD_4x"].endswith("the number of GPUs of `LambdaOD_4x` is wrong")
 
 
+def rows_of_host(host: str, tasks: tuple[str, ...], *, factor: float) -> list[dict[str, str]]:
+    """Return one row for each task on a host with one GPU, whose rates are those of other hosts times a factor."""
+    settings, path = f"data=syn;host={host}", f"results/{host}.csv"
+    return [
+        {**ROW, "settings": settings, "path": path, "task": task, "value": f"{factor * (100 + 10 * number):g}"}
+        for number, task in enumerate(tasks)
+    ]
+
+
+SHARED = ("resnet50", "gnmt", "ncf", "ssd")
+OTHERS = ("vgg16", "alexnet", "bert_base", "inception3")
+
+
+def test_of_two_hosts_that_contradict_each_other_the_one_that_agrees_with_a_third_stays() -> None:
+    agreeing = [*rows_of_host("A", (*SHARED, *OTHERS), factor=1), *rows_of_host("B", SHARED, factor=1.03)]
+    # The order of the tasks gives `D` twice the rates of the last four of `A`.
+    fast = [row for row in rows_of_host("D", (*SHARED, *OTHERS), factor=2) if row["task"] in OTHERS]
+
+    hosts, reasons = hosts_of(written(*agreeing, *rows_of_host("C", SHARED, factor=0.97), *fast))
+
+    assert hosts == {"A", "B", "C"}
+    assert reasons == {
+        "D": "`D` is about 2 times as fast as `A` with the same GPU in 4 of 4 configurations, and `A` agrees with `B`: "
+        "the number of GPUs of `D` is wrong"
+    }
+
+
+def test_of_two_hosts_the_slow_one_is_wrong_if_the_fast_one_agrees_with_a_third() -> None:
+    agreeing = [*rows_of_host("A", (*SHARED, *OTHERS), factor=1), *rows_of_host("B", SHARED, factor=1.03)]
+    slow = [row for row in rows_of_host("D", (*SHARED, *OTHERS), factor=0.5) if row["task"] in OTHERS]
+
+    hosts, reasons = hosts_of(written(*agreeing, *slow))
+
+    assert hosts == {"A", "B"}
+    assert reasons["D"].endswith("and `A` agrees with `B`: the number of GPUs of `D` is wrong")
+
+
+def test_two_hosts_that_contradict_each_other_are_both_left_out_if_none_or_both_agree_with_a_third() -> None:
+    slow = rows_of_host("A", (*SHARED, *OTHERS), factor=1)
+    more = ("densenet121", "mobilenet_v2", "efficientnet_b0", "dlrm")
+    fast = [row for row in rows_of_host("D", (*SHARED, *OTHERS, *more), factor=2) if row["task"] not in SHARED]
+    # 1.4 times as fast is no agreement.
+    third = rows_of_host("B", SHARED, factor=1.4)
+    agreeing = rows_of_host("B", SHARED, factor=1)
+    fourth = [row for row in rows_of_host("E", (*SHARED, *OTHERS, *more), factor=2) if row["task"] in more]
+
+    none_agrees = hosts_of(written(*slow, *fast, *third))
+    both_agree = hosts_of(written(*slow, *fast, *agreeing, *fourth))
+
+    assert none_agrees[0] == {"B"}
+    assert both_agree[0] == {"B", "E"}
+    for _, reasons in (none_agrees, both_agree):
+        assert reasons["A"] == reasons["D"]
+        assert reasons["A"].endswith("4 of 4 configurations: the number of GPUs of one of the two is wrong")
+
+
 def test_an_accelerator_is_not_faster_than_its_bandwidth_and_peak_rates_allow() -> None:
     hosts, reasons = hosts_of(with_one_row_of_another_host(recorded(hosts=("LambdaOD_1x", "LambdaBM_ENG04"))))
 
