@@ -47,6 +47,21 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "published"
         ({"gpus": "0"}, "`gpus` is `0`"),
         ({"batch": "0"}, "`batch` is `0`"),
         ({"batch": "9" * 400}, "which is not a positive whole number"),
+        ({"batch": "-64"}, "`batch` is `-64`, which is not a positive whole number up to 100,000,000"),
+        ({"batch": "64-128"}, "`batch` is `64-128`"),
+        ({"batch": "1e9"}, "`batch` is `1e9`"),
+        ({"batch": "100000001"}, "`batch` is `100000001`"),
+        ({"batch": "200000k"}, "`batch` is `200000k`"),
+        ({"batch": "128 / -64"}, "`batch` is `128 / -64`"),
+        ({"batch": "10@FP16, 0@FP32"}, "`batch` is `10@FP16, 0@FP32`"),
+        ({"batch": "large"}, "`batch` is `large`"),
+        ({"gpu": "A100, V100"}, "`gpu` is `A100, V100`, which names `A100` and `V100`; a row has one kind of GPU"),
+        ({"gpu": "V100 / A100"}, "names `V100` and `A100`"),
+        ({"gpu": "A100+T4"}, "names `A100` and `T4`"),
+        ({"gpu": "A100_and_V100"}, "names `A100` and `V100`"),
+        ({"gpu": "A100_V100"}, "names `A100` and `V100`"),
+        ({"gpu": "V100-SXM2-16GB/V100-SXM2-32GB"}, "names `V100-SXM2-16GB` and `V100-SXM2-32GB`"),
+        ({"gpu": "CPU / A100"}, "names `CPU` and `A100`"),
         ({"gpus": "eight"}, "`gpus` is `eight`"),
         ({"date": "1969-12-31"}, "published measurements are from 2015-01-01 to today"),
         ({"date": "2030-01-01"}, "published measurements are from 2015-01-01 to today"),
@@ -134,6 +149,34 @@ def test_several_gpus_are_compared_with_one_of_the_same_version_and_settings_fir
     assert [row.number for row in table(one, newer, fast).skipped] == [4]
     assert table(one, newer, {**fast, "framework_version": "2.3.0"}).skipped == ()
     assert table(one, {**fast, "settings": "xla=on;channels_last=yes;data=syn"}).skipped == ()
+
+
+@pytest.mark.parametrize(
+    "gpu", ["8x A100", "A100 x 8", "8 x A100-SXM4-80GB", "A100, NVLink", "DGX A100, 8x A100 80GB", "A100 (SXM4/80GB)"]
+)
+def test_several_equal_gpus_are_one_name(gpu: str) -> None:
+    (accelerator,) = table({**ROW, "gpu": gpu, "gpus": "8"}).observations[0].hardware.accelerators
+
+    assert accelerator.model.startswith("NVIDIA A100")
+    assert accelerator.count == 8
+
+
+def test_the_peak_of_a_slice_is_its_share_of_that_of_the_gpu() -> None:
+    inference = {**ROW, "phase": "inference", "value": "9000"}
+    slices = [{**inference, "gpu": f"A100-SXM4-40GB{text}"} for text in ("", "_MIG_1g.5gb", "_MIG_3g.20gb", "-1-5C")]
+
+    result = table(*slices, {**inference, "gpu": "A100-SXM4-40GB_MIG_1g.5gb", "value": "900"})
+
+    assert [row.number for row in result.skipped] == [3, 5]
+    assert "times the peak of 1 x `A100-SXM4-40GB_MIG_1g.5gb`" in result.skipped[0].reason
+
+
+def test_rows_of_a_slice_and_of_the_whole_gpu_are_no_repetitions() -> None:
+    whole = {**ROW, "gpu": "A100-SXM4-40GB"}
+
+    result = table(whole, {**whole, "gpu": "A100-SXM4-40GB MIG 1g.5gb", "value": "400"}, {**whole, "gpu": "A100-40C"})
+
+    assert (len(result.observations), result.skipped, result.duplicates) == (3, (), ())
 
 
 def test_a_slice_of_a_gpu_is_no_whole_gpu() -> None:
