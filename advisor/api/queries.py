@@ -11,6 +11,7 @@ from advisor.api.resources import open_readable_store
 if TYPE_CHECKING:
     from packaging.version import Version
 
+    from knowledge.domain.hardware import Accelerator
     from knowledge.domain.observation import Observation
     from knowledge.estimate.accelerator_ratio import AcceleratorRatio
     from knowledge.estimate.framework_evidence import Estimate
@@ -245,9 +246,16 @@ def _accelerator(name: str) -> AcceleratorModel:
     """Return the catalogue's entry of an accelerator, by its name or that of a profile."""
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
-    from knowledge.hardware.accelerators import closest_models, find_accelerator
+    from knowledge.hardware.accelerators import closest_models, find_accelerator, model_of
+    from knowledge.hardware.partitions import states_part
 
-    model = find_accelerator(name) or _of_profile(name)
+    profile = _accelerator_of_profile(name)
+    model = find_accelerator(name) or (model_of(profile) if profile is not None else None)
+    if model is not None and (states_part(name) or (profile is not None and profile.partition)):
+        raise InputError(
+            f"`{name}` is a part of a GPU, and accelerators are compared as a whole",
+            hint=f"compare the whole GPU, `{model.name}`",
+        )
     if model is None:
         closest = closest_models(name)
         hint = f"similar names: {quoted(closest)}" if closest else "`advisor hardware list` lists the accelerators"
@@ -255,17 +263,16 @@ def _accelerator(name: str) -> AcceleratorModel:
     return model
 
 
-def _of_profile(name: str) -> AcceleratorModel | None:
-    """Return the accelerator of a profile or a cloud instance; none if there is no such profile, or it has none."""
+def _accelerator_of_profile(name: str) -> Accelerator | None:
+    """Return the accelerators of a profile or a cloud instance; none if there is no such profile, or it has none."""
     from knowledge.domain.errors import InputError
-    from knowledge.hardware.accelerators import model_of
     from knowledge.hardware.profiles import find_profile
 
     try:
         accelerators = find_profile(name).accelerators
     except InputError:
         return None
-    return model_of(accelerators[0]) if accelerators else None
+    return accelerators[0] if accelerators else None
 
 
 def _machine_name(hardware: str) -> str:

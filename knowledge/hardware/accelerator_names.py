@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Protocol, TypeVar
 
-_MIG_SLICE = re.compile(r"(?:\d+ ?x ?)?\d+g\.\d+gb(?: mig)?")
+_MIG_SLICE = re.compile(r"(?:\d+ ?x ?)?(?:\dc\.)?(?<!\d)\dg[. ]?\d+gb(?: mig)?")
 _TRADE_MARK = re.compile(r"\((?:r|tm)\)|®|™")
 _MEMORY = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d+)?) ?g(?:i?b|bytes)?(?![a-z0-9])|(?<![\d.])(\d{4,6}) ?mi?b(?![a-z])")
 _POWER = re.compile(r"(?<!\d)(\d{2,4}) ?w(?![a-z0-9])")

@@ -112,6 +112,17 @@ def test_an_accelerator_with_more_bandwidth_only_is_not_much_faster(advisor_here
         (("h100", "a100", "--workload", "numeric"), "nothing was published for workload `numeric`", "workload"),
         (("h100", "a100", "--workload", "juggling"), "juggling", ""),
         (("h100", "apple-m2", "--workload", "resnet50-training"), "Apple M2", ""),
+        (
+            ("A100 MIG 1g.5gb", "t4", "--workload", "resnet50-training"),
+            "`A100 MIG 1g.5gb` is a part of a GPU",
+            "compare the whole GPU, `a100`",
+        ),
+        (("t4", "A10-24A", "--workload", "resnet50-training"), "`A10-24A` is a part of a GPU", "`a10`"),
+        (
+            ("Standard_NV6ads_A10_v5", "t4", "--workload", "resnet50-training"),
+            "`Standard_NV6ads_A10_v5` is a part of a GPU",
+            "`a10`",
+        ),
     ],
 )
 def test_a_comparison_of_unknown_things_is_one_message(

@@ -267,6 +267,10 @@ def test_the_unit_quotes_the_head_of_the_table_and_counts_more_than_the_column()
         ("10@FP16, 4@FP32", "amp", 10),
         ("128 (FP32) / 256 (AMP)", "amp", 256),
         ("10240/5120", "amp", "10240/5120"),
+        ("10 , 4", "amp", "10 , 4"),
+        ("64k", "amp", "64k"),
+        ("256.0", "amp", 256),
+        ("1,000,000", "amp", 1_000_000),
     ],
 )
 def test_the_batch_of_the_precision_counts(batch: str, precision: str, expected: int | str) -> None:

@@ -47,6 +47,21 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "published"
         ({"gpus": "0"}, "`gpus` is `0`"),
         ({"batch": "0"}, "`batch` is `0`"),
         ({"batch": "9" * 400}, "which is not a positive whole number"),
+        ({"batch": "-64"}, "`batch` is `-64`, which is not a positive whole number up to 100,000,000"),
+        ({"batch": "64-128"}, "`batch` is `64-128`"),
+        ({"batch": "1e9"}, "`batch` is `1e9`"),
+        ({"batch": "100000001"}, "`batch` is `100000001`"),
+        ({"batch": "200000k"}, "`batch` is `200000k`"),
+        ({"batch": "128 / -64"}, "`batch` is `128 / -64`"),
+        ({"batch": "10@FP16, 0@FP32"}, "`batch` is `10@FP16, 0@FP32`"),
+        ({"batch": "large"}, "`batch` is `large`"),
+        ({"gpu": "A100, V100"}, "`gpu` is `A100, V100`, which names `A100` and `V100`; a row has one kind of GPU"),
+        ({"gpu": "V100 / A100"}, "names `V100` and `A100`"),
+        ({"gpu": "A100+T4"}, "names `A100` and `T4`"),
+        ({"gpu": "A100_and_V100"}, "names `A100` and `V100`"),
+        ({"gpu": "A100_V100"}, "names `A100` and `V100`"),
+        ({"gpu": "V100-SXM2-16GB/V100-SXM2-32GB"}, "names `V100-SXM2-16GB` and `V100-SXM2-32GB`"),
+        ({"gpu": "CPU / A100"}, "names `CPU` and `A100`"),
         ({"gpus": "eight"}, "`gpus` is `eight`"),
         ({"date": "1969-12-31"}, "published measurements are from 2015-01-01 to today"),
         ({"date": "2030-01-01"}, "published measurements are from 2015-01-01 to today"),
@@ -136,17 +151,46 @@ def test_several_gpus_are_compared_with_one_of_the_same_version_and_settings_fir
     assert table(one, {**fast, "settings": "xla=on;channels_last=yes;data=syn"}).skipped == ()
 
 
+@pytest.mark.parametrize(
+    "gpu", ["8x A100", "A100 x 8", "8 x A100-SXM4-80GB", "A100, NVLink", "DGX A100, 8x A100 80GB", "A100 (SXM4/80GB)"]
+)
+def test_several_equal_gpus_are_one_name(gpu: str) -> None:
+    (accelerator,) = table({**ROW, "gpu": gpu, "gpus": "8"}).observations[0].hardware.accelerators
+
+    assert accelerator.model.startswith("NVIDIA A100")
+    assert accelerator.count == 8
+
+
+def test_the_peak_of_a_slice_is_its_share_of_that_of_the_gpu() -> None:
+    inference = {**ROW, "phase": "inference", "value": "9000"}
+    slices = [{**inference, "gpu": f"A100-SXM4-40GB{text}"} for text in ("", "_MIG_1g.5gb", "_MIG_3g.20gb", "-1-5C")]
+
+    result = table(*slices, {**inference, "gpu": "A100-SXM4-40GB_MIG_1g.5gb", "value": "900"})
+
+    assert [row.number for row in result.skipped] == [3, 5]
+    assert "times the peak of 1 x `A100-SXM4-40GB_MIG_1g.5gb`" in result.skipped[0].reason
+
+
+def test_rows_of_a_slice_and_of_the_whole_gpu_are_no_repetitions() -> None:
+    whole = {**ROW, "gpu": "A100-SXM4-40GB"}
+
+    result = table(whole, {**whole, "gpu": "A100-SXM4-40GB MIG 1g.5gb", "value": "400"}, {**whole, "gpu": "A100-40C"})
+
+    assert (len(result.observations), result.skipped, result.duplicates) == (3, (), ())
+
+
 def test_a_slice_of_a_gpu_is_no_whole_gpu() -> None:
-    (whole,), (part,) = (
-        table({**ROW, "gpu": f"A100-SXM4-40GB{text}"}).observations[0].hardware.accelerators
-        for text in ("", " MIG 1g.5gb")
+    spellings = ("A100-SXM4-40GB", "A100-SXM4-40GB MIG 1g.5gb", "A100-SXM4-40GB_MIG_1g.5gb")
+    (whole,), (part,), (other,) = (
+        table({**ROW, "gpu": gpu}).observations[0].hardware.accelerators for gpu in spellings
     )
 
     assert (whole.partition, part.partition) == ("", "mig")
+    assert other == part
     assert part.model == f"{whole.model} MIG 1g.5gb"
     assert (
         accelerator_pairs(
-            o for gpu in ("A100-SXM4-40GB MIG 1g.5gb", "T4") for o in table({**ROW, "gpu": gpu}).observations
+            o for gpu in ("A100-SXM4-40GB_MIG_1g.5gb", "T4", "A10-24A") for o in table({**ROW, "gpu": gpu}).observations
         )
         == ()
     )
@@ -199,6 +243,62 @@ def test_of_three_hosts_the_one_that_contradicts_both_others_is_not_believed() -
 
     assert hosts == {"LambdaOD_1x", "Another_1x"}
     assert reasons["LambdaOD_4x"].endswith("the number of GPUs of `LambdaOD_4x` is wrong")
+
+
+def rows_of_host(host: str, tasks: tuple[str, ...], *, factor: float) -> list[dict[str, str]]:
+    """Return one row for each task on a host with one GPU, whose rates are those of other hosts times a factor."""
+    settings, path = f"data=syn;host={host}", f"results/{host}.csv"
+    return [
+        {**ROW, "settings": settings, "path": path, "task": task, "value": f"{factor * (100 + 10 * number):g}"}
+        for number, task in enumerate(tasks)
+    ]
+
+
+SHARED = ("resnet50", "gnmt", "ncf", "ssd")
+OTHERS = ("vgg16", "alexnet", "bert_base", "inception3")
+
+
+def test_of_two_hosts_that_contradict_each_other_the_one_that_agrees_with_a_third_stays() -> None:
+    agreeing = [*rows_of_host("A", (*SHARED, *OTHERS), factor=1), *rows_of_host("B", SHARED, factor=1.03)]
+    # The order of the tasks gives `D` twice the rates of the last four of `A`.
+    fast = [row for row in rows_of_host("D", (*SHARED, *OTHERS), factor=2) if row["task"] in OTHERS]
+
+    hosts, reasons = hosts_of(written(*agreeing, *rows_of_host("C", SHARED, factor=0.97), *fast))
+
+    assert hosts == {"A", "B", "C"}
+    assert reasons == {
+        "D": "`D` is about 2 times as fast as `A` with the same GPU in 4 of 4 configurations, and `A` agrees with `B`: "
+        "the number of GPUs of `D` is wrong"
+    }
+
+
+def test_of_two_hosts_the_slow_one_is_wrong_if_the_fast_one_agrees_with_a_third() -> None:
+    agreeing = [*rows_of_host("A", (*SHARED, *OTHERS), factor=1), *rows_of_host("B", SHARED, factor=1.03)]
+    slow = [row for row in rows_of_host("D", (*SHARED, *OTHERS), factor=0.5) if row["task"] in OTHERS]
+
+    hosts, reasons = hosts_of(written(*agreeing, *slow))
+
+    assert hosts == {"A", "B"}
+    assert reasons["D"].endswith("and `A` agrees with `B`: the number of GPUs of `D` is wrong")
+
+
+def test_two_hosts_that_contradict_each_other_are_both_left_out_if_none_or_both_agree_with_a_third() -> None:
+    slow = rows_of_host("A", (*SHARED, *OTHERS), factor=1)
+    more = ("densenet121", "mobilenet_v2", "efficientnet_b0", "dlrm")
+    fast = [row for row in rows_of_host("D", (*SHARED, *OTHERS, *more), factor=2) if row["task"] not in SHARED]
+    # 1.4 times as fast is no agreement.
+    third = rows_of_host("B", SHARED, factor=1.4)
+    agreeing = rows_of_host("B", SHARED, factor=1)
+    fourth = [row for row in rows_of_host("E", (*SHARED, *OTHERS, *more), factor=2) if row["task"] in more]
+
+    none_agrees = hosts_of(written(*slow, *fast, *third))
+    both_agree = hosts_of(written(*slow, *fast, *agreeing, *fourth))
+
+    assert none_agrees[0] == {"B"}
+    assert both_agree[0] == {"B", "E"}
+    for _, reasons in (none_agrees, both_agree):
+        assert reasons["A"] == reasons["D"]
+        assert reasons["A"].endswith("4 of 4 configurations: the number of GPUs of one of the two is wrong")
 
 
 def test_an_accelerator_is_not_faster_than_its_bandwidth_and_peak_rates_allow() -> None:

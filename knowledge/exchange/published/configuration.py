@@ -30,6 +30,11 @@ _NODES = frozenset({"nodes", "num nodes", "number of nodes"})
 _DESCRIPTIVE = frozenset({"table", "host", "avg audio length (s)"})
 """Settings that describe a row or its result; they neither change the speed nor must they be equal."""
 _BATCHES = re.compile(r"(\d[\d,]*)\s*(?:@\s*(\w+)|\(\s*(\w+)\s*\))")
+_BATCH = re.compile(r"(\d{1,3}(?:,\d{3})+(?![,\d])|\d+)(k?)(?:\s*(?:@\s*\w+|\(\s*\w+\s*\)))?", re.IGNORECASE)
+"""A batch size, in thousands if a `k` follows, and the precision that it belongs to."""
+_BETWEEN_BATCHES = re.compile(r"\s*[,/]\s*")
+_LARGEST_BATCH = 100_000_000
+"""Largest batch size that is believed; recommenders in the shipped tables have up to 18 000 000."""
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+")
 
 
@@ -104,17 +109,46 @@ def read_batch(text: str, precision: str) -> int | str | None:
     precision counts.
 
     Raises:
-        RowError: If a batch size is 0 or has more than nine digits.
+        RowError: If it is neither a batch size from 1 to 100 000 000 nor a list of them.
     """
     if not text:
         return None
-    if _THOUSANDS.fullmatch(text) or re.fullmatch(r"[0-9]+", text):
-        return whole_number(text, "batch")
+    if _THOUSANDS.fullmatch(text) or re.fullmatch(r"\d+(?:\.0*)?", text):
+        return _batch_size(text, text)
+    _check_batches(text)
     batches = {(a or b).lower(): whole_number(number, "batch") for number, a, b in _BATCHES.findall(text)}
     if batches:
         names = {"amp": ("amp", "fp16", "mixed"), "fp32": ("fp32",), "tf32": ("tf32", "tf"), "fp16": ("fp16",)}
         return next((batches[n] for n in names.get(precision, (precision,)) if n in batches), text)
     return " ".join(text.split())
+
+
+def _check_batches(text: str) -> None:
+    """Check a cell with several batch sizes, or with one in thousands."""
+    position = 0
+    while match := _BATCH.match(text, position):
+        size = _batch_size(match[1], text)
+        if match[2] and size * 1000 > _LARGEST_BATCH:
+            break
+        position = match.end()
+        if position == len(text):
+            return
+        separator = _BETWEEN_BATCHES.match(text, position)
+        if separator is None:
+            break
+        position = separator.end()
+    raise _wrong_batch(text)
+
+
+def _batch_size(number: str, text: str) -> int:
+    digits = number.replace(",", "").partition(".")[0].lstrip("0")
+    if not digits or len(digits) > len(str(_LARGEST_BATCH)) or int(digits) > _LARGEST_BATCH:
+        raise _wrong_batch(text)
+    return int(digits)
+
+
+def _wrong_batch(text: str) -> RowError:
+    return RowError(f"`batch` is `{text[:80]}`, which is not a positive whole number up to {_LARGEST_BATCH:,}")
 
 
 def least_batch(batch: int | str | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.exchange.published.machine import find_model
@@ -18,7 +18,8 @@ _FEWEST = 4
 _NEARLY_ALL = 0.8
 """Share of these configurations that must agree about a factor."""
 _NEAR = 0.07
-"""Relative distance from a whole number that is near: a slow host alone is rarely so close to half the speed."""
+"""Relative distance from a whole number that is near: a slow host alone is rarely so close to half the speed. Hosts so
+close to each other agree."""
 _MARGIN = 1.5
 """By how much the median ratio of two accelerators may exceed the ratio of their peak rates: code does not use them in
 the same degree. The factor is a judgement."""
@@ -54,7 +55,8 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
     contradict each other if one is 2, 3, ... times as fast in nearly all configurations that they share; two with
     different accelerators, if the median ratio of their rates is more than the accelerators' memory bandwidths and peak
     rates allow. The host that contradicts the most others is taken out first, of equal ones the fastest, until no two
-    contradict each other; two that contradict only each other are both taken out.
+    contradict each other. Of two that contradict only each other, one stays if it alone agrees with a third host that
+    has the same accelerator; else both are taken out.
 
     Args:
         measurements: The rows of a table; those without a setting ``host``, and those on accelerators that are not in
@@ -67,18 +69,53 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
             if one != other and fast.gpus == slow.gpus and (words := _contradiction(fast, slow)):
                 conflicts[one, other] = words
     reasons: dict[int, str] = {}
+    remaining = set(range(len(hosts)))
     while conflicts:
         involved = Counter(number for pair in conflicts for number in pair)
         faster = Counter(one for one, _ in conflicts)
         worst = max(sorted(involved), key=lambda number: (involved[number], faster[number]))
         pair, text = next((pair, text) for pair, text in conflicts.items() if worst in pair)
-        # Of two that contradict only each other, nothing says which is wrong.
-        wrong = [worst] if involved[worst] > 1 else pair
-        whose = f"`{hosts[worst].name}`" if involved[worst] > 1 else "one of the two"
+        wrong: tuple[int, ...] = (worst,)
+        if involved[worst] == 1:
+            wrong, words = _wrong_of_two(hosts, pair, remaining)
+            text += words
+        whose = f"`{hosts[wrong[0]].name}`" if len(wrong) == 1 else "one of the two"
         for number in wrong:
             reasons |= dict.fromkeys(hosts[number].rows, f"{text}: the number of GPUs of {whose} is wrong")
+        remaining -= set(wrong)
         conflicts = {pair: text for pair, text in conflicts.items() if not set(wrong) & set(pair)}
     return reasons
+
+
+def _wrong_of_two(
+    hosts: Sequence[_Host], pair: tuple[int, int], remaining: Collection[int]
+) -> tuple[tuple[int, ...], str]:
+    """Return which of two hosts that contradict only each other are wrong, and words about the one that is not.
+
+    Args:
+        hosts: All hosts.
+        pair: The numbers of the two.
+        remaining: Numbers of the hosts that were not taken out.
+    """
+    witnesses = {
+        number: next((hosts[n].name for n in sorted(remaining) if _agree(hosts[number], hosts[n])), "")
+        for number in pair
+    }
+    right = [number for number in pair if witnesses[number]]
+    if len(right) != 1:
+        # Nothing says which is wrong.
+        return pair, ""
+    wrong = tuple(number for number in pair if number not in right)
+    return wrong, f", and `{hosts[right[0]].name}` agrees with `{witnesses[right[0]]}`"
+
+
+def _agree(one: _Host, other: _Host) -> bool:
+    """Return whether two hosts with the same GPUs are equally fast in nearly all configurations that they share."""
+    if one.name == other.name or one.model.name != other.model.name or one.gpus != other.gpus:
+        return False
+    ratios = [rate / other.exact[key] for key, rate in one.exact.items() if key in other.exact]
+    near = sum(max(ratio, 1 / ratio) <= 1 + _NEAR for ratio in ratios)
+    return len(ratios) >= _FEWEST and near >= _NEARLY_ALL * len(ratios)
 
 
 def _hosts(measurements: Sequence[Measurement]) -> list[_Host]:

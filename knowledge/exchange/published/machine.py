@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
+from itertools import combinations
 
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.exchange.published.measurement import Measurement
 from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator
-from knowledge.hardware.partitions import part_of
+from knowledge.hardware.partitions import part_of, share_of, states_part
 
 _VENDORS = {
     "amd": r"radeon|instinct|\bmi\d{2,3}",
@@ -16,12 +18,38 @@ _VENDORS = {
     "intel": r"gaudi|\barc\b|\bmax 1\d50",
     "apple": r"\bm[1-9]\b|apple",
 }
+_BETWEEN_NAMES = re.compile(r"[,/;|&+]|\b(?:and|or|vs|versus|with)\b", re.IGNORECASE)
 _CPU = re.compile(r"cpu|none|xeon|epyc|ryzen|core i\d", re.IGNORECASE)
 
 
 def is_cpu(gpu: str) -> bool:
     """Whether the text of a GPU says that there is none."""
     return _CPU.fullmatch(gpu) is not None
+
+
+@cache
+def accelerators_in(gpu: str) -> tuple[str, ...]:
+    """Return the names in a cell of a GPU if it names different ones: ``A100, V100``; empty if it does not.
+
+    Several equal GPUs, such as ``8x A100``, are one name, and so is ``DGX A100, 8x A100 80GB``.
+    """
+    plain = gpu.replace("_", " ")
+    parts = [part.strip() for part in _BETWEEN_NAMES.split(plain)]
+    # `A100 V100`: between words, only different families are different names.
+    words = {model.family: word for word in plain.split() if (model := find_accelerator(word)) is not None}
+    variants = {part: _variants(part) for part in parts}
+    listed = tuple(part for part, names in variants.items() if names)
+    if any(not variants[one] & variants[other] for one, other in combinations(listed, 2)):
+        return listed
+    return tuple(words.values()) if len(words) > 1 else ()
+
+
+def _variants(name: str) -> frozenset[str]:
+    """Return the names of the models that a name can mean; empty if it names neither an accelerator nor a processor."""
+    if is_cpu(name):
+        return frozenset({"cpu"})
+    model = find_accelerator(name)
+    return frozenset(model.variants or (model.name,)) if model is not None else frozenset()
 
 
 @cache
@@ -83,7 +111,8 @@ def _accelerator(m: Measurement, count: int) -> Accelerator | None:
     if model is not None:
         return part_of(model.accelerator(count), m.gpu)
     vendor = next((v for v, pattern in _VENDORS.items() if re.search(pattern, m.gpu, re.IGNORECASE)), "nvidia")
-    return Accelerator(vendor=vendor, model=m.gpu.replace("_", " "), count=count)
+    accelerator = Accelerator(vendor=vendor, model=m.gpu.replace("_", " "), count=count)
+    return replace(accelerator, partition=part_of(accelerator, m.gpu).partition)
 
 
 def _short(m: Measurement) -> str:
@@ -92,9 +121,23 @@ def _short(m: Measurement) -> str:
 
 
 def largest_flops(m: Measurement) -> float | None:
-    """Return the peak rate of a measurement's GPUs in operations per second, for any element type; none if unknown."""
+    """Return the peak rate of a measurement's GPUs in operations per second, for any element type; none if unknown.
+
+    Of a slice whose share of the GPU is known, it is this share of the peak of the whole GPU.
+    """
     from knowledge.admission.plausibility import peak_flops
 
     hardware = make_hardware(m)
     bound = peak_flops(hardware, "cuda", "as-published")
-    return bound * (hardware.nodes or 1) if bound is not None else None
+    return bound * (hardware.nodes or 1) * (slice_share(m) or 1.0) if bound is not None else None
+
+
+def slice_share(m: Measurement) -> float | None:
+    """Return the share of a GPU that the name of its slice states; none if it states none."""
+    model = _model(m)
+    return share_of(model.family, m.gpu) if model is not None else None
+
+
+def is_part(m: Measurement) -> bool:
+    """Whether the name of a GPU says that it is a slice or a virtual GPU."""
+    return states_part(m.gpu)

@@ -14,7 +14,7 @@ from knowledge.domain.suggestions import suggest
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.exchange.published.checks import Group, check_table
 from knowledge.exchange.published.columns import RowError, SkippedRow, TableRow, read_table
-from knowledge.exchange.published.machine import hint_for, is_cpu, make_hardware, unknown_gpu
+from knowledge.exchange.published.machine import accelerators_in, hint_for, is_cpu, make_hardware, unknown_gpu
 from knowledge.exchange.published.measurement import Measurement, read_measurement
 from knowledge.exchange.published.names import read_precision, task_names
 
@@ -114,6 +114,11 @@ def _measurements(rows: tuple[TableRow, ...], today: date | None) -> tuple[list[
             m = read_measurement(row, today=today)
             if not m.gpu:
                 raise RowError("`gpu` is empty; write `cpu` for a measurement without a GPU")
+            if several := accelerators_in(m.gpu):
+                raise RowError(
+                    f"`gpu` is `{m.gpu}`, which names {' and '.join(f'`{name}`' for name in several)}; a row has one "
+                    "kind of GPU, and `gpus` says how many"
+                )
             measurements.append(m)
         except RowError as error:
             skipped.append(SkippedRow(number=row.number, reason=str(error)))
