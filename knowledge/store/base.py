@@ -142,6 +142,7 @@ class KnowledgeBase(Protocol):
         *,
         source: str = "",
         quarantine: Iterable[QuarantinedObservation] = (),
+        own: Collection[str] = (),
     ) -> IngestResult:
         """Store observations in one transaction.
 
@@ -149,6 +150,8 @@ class KnowledgeBase(Protocol):
             observations: Accepted observations.
             source: Name of the source. A block belongs to the source that delivered its first observation.
             quarantine: Observations to quarantine, in the same transaction.
+            own: Identities of stored observations that the user added, too: they stay if the program no longer ships
+                them. So do ``observations`` without a source.
 
         Raises:
             KnowledgeBaseError: If the database cannot be written; nothing was stored.
@@ -200,7 +203,10 @@ class KnowledgeBase(Protocol):
         """
 
     def remove(self, blocks: Collection[str]) -> int:
-        """Delete whole blocks in one transaction, and return the number of deleted observations."""
+        """Delete whole blocks in one transaction, and return the number of deleted observations.
+
+        Shipped files do not bring them back, unless the user adds observations of the block again.
+        """
 
     def find_damage(self) -> Iterator[str]:
         """Check all records against their hashes, and yield one sentence for each damaged record."""
