@@ -44,7 +44,7 @@ def measure(files: tuple[ShippedFile, ...]) -> tuple[int, int, tuple[float, floa
 
         def load() -> None:
             with open_knowledge_base(str(path), shipped=False) as store:
-                store.add_shipped(files)
+                store.add_shipped(files, version=1)
 
         loading = processor_seconds(load)
         with open_knowledge_base(str(path), shipped=False) as store:

@@ -2,6 +2,9 @@
 
     python docs/contrasts.py
 
+It also writes `knowledge/data/version.json`: the version of the shipped data, which it raises if an observation file
+was added, changed or removed, and a digest of the files.
+
 Run it after a change of the shipped observations, or of how contrasts are computed; a test reports when it is
 necessary.
 """
@@ -15,12 +18,22 @@ from pathlib import Path
 
 from knowledge.estimate.stored_evidence import SHIPPED, compute_evidence
 from knowledge.store.engine import open_knowledge_base
+from knowledge.store.shipped_files import VERSION_FILE, shipped_files, version_record
 
 TARGET = Path(str(files("knowledge.data"))) / SHIPPED
 
 
+def write_version() -> None:
+    """Write the version of the shipped data: a higher one if the files changed."""
+    path = TARGET.with_name(VERSION_FILE)
+    content = version_record(shipped_files(), path.read_text("utf-8") if path.exists() else None)
+    path.write_text(content, "utf-8")
+    print(f"{path}: version {json.loads(content)['version']}")
+
+
 def main() -> None:
     """Compute and write."""
+    write_version()
     with open_knowledge_base("sqlite://") as store:
         record = compute_evidence(store)
     content = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from advisor.domain.words import count
@@ -41,9 +41,9 @@ class AdmittingSink:
         self._admission = Admission(store, Indicators(), source=source)
         self._warn = warn
 
-    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
-        """Store plausible observations, and quarantine the others."""
-        result = self._admission.add(observations)
+    def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
+        """Store plausible observations, and quarantine the others; see :class:`knowledge.admission.admit.Admission`."""
+        result = self._admission.add(observations, shipped=shipped)
         warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
         return result
 

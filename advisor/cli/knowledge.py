@@ -20,6 +20,7 @@ from advisor.cli.options import FormatOption, KnowledgeOption, check_format, rea
 if TYPE_CHECKING:
     from knowledge.admission.admit import AdmissionResult
     from knowledge.store.base import KnowledgeBase, StoredBlock
+    from knowledge.store.sql import SqlKnowledgeBase
 
 app = typer.Typer(
     help="Query, import, export and verify the knowledge base.", no_args_is_help=True, rich_markup_mode=None
@@ -71,7 +72,8 @@ def import_(
         for place in sources:
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
-                    ingest = sink.add(opened.enter_context(_other(place)).observations())
+                    other = opened.enter_context(_other(place))
+                    ingest = sink.add(other.observations(), shipped=other.shipped_identities())
                     omitted = 0
                 else:
                     ingest, omitted = _import_file(sink, Path(place), keep_valid=keep_valid)
@@ -115,7 +117,7 @@ def _is_knowledge_base(source: str) -> bool:
         return False
 
 
-def _other(source: str) -> KnowledgeBase:
+def _other(source: str) -> SqlKnowledgeBase:
     """Open a knowledge base to read it."""
     from knowledge.store.engine import open_knowledge_base
 
@@ -210,7 +212,7 @@ def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:
-    """Remove whole blocks permanently; shipped observations are not restored."""
+    """Remove whole blocks permanently; blocks that ship with the program return only if you import them again."""
     from knowledge.domain.errors import InputError
     from knowledge.domain.suggestions import suggest
 

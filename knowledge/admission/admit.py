@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -57,11 +57,15 @@ class Admission:
         self._source = source
         self._clock = clock
 
-    def add(self, observations: Iterable[Observation]) -> AdmissionResult:
+    def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
         """Store plausible observations and quarantine the others, in one transaction.
+
+        Stored observations that the user adds, too, stay if the program no longer ships them; a delivery of another
+        source does not change that.
 
         Args:
             observations: The delivered observations.
+            shipped: Identities of those that are in the delivery only because the program ships them.
 
         Returns:
             How many observations are new, known and quarantined.
@@ -85,7 +89,8 @@ class Admission:
             if o.identity in reasons
         )
         accepted = [o for o in new if o.identity not in reasons]
-        ingest = self._store.add(accepted, source=self._source, quarantine=quarantined)
+        own = frozenset() if self._source else stored.difference(shipped)
+        ingest = self._store.add(accepted, source=self._source, quarantine=quarantined, own=own)
         return AdmissionResult(
             added=ingest.added,
             known=len(incoming) - len(new) + ingest.known,

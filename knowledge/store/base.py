@@ -12,7 +12,8 @@ it fails, it changes nothing. Each iterator reads one consistent state.
 
 Identity: the identity of an observation is the hash of its content. Adding an observation that is already stored
 changes nothing, and stored observations never change, so knowledge bases merge in any order to the same content. Only
-``remove`` deletes, and it deletes whole blocks.
+``remove`` deletes, and it deletes whole blocks. Exception: when a newer program opens the knowledge base, observations
+that only earlier shipped files brought are deleted; see :mod:`knowledge.store.shipped_rows`.
 
 Derived values: values that other modules compute from observations can be cached in the knowledge base, with the digest
 of the observations that they were computed from. They can be deleted at any time.
@@ -142,6 +143,7 @@ class KnowledgeBase(Protocol):
         *,
         source: str = "",
         quarantine: Iterable[QuarantinedObservation] = (),
+        own: Collection[str] = (),
     ) -> IngestResult:
         """Store observations in one transaction.
 
@@ -149,6 +151,8 @@ class KnowledgeBase(Protocol):
             observations: Accepted observations.
             source: Name of the source. A block belongs to the source that delivered its first observation.
             quarantine: Observations to quarantine, in the same transaction.
+            own: Identities of stored observations that the user added, too: they stay if the program no longer ships
+                them. So do ``observations`` without a source.
 
         Raises:
             KnowledgeBaseError: If the database cannot be written; nothing was stored.
@@ -200,7 +204,10 @@ class KnowledgeBase(Protocol):
         """
 
     def remove(self, blocks: Collection[str]) -> int:
-        """Delete whole blocks in one transaction, and return the number of deleted observations."""
+        """Delete whole blocks in one transaction, and return the number of deleted observations.
+
+        Shipped files do not bring them back, unless the user adds observations of the block again.
+        """
 
     def find_damage(self) -> Iterator[str]:
         """Check all records against their hashes, and yield one sentence for each damaged record."""

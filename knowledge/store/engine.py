@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from knowledge.domain.extras import needs_extra
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.shipped_files import shipped_files
+from knowledge.store.shipped_files import shipped_files, shipped_version
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD, create_tables
 from knowledge.store.transactions import FILE_STATE, begin, for_writing
@@ -59,7 +59,7 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
             _migrate(engine)
         store = SqlKnowledgeBase(engine, writable=writable)
         if writable and shipped:
-            store.add_shipped(shipped_files())
+            store.add_shipped(shipped_files(), version=shipped_version())
         if writable and file is not None:
             # After the import: with a write-ahead log, all pages of a new file would be written twice.
             sqlite_file.set_journal_mode(engine, file)
@@ -114,14 +114,20 @@ def _open_read_only(file: Path, record: Any) -> Any:
 
 
 def _may_write(connection: Connection) -> bool:
-    """Whether a PostgreSQL server permits this user to write; files of SQLite were checked before."""
+    """Whether a PostgreSQL server permits this user to write; files of SQLite were checked before.
+
+    An account that may only insert opens the knowledge base read-only: the import of shipped files also updates and
+    deletes rows.
+    """
     if connection.dialect.name != "postgresql":
         return True
     if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
         return False
     if not inspect(connection).has_table("observation"):
         return True
-    return bool(connection.execute(text("SELECT has_table_privilege('observation', 'INSERT')")).scalar())
+    # One call for each: of a list, PostgreSQL checks whether the user has any.
+    privileges = ", ".join(f"has_table_privilege('observation', '{name}')" for name in ("INSERT", "UPDATE", "DELETE"))
+    return all(connection.execute(text(f"SELECT {privileges}")).one())
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

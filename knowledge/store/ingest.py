@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, bindparam, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, hash_of_text
@@ -19,7 +19,7 @@ from knowledge.store.digest import EMPTY, combine
 
 _BATCH = 2000
 _COLUMNS = tuple(column.name for column in tables.observation.columns)
-_SHIPPED = _COLUMNS.index("shipped")
+_BLOCK = _COLUMNS.index("block")
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
@@ -44,14 +44,17 @@ def add_observations(
     The caller must hold the write lock of the database (see :mod:`knowledge.store.transactions`), so that rows that
     were looked up do not change.
 
+    Without a source, they are the user's own: they stay when the program no longer ships them, and their blocks no
+    longer count as removed. What others deliver does not change this, because they deliver shipped observations, too.
+
     Returns:
         The number of new observations, and of those that were already stored.
     """
-    return _add(connection, _entries(observations), source)
+    return _add(connection, _entries(observations), source, own=not source)
 
 
 def add_shipped_lines(
-    connection: Connection, files: Iterable[tuple[int, Iterable[str]]], *, only: Collection[str] | None = None
+    connection: Connection, files: Iterable[tuple[int, Iterable[str]]], *, without: Collection[str] = ()
 ) -> tuple[int, int]:
     """Insert the observations in shipped files that are not stored yet.
 
@@ -61,13 +64,13 @@ def add_shipped_lines(
     Args:
         connection: Connection that holds the write lock.
         files: Number and lines of each file.
-        only: Identities of the observations to insert; by default all.
+        without: Names of the blocks to leave out.
 
     Returns:
         The number of new observations, and of those that were already stored.
     """
     entries = (entry for number, lines in files for entry in _shipped_entries(lines, number))
-    return _add(connection, (entry for entry in entries if only is None or entry[0][0] in only), "")
+    return _add(connection, (entry for entry in entries if entry[0][_BLOCK] not in without), "", own=False)
 
 
 def _shipped_entries(lines: Iterable[str], number: int) -> Iterator[_Entry]:
@@ -110,7 +113,7 @@ def _shipped_entries(lines: Iterable[str], number: int) -> Iterator[_Entry]:
             yield values, stacks[record["stack"]], machines[record["hardware"]]
 
 
-def _add(connection: Connection, entries: Iterable[_Entry], source: str) -> tuple[int, int]:
+def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own: bool) -> tuple[int, int]:
     """Insert rows that are not stored yet, with their stacks and machines; return the numbers of new and old ones."""
     iterator = iter(entries)
     new_by_block: dict[str, list[str]] = defaultdict(list)
@@ -124,24 +127,30 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str) -> tupl
         rows = {row[0]: row for row, _, _ in batch}
         if added_here is None:
             missing = sorted(absent(connection, tables.observation, rows))
-            _keep(connection, [identity for identity in rows.keys() - set(missing) if rows[identity][_SHIPPED] is None])
+            if own:
+                mark_as_own(connection, rows.keys() - set(missing))
         else:
             missing = sorted(rows.keys() - added_here)
             added_here.update(missing)
         _insert(connection, tables.observation, [rows[identity] for identity in missing])
         for identity in missing:
-            new_by_block[rows[identity][_COLUMNS.index("block")]].append(identity)
+            new_by_block[rows[identity][_BLOCK]].append(identity)
         added += len(missing)
         total += len(batch)
     _update_blocks(connection, new_by_block, source)
+    if own and new_by_block:
+        table = tables.removed_block
+        connection.execute(delete(table).where(table.c.name.in_(sorted(new_by_block))))
     return added, total - added
 
 
-def _keep(connection: Connection, identities: Sequence[str]) -> None:
-    """Record that stored observations were added by somebody, not only by a shipped file."""
+def mark_as_own(connection: Connection, identities: Iterable[str]) -> None:
+    """Record that the user added stored observations, too, not only a shipped file."""
     table = tables.observation
-    condition = table.c.id.in_(identities), table.c.shipped.is_not(None)
-    connection.execute(update(table).where(*condition).values(shipped=None))
+    remaining = iter(sorted(identities))
+    while batch := list(islice(remaining, _BATCH)):
+        condition = table.c.id.in_(batch), table.c.shipped.is_not(None)
+        connection.execute(update(table).where(*condition).values(shipped=None))
 
 
 def _has_rows(connection: Connection, table: Table) -> bool:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
 
 from knowledge.store import tables
 from knowledge.store.digest import combine
@@ -39,6 +40,19 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
             statement.values(observations=bindparam("observations"), digest=bindparam("digest")), changed
         )
     return frozenset(identity for identities in removed.values() for identity in identities)
+
+
+def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
+    """Record the names of removed blocks, so that shipped files do not bring them back.
+
+    Args:
+        connection: Connection that holds the write lock.
+        blocks: Names of the blocks.
+    """
+    table = tables.removed_block
+    if names := sorted(blocks):
+        connection.execute(delete(table).where(table.c.name.in_(names)))
+        connection.execute(insert(table), [{"name": name} for name in names])
 
 
 def delete_unused(connection: Connection) -> None:

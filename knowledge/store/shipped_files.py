@@ -1,15 +1,20 @@
-"""The observation files that ship with the program."""
+"""The observation files that ship with the program, and their version."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import importlib.resources
+import json
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from knowledge.domain.lines import lines_of
 from knowledge.store.base import KnowledgeBaseError
+
+VERSION_FILE = "version.json"
+"""Name of the file in ``knowledge/data`` with the version of the shipped data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,3 +54,27 @@ def shipped_files() -> tuple[ShippedFile, ...]:
         ShippedFile(name=name, sha256=hashlib.sha256(content).hexdigest(), content=content)
         for name, content in contents
     )
+
+
+def shipped_version() -> int:
+    """Return the version of the shipped data: a later one has a higher number."""
+    return int(json.loads((importlib.resources.files("knowledge.data") / VERSION_FILE).read_text("utf-8"))["version"])
+
+
+def digest_of_files(files: Iterable[ShippedFile]) -> str:
+    """Return a hash of the names and the contents of files, in any order."""
+    lines = sorted(f"{file.name} {file.sha256}\n" for file in files)
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def version_record(files: Iterable[ShippedFile], previous: str | None) -> str:
+    """Return the content of the version file: the version is higher than the previous one if the files differ.
+
+    Args:
+        files: All observation files that ship with the program.
+        previous: Present content of the version file; none if there is none.
+    """
+    record = json.loads(previous or '{"version": 0, "digest": ""}')
+    digest = digest_of_files(files)
+    version = record["version"] + (record["digest"] != digest)
+    return json.dumps({"version": version, "digest": digest}, indent=2) + "\n"

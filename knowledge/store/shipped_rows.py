@@ -1,82 +1,103 @@
-"""The observations of the shipped files in a knowledge base: new ones are added, those of earlier files deleted.
+"""The observations of the shipped files in a knowledge base: the newest version of the shipped data is there.
 
-A version of the program may ship another file in place of an earlier one, without the records that turned out to be
-wrong. Each observation has the number of the shipped file that brought it, unless somebody added it, too.
+A version of the program may ship another file instead of an earlier one, without the records that turned out to be
+wrong. Each observation has the number of the shipped file that brought it, unless the user added it, too. The knowledge
+base records the version of the shipped data that it has, so that an older program leaves it as it is.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
-from itertools import count
+from collections.abc import Collection, Iterable, Mapping
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, insert, select
 
-from knowledge.domain.observation import PUBLISHED_BLOCKS
 from knowledge.store import tables
 from knowledge.store.ingest import add_shipped_lines
-from knowledge.store.removal import delete_observations, delete_unused
+from knowledge.store.removal import delete_observations, delete_unused, record_removal
 from knowledge.store.shipped_files import ShippedFile
 
-_UNRECORDED = 0
-"""Number of observations that an earlier program may have brought, which did not record it."""
+
+def is_current(connection: Connection, files: Iterable[ShippedFile], *, version: int) -> bool:
+    """Whether a knowledge base has these files, or those of a later version.
+
+    Args:
+        connection: Connection to the database.
+        files: All files that ship with the program.
+        version: Version of the shipped data.
+    """
+    stored = _stored_version(connection)
+    if stored is None:
+        return False
+    if stored != version:
+        return stored > version
+    # Two states of the program's source code can have the same version.
+    return set(_stored_numbers(connection)) == {file.sha256 for file in files}
 
 
-def update_shipped_rows(connection: Connection, files: Collection[ShippedFile]) -> None:
-    """Import the files that are not imported yet, and delete what only files brought that do not ship any more.
+def update_shipped_rows(connection: Connection, files: Collection[ShippedFile], *, version: int) -> None:
+    """Import the program's files, and delete what only files brought that it does not ship, unless they are newer.
 
-    If all files are imported, nothing is deleted: an older version of the program uses a knowledge base as a newer one
-    left it.
+    Blocks that the user removed stay removed.
 
     Args:
         connection: Connection that holds the write lock.
         files: All files that ship with the program.
+        version: Version of the shipped data; a later one has a higher number.
+    """
+    if is_current(connection, files, version=version):
+        return
+    stored = _stored_numbers(connection)
+    if _stored_version(connection) is None:
+        _record_earlier_removals(connection, [file for file in files if file.sha256 in stored])
+    shipping = {file.sha256: file.name for file in files}
+    obsolete = [number for sha256, number in stored.items() if sha256 not in shipping and number is not None]
+    shipped = tables.observation.c.shipped
+    deleted = delete_observations(connection, shipped.in_(obsolete)) if obsolete else frozenset()
+    numbers = _number_files(connection, shipping, stored)
+    removed = frozenset(connection.execute(select(tables.removed_block.c.name)).scalars())
+    # All files, not only new ones: deleted observations may be in a file that was imported before, too.
+    add_shipped_lines(connection, ((numbers[file.sha256], file.lines()) for file in files), without=removed)
+    if deleted:
+        delete_unused(connection)
+    connection.execute(delete(tables.shipped_data))
+    connection.execute(insert(tables.shipped_data), [{"version": version}])
+
+
+def _stored_version(connection: Connection) -> int | None:
+    """Return the version of the imported data; none before the first import by a program with revision 0005."""
+    return connection.execute(select(tables.shipped_data.c.version)).scalar()
+
+
+def _stored_numbers(connection: Connection) -> dict[str, int | None]:
+    """Return the numbers of the imported files, by hash; none if a program with revision 0003 imported a file."""
+    table = tables.shipped_file
+    return {row.sha256: row.number for row in connection.execute(select(table.c.sha256, table.c.number))}
+
+
+def _number_files(connection: Connection, names: Mapping[str, str], stored: Mapping[str, int | None]) -> dict[str, int]:
+    """Record the program's files instead of the stored ones; return the number of each, by its hash.
+
+    Files that were imported before retain their numbers.
+
+    Args:
+        connection: Connection that holds the write lock.
+        names: Names of the program's files, by hash.
+        stored: Numbers of the stored files, by hash.
     """
     table = tables.shipped_file
-    stored = {row.sha256: row for row in connection.execute(select(table))}
-    new = [file for file in files if file.sha256 not in stored]
-    if not new:
-        return
-    shipping = {file.sha256 for file in files}
-    no_longer_shipped = [row.number for row in stored.values() if row.sha256 not in shipping and row.number is not None]
-    if any(row.number is None for row in stored.values()):
-        _mark_unrecorded(connection, files)
-        no_longer_shipped.append(_UNRECORDED)
-    shipped = tables.observation.c.shipped
-    deleted = delete_observations(connection, shipped.in_(no_longer_shipped)) if no_longer_shipped else frozenset()
-    numbers = _number_files(connection, {row.sha256: (row.name, row.number) for row in stored.values()}, new)
-    add_shipped_lines(connection, ((numbers[file.sha256], file.lines()) for file in new))
-    if deleted:
-        # They may be in a file that was imported before, too. Blocks that the user removed do not come back.
-        old = ((numbers[file.sha256], file.lines()) for file in files if file.sha256 in stored)
-        add_shipped_lines(connection, old, only=deleted)
-        delete_unused(connection)
-
-
-def _number_files(
-    connection: Connection, stored: Mapping[str, tuple[str, int | None]], new: Collection[ShippedFile]
-) -> dict[str, int]:
-    """Record the new files, and numbers for those that have none; return the number of each, by its hash."""
-    table = tables.shipped_file
-    numbers = {sha256: number for sha256, (_, number) in stored.items() if number is not None}
-    names = {sha256: name for sha256, (name, _) in stored.items()} | {file.sha256: file.name for file in new}
-    missing = sorted(names.keys() - numbers.keys())
-    numbers |= zip(missing, count(max(numbers.values(), default=_UNRECORDED) + 1), strict=False)
-    connection.execute(delete(table).where(table.c.sha256.in_(missing)))
-    rows = [{"sha256": sha256, "name": names[sha256], "number": numbers[sha256]} for sha256 in missing]
-    connection.execute(insert(table), rows)
+    numbers = {sha256: number for sha256, number in stored.items() if number is not None}
+    following = max(numbers.values(), default=0) + 1
+    numbers |= {sha256: following + i for i, sha256 in enumerate(sorted(names.keys() - numbers.keys()))}
+    connection.execute(delete(table))
+    if names:
+        rows = [{"sha256": sha256, "name": names[sha256], "number": numbers[sha256]} for sha256 in sorted(names)]
+        connection.execute(insert(table), rows)
     return numbers
 
 
-def _mark_unrecorded(connection: Connection, files: Collection[ShippedFile]) -> None:
-    """Mark the published results of a knowledge base of an earlier program that a shipped file may have brought.
-
-    These are all of the blocks that the files contain, apart from those that the service received. Measurements are not
-    marked: a user's own ones may be in a block of the same name.
-    """
+def _record_earlier_removals(connection: Connection, files: Iterable[ShippedFile]) -> None:
+    """Record the blocks of imported files that are missing: programs before revision 0005 did not record removals."""
     entries = (json.loads(line) for file in files for line in file.lines())
-    blocks = {entry["record"]["block"] for entry in entries if entry["kind"] == "observation"}
-    names = {name for name in blocks if name.startswith(PUBLISHED_BLOCKS)}
-    table, block = tables.observation, tables.block
-    own = select(block.c.name).where(block.c.name.in_(sorted(names)), block.c.source == "")
-    connection.execute(update(table).where(table.c.block.in_(own)).values(shipped=_UNRECORDED))
+    names = {entry["record"]["block"] for entry in entries if entry["kind"] == "observation"}
+    record_removal(connection, names - set(connection.execute(select(tables.block.c.name)).scalars()))

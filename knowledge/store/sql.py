@@ -20,7 +20,7 @@ from knowledge.exchange.records import hardware_from, observation_from, stack_fr
 from knowledge.store import tables
 from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
 from knowledge.store.digest import EMPTY, combine
-from knowledge.store.ingest import absent, add_observations
+from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
 from knowledge.store.quarantine import (
     delete_from_quarantine,
@@ -28,9 +28,9 @@ from knowledge.store.quarantine import (
     quarantined_identities,
     read_quarantine,
 )
-from knowledge.store.removal import delete_observations, delete_unused
+from knowledge.store.removal import delete_observations, delete_unused, record_removal
 from knowledge.store.shipped_files import ShippedFile
-from knowledge.store.shipped_rows import update_shipped_rows
+from knowledge.store.shipped_rows import is_current, update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
@@ -59,9 +59,11 @@ class SqlKnowledgeBase:
         *,
         source: str = "",
         quarantine: Iterable[QuarantinedObservation] = (),
+        own: Collection[str] = (),
     ) -> IngestResult:
         """Store observations in one transaction."""
         with self._write() as connection:
+            mark_as_own(connection, own)
             added, duplicates = add_observations(connection, observations, source=source)
             quarantine_observations(connection, quarantine)
         return IngestResult(added=added, known=duplicates)
@@ -201,6 +203,7 @@ class SqlKnowledgeBase:
     def remove(self, blocks: Collection[str]) -> int:
         """Delete whole blocks in one transaction, and return the number of deleted observations."""
         with self._write() as connection:
+            record_removal(connection, (block.name for block in _blocks(connection, blocks)))
             deleted = delete_observations(connection, tables.observation.c.block.in_(sorted(blocks)))
             delete_unused(connection)
         return len(deleted)
@@ -271,14 +274,20 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             return frozenset(connection.execute(select(tables.shipped_file.c.sha256)).scalars())
 
-    def add_shipped(self, files: Collection[ShippedFile]) -> None:
+    def shipped_identities(self) -> frozenset[str]:
+        """Return the identities of the observations that only a shipped file brought, not the user."""
+        table = tables.observation
+        with self._read() as connection:
+            return frozenset(connection.execute(select(table.c.id).where(table.c.shipped.is_not(None))).scalars())
+
+    def add_shipped(self, files: Collection[ShippedFile], *, version: int) -> None:
         """Import the shipped observation files; see :func:`knowledge.store.shipped_rows.update_shipped_rows`."""
-        imported = self.shipped()
-        if all(file.sha256 in imported for file in files):
-            return
+        with self._read() as connection:
+            if is_current(connection, files, version=version):
+                return
         with self._write() as connection:
-            # Another process may have imported some while this one waited for the write lock.
-            update_shipped_rows(connection, files)
+            # Another process may have imported them while this one waited for the write lock.
+            update_shipped_rows(connection, files, version=version)
 
     def close(self) -> None:
         """Close the database connection."""

@@ -22,7 +22,7 @@ from sqlalchemy import (
     insert,
 )
 
-HEAD = "0004"
+HEAD = "0005"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(
@@ -141,6 +141,20 @@ shipped_file = Table(
     Column("name", String(128), nullable=False),
     # None if a program with revision 0003 imported it, which did not record what a file brought.
     Column("number", Integer),
+)
+
+shipped_data = Table(
+    "shipped_data",
+    metadata,
+    # One row: the version of the shipped data that the knowledge base has. No row before the first import.
+    Column("version", Integer, primary_key=True, autoincrement=False),
+)
+
+removed_block = Table(
+    "removed_block",
+    metadata,
+    # Blocks that the user removed: shipped files do not bring them back.
+    Column("name", String(128), primary_key=True),
 )
 
 # Alembic's own table, as Alembic creates it.

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import importlib.resources
 import json
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,7 @@ from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import evidence_of
 from knowledge.estimate.model_cache import frameworks_of
 from knowledge.estimate.stored_evidence import SHIPPED, compute_evidence, load_evidence
-from knowledge.exchange.files import read_observations, write_observations
+from knowledge.exchange.files import read_observations
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
@@ -38,8 +36,8 @@ from knowledge.store import engine, shipped_rows, tables
 def stop(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
 
-def stop_after(connection, files):
-    insert(connection, files)
+def stop_after(*arguments, **options):
+    insert(*arguments, **options)
     stop()
 
 insert = shipped_rows.add_shipped_lines
@@ -90,7 +88,7 @@ def test_the_shipped_files_are_stored_as_an_import_stores_them(address: str, tmp
         open_knowledge_base(address, shipped=False) as first,
         open_knowledge_base(str(tmp_path / "imported.sqlite"), shipped=False) as imported,
     ):
-        first.add_shipped(files)
+        first.add_shipped(files, version=2)
         for file in files:
             imported.add(content_of(file))
 
@@ -101,100 +99,19 @@ def test_the_shipped_files_are_stored_as_an_import_stores_them(address: str, tmp
 def test_new_shipped_files_are_added_to_an_older_knowledge_base(store: SqlKnowledgeBase) -> None:
     files = small_files()
     known = content_of(files[0])
-    store.add_shipped(files[1:3])
+    store.add_shipped(files[1:3], version=1)
     # The user's own observations, and some that another way brought here.
     store.add([observation(), *known[:5]])
 
-    store.add_shipped(files)
+    store.add_shipped(files, version=2)
 
     counts = {block.name: block.observations for block in store.blocks()}
     every = [observation(), *(o for file in files for o in content_of(file))]
     assert counts == {name: sum(o.block == name for o in every) for name in {o.block for o in every}}
     assert list(store.find_damage()) == []
     before = rows(store)
-    store.add_shipped(files)
+    store.add_shipped(files, version=2)
     assert rows(store) == before
-
-
-def shipped(name: str, observations: Iterable[Observation]) -> ShippedFile:
-    """Return observations as a shipped file."""
-    content = "".join(f"{line}\n" for line in write_observations(observations)).encode()
-    content = gzip.compress(content) if name.endswith(".gz") else content
-    return ShippedFile(name=name, sha256=hashlib.sha256(content).hexdigest(), content=content)
-
-
-def without_a_third(file: ShippedFile) -> tuple[ShippedFile, list[Observation]]:
-    """Return the file as a later version of the program ships it, without each third observation, and those."""
-    content = content_of(file)
-    return shipped(file.name, (o for number, o in enumerate(content) if number % 3)), content[::3]
-
-
-def test_observations_that_a_later_version_does_not_ship_are_deleted_but_not_the_users(
-    store: SqlKnowledgeBase, tmp_path: Path
-) -> None:
-    first, *others = small_files()
-    later, gone = without_a_third(first)
-    store.add_shipped([first, *others])
-    # One of them is the user's, too.
-    store.add([gone[0], observation()])
-
-    store.add_shipped([later, *others])
-
-    with open_knowledge_base(str(tmp_path / "fresh.sqlite"), shipped=False) as fresh:
-        fresh.add_shipped([later, *others])
-        fresh.add([gone[0], observation()])
-        assert rows(store) == rows(fresh)
-    assert list(store.find_damage()) == []
-    # The earlier version of the program neither brings them back nor removes the new file.
-    before = rows(store)
-    store.add_shipped([first, *others])
-    assert rows(store) == before
-
-
-def test_an_observation_of_two_files_stays_until_neither_ships(store: SqlKnowledgeBase) -> None:
-    first, *others = small_files()
-    later, gone = without_a_third(first)
-    second = shipped("second.jsonl", gone[:5])
-    store.add_shipped([first, second])
-
-    store.add_shipped([later, second])
-
-    assert store.known_identities(o.identity for o in gone) == {o.identity for o in gone[:5]}
-    store.add_shipped([later, *others])
-    assert store.known_identities(o.identity for o in gone) == frozenset()
-
-
-def test_blocks_that_the_user_removed_stay_removed_when_others_are_replaced(store: SqlKnowledgeBase) -> None:
-    first, second, *_ = (file for file in small_files() if "settings" in file.name)
-    store.add_shipped([first, second])
-    block = content_of(second)[0].block
-    store.remove([block])
-
-    store.add_shipped([without_a_third(first)[0], second])
-
-    assert block not in {stored.name for stored in store.blocks()}
-    assert list(store.find_damage()) == []
-
-
-def test_published_results_that_an_earlier_program_brought_are_deleted(store: SqlKnowledgeBase) -> None:
-    """Programs with revision 0003 of the tables recorded which files they imported, but not which observations."""
-    files = {file.name: file for file in small_files()}
-    first = next(file for name, file in files.items() if name.startswith("published-"))
-    later, gone = without_a_third(first)
-    measured = next(file for name, file in files.items() if "settings" in name)
-    store.add_shipped([first, measured])
-    with store._engine.begin() as connection:
-        connection.execute(sa.update(tables.shipped_file).values(number=None))
-        connection.execute(sa.update(tables.observation).values(shipped=None))
-    # Their own measurements, and public results that the program does not ship.
-    own = [observation(), observation(block="published/somebody")]
-    store.add(own)
-
-    store.add_shipped([later, measured])
-
-    expected = [*content_of(later), *content_of(measured), *own]
-    assert store.known_identities(o.identity for o in [*expected, *gone]) == {o.identity for o in expected}
-    assert sum(block.observations for block in store.blocks()) == len(expected)
 
 
 def test_a_damaged_shipped_file_is_an_error_message_and_nothing_is_stored(store: SqlKnowledgeBase) -> None:
@@ -204,7 +121,7 @@ def test_a_damaged_shipped_file_is_an_error_message_and_nothing_is_stored(store:
     assert last.name.endswith(".gz")
 
     with pytest.raises(KnowledgeBaseError, match=rf"`{last.name}` of the program is damaged"):
-        store.add_shipped([*files[:-1], damaged])
+        store.add_shipped([*files[:-1], damaged], version=1)
 
     assert store.blocks() == ()
     assert store.shipped() == frozenset()
@@ -279,7 +196,7 @@ def test_the_first_advice_reads_no_shipped_observation(
 
 def test_a_shipped_block_with_further_observations_is_read(store: SqlKnowledgeBase) -> None:
     (file,) = (file for file in small_files() if "numpy" in file.name)
-    store.add_shipped([file])
+    store.add_shipped([file], version=1)
     block = store.blocks()[0].name
     before = load_evidence(store)
 

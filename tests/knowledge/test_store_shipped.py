@@ -1,0 +1,380 @@
+"""Shipped files that a later version of the program replaces: the newest set is in the knowledge base."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.resources
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from advisor.api.admission import AdmittingSink
+from knowledge.domain.observation import Observation
+from knowledge.exchange.files import write_observations
+from knowledge.store import tables
+from knowledge.store.engine import open_knowledge_base
+from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, digest_of_files, shipped_files, version_record
+from knowledge.store.sql import SqlKnowledgeBase
+from tests.conftest import Advisor
+from tests.knowledge.samples import observation
+from tests.knowledge.test_first_use import content_of, rows, small_files
+
+FROZEN = Path(__file__).parents[1] / "fixtures" / "databases"
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from knowledge.store import shipped_rows
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.test_store_shipped import sets_of_files
+
+def stop(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+with open_knowledge_base(sys.argv[1], shipped=False) as store:
+    setattr(shipped_rows, sys.argv[2], stop)
+    store.add_shipped(sets_of_files()[1], version=2)
+"""
+
+
+def shipped(name: str, observations: Iterable[Observation]) -> ShippedFile:
+    """Return observations as a shipped file."""
+    content = "".join(f"{line}\n" for line in write_observations(observations)).encode()
+    content = gzip.compress(content) if name.endswith(".gz") else content
+    return ShippedFile(name=name, sha256=hashlib.sha256(content).hexdigest(), content=content)
+
+
+def without_a_third(file: ShippedFile) -> tuple[ShippedFile, list[Observation]]:
+    """Return the file as a later version of the program ships it, without each third observation, and those."""
+    content = content_of(file)
+    return shipped(file.name, (o for number, o in enumerate(content) if number % 3)), content[::3]
+
+
+def rounds(block: str, *numbers: int) -> list[Observation]:
+    """Return an observation of each round."""
+    return [observation(block=block, round=number) for number in numbers]
+
+
+def sets_of_files() -> tuple[tuple[ShippedFile, ...], ...]:
+    """Return what the versions 1, 2 and 3 of a program ship: 2 corrects a file, and 3 ships the first one again."""
+    first = shipped("first.jsonl", [*rounds("b1", 0, 1, 2), *rounds("b2", 0, 1)])
+    corrected = shipped("first.jsonl", [*rounds("b1", 1, 2, 3), *rounds("b2", 0)])
+    other = shipped("other.jsonl", rounds("b3", 0, 1))
+    further = shipped("further.jsonl", [*rounds("b1", 3), *rounds("b4", 0)])
+    return (first, other), (corrected, other), (first, further)
+
+
+def identities(observations: Iterable[Observation]) -> set[str]:
+    """Return the identities of observations."""
+    return {o.identity for o in observations}
+
+
+def in_files(files: Iterable[ShippedFile]) -> set[str]:
+    """Return the identities of the observations of files."""
+    return identities(o for file in files for o in content_of(file))
+
+
+def open_with(store: SqlKnowledgeBase, version: int) -> None:
+    """Use a knowledge base with a version of the program, as opening it does."""
+    store.add_shipped(sets_of_files()[version - 1], version=version)
+
+
+def import_as_user(store: SqlKnowledgeBase, observations: Iterable[Observation], source: str = "") -> None:
+    """Import observations as the command line does."""
+    assert AdmittingSink(store, source=source).add(observations).quarantined == ()
+
+
+def removed_blocks(store: SqlKnowledgeBase) -> set[str]:
+    """Return the names of the blocks that the user removed."""
+    with store._engine.connect() as connection:
+        return set(connection.execute(sa.select(tables.removed_block.c.name)).scalars())
+
+
+def test_the_version_of_the_shipped_data_belongs_to_the_shipped_files() -> None:
+    record = json.loads((importlib.resources.files("knowledge.data") / VERSION_FILE).read_text("utf-8"))
+
+    assert record["digest"] == digest_of_files(shipped_files()), "run `python docs/contrasts.py`"
+    assert record["version"] >= 1
+
+
+def test_the_version_rises_only_if_the_files_change() -> None:
+    first, second, _ = sets_of_files()
+    record = version_record(first, None)
+
+    assert json.loads(record)["version"] == 1
+    assert version_record(reversed(first), record) == record
+    assert json.loads(version_record(second, record)) == {"version": 2, "digest": digest_of_files(second)}
+
+
+@pytest.mark.parametrize("versions", [(1, 2, 1, 2), (2, 1, 2, 1), (1, 2, 3, 1, 2, 3), (3, 1), (2, 3, 2)])
+def test_programs_that_alternate_leave_the_files_of_the_newest(
+    versions: tuple[int, ...], store: SqlKnowledgeBase
+) -> None:
+    own = [observation(block="own"), *rounds("b1", 0)]
+
+    for number, version in enumerate(versions):
+        open_with(store, version)
+        if number == 0:
+            import_as_user(store, own)
+        newest = sets_of_files()[max(versions[: number + 1]) - 1]
+
+        assert identities(store.observations()) == in_files(newest) | identities(own)
+        assert store.shipped() == {file.sha256 for file in newest}
+    assert list(store.find_damage()) == []
+
+
+def test_two_programs_with_one_version_and_other_files_have_their_own_files(store: SqlKnowledgeBase) -> None:
+    """Such as two branches of the source code."""
+    for files in (*sets_of_files(), *sets_of_files()):
+        store.add_shipped(files, version=1)
+
+        assert identities(store.observations()) == in_files(files)
+
+
+def test_a_program_that_lost_a_file_deletes_its_records(store: SqlKnowledgeBase) -> None:
+    first, other = sets_of_files()[0]
+    store.add_shipped([first, other], version=1)
+
+    store.add_shipped([first], version=2)
+
+    assert identities(store.observations()) == in_files([first])
+    assert store.shipped() == {first.sha256}
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("open"), st.integers(1, 3)),
+    st.tuples(st.just("import"), st.sampled_from([*rounds("b1", 0, 1), *rounds("b2", 1), *rounds("b4", 0, 1)])),
+    st.tuples(st.just("remove"), st.sampled_from(["b1", "b2", "b3", "b4"])),
+)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(actions=st.lists(ACTIONS, max_size=10))
+def test_any_sequence_of_programs_and_users_gives_the_newest_files_and_what_the_user_did(
+    actions: list[tuple[str, object]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    version, removed = 0, set[str]()
+    stored: dict[str, Observation] = {}
+    own: dict[str, Observation] = {}
+    path = tmp_path_factory.mktemp("sequence") / "k.sqlite"
+    with open_knowledge_base(str(path), shipped=False) as store:
+        for action, value in actions:
+            if isinstance(value, int):
+                open_with(store, value)
+                if value > version:
+                    version = value
+                    shipping = (o for file in sets_of_files()[value - 1] for o in content_of(file))
+                    stored = {o.identity: o for o in shipping if o.block not in removed} | own
+            elif isinstance(value, Observation):
+                import_as_user(store, [value])
+                removed.discard(value.block)
+                stored[value.identity] = own[value.identity] = value
+            else:
+                store.remove([str(value)])
+                removed |= {o.block for o in stored.values() if o.block == value}
+                stored, own = ({i: o for i, o in some.items() if o.block != value} for some in (stored, own))
+
+            assert identities(store.observations()) == set(stored), action
+            assert removed_blocks(store) == removed
+        assert list(store.find_damage()) == []
+
+
+def test_what_the_user_imports_stays_when_it_does_not_ship_any_more(store: SqlKnowledgeBase) -> None:
+    open_with(store, 1)
+
+    import_as_user(store, rounds("b1", 0, 1))
+    open_with(store, 2)
+
+    assert identities(store.observations(block="b1")) == identities(rounds("b1", 0, 1, 2, 3))
+
+
+def test_a_delivery_of_another_source_does_not_keep_a_record_that_does_not_ship_any_more(
+    store: SqlKnowledgeBase,
+) -> None:
+    open_with(store, 1)
+
+    import_as_user(store, rounds("b1", 0, 1, 2), source="service")
+    store.add(rounds("b1", 0, 1, 2), source="service")
+    open_with(store, 2)
+
+    assert identities(store.observations()) == in_files(sets_of_files()[1])
+
+
+@pytest.mark.parametrize("own", [(), (0,)])
+def test_of_another_knowledge_base_only_the_users_records_stay(
+    own: tuple[int, ...], advisor_here: Advisor, tmp_path: Path
+) -> None:
+    other, here = str(tmp_path / "other.sqlite"), str(tmp_path / "here.sqlite")
+    for path in (other, here):
+        with open_knowledge_base(path, shipped=False) as store:
+            open_with(store, 1)
+            # Later than that of the program: its own files are not imported.
+            set_version(store, 1_000_000)
+            if path == other:
+                store.add(rounds("b1", *own))
+
+    result = advisor_here("knowledge", "import", other, "--knowledge", here)
+
+    assert "0 added, 7 already stored" in result.stdout
+    with open_knowledge_base(here, shipped=False) as store:
+        set_version(store, 1)
+        open_with(store, 2)
+        assert identities(store.observations()) == in_files(sets_of_files()[1]) | identities(rounds("b1", *own))
+
+
+def set_version(store: SqlKnowledgeBase, version: int) -> None:
+    """Change the recorded version of the shipped data."""
+    with store._engine.begin() as connection:
+        connection.execute(sa.update(tables.shipped_data).values(version=version))
+
+
+def test_a_removed_block_stays_removed_when_its_own_file_is_replaced_until_it_is_imported(
+    store: SqlKnowledgeBase,
+) -> None:
+    open_with(store, 1)
+    store.remove(["b1"])
+
+    open_with(store, 2)
+
+    assert identities(store.observations()) == identities([*rounds("b2", 0), *rounds("b3", 0, 1)])
+    # What others deliver is not the user's decision.
+    import_as_user(store, rounds("b1", 9), source="service")
+    assert removed_blocks(store) == {"b1"}
+    store.remove(["b1"])
+    import_as_user(store, rounds("b1", 7))
+    assert removed_blocks(store) == set()
+    open_with(store, 3)
+    assert identities(store.observations()) == in_files(sets_of_files()[2]) | identities(rounds("b1", 7))
+
+
+def test_a_block_of_which_the_user_has_every_record_stays_removed(store: SqlKnowledgeBase) -> None:
+    open_with(store, 1)
+    import_as_user(store, rounds("b1", 0, 1, 2))
+    store.remove(["b1"])
+
+    open_with(store, 2)
+
+    assert "b1" not in {block.name for block in store.blocks()}
+
+
+@pytest.mark.parametrize("moment", ["add_shipped_lines", "delete_unused"])
+def test_a_replacement_that_is_killed_changes_nothing_and_is_repeated(moment: str, tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    with open_knowledge_base(str(path), shipped=False) as store:
+        open_with(store, 1)
+        before = rows(store)
+
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(path), moment])
+
+    assert killed.returncode == -signal.SIGKILL
+    with open_knowledge_base(str(path), shipped=False) as store:
+        assert rows(store) == before
+        open_with(store, 2)
+        assert identities(store.observations()) == in_files(sets_of_files()[1])
+        assert list(store.find_damage()) == []
+
+
+def frozen(revision: str, tmp_path: Path) -> str:
+    """Return the path of a copy of a frozen knowledge base."""
+    path = tmp_path / f"{revision}.sqlite"
+    path.write_bytes(gzip.decompress((FROZEN / f"{revision}.sqlite.gz").read_bytes()))
+    return str(path)
+
+
+@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
+def test_rows_of_before_revision_0004_stay(revision: str, tmp_path: Path) -> None:
+    """Programs with these revisions did not record what a file brought."""
+    with open_knowledge_base(frozen(revision, tmp_path), shipped=False) as store:
+        before = identities(store.observations())
+        public = [observation(block="published/somebody", round=number) for number in range(3)]
+        store.add(public)
+
+        store.add_shipped([shipped("public.jsonl", public[:1]), *sets_of_files()[0]], version=1)
+        store.add_shipped(sets_of_files()[1], version=2)
+
+        assert identities(store.observations()) == before | identities(public) | in_files(sets_of_files()[1])
+        assert list(store.find_damage()) == []
+
+
+def test_numbered_rows_of_revision_0004_are_deleted_with_their_file(tmp_path: Path) -> None:
+    with open_knowledge_base(frozen("0004", tmp_path), shipped=False) as store:
+        own = identities(o for o in store.observations() if o.block != "b1")
+
+        store.add_shipped([shipped("further.jsonl", rounds("b4", 0))], version=1)
+
+        after = identities(store.observations())
+        # One observation of the block is the user's, too.
+        assert [(b.name, b.observations) for b in store.blocks()] == [("b1", 1), ("b2", 1), ("b3", 1), ("b4", 1)]
+        assert own | identities(rounds("b4", 0)) < after
+        assert list(store.find_damage()) == []
+
+
+def test_blocks_that_were_removed_before_revision_0005_stay_removed(tmp_path: Path) -> None:
+    path = frozen("0004", tmp_path)
+    with open_knowledge_base(path, shipped=False) as store:
+        file = shipped("made-up.jsonl", [o for o in store.observations() if o.block == "b1"])
+        assert store.shipped() == {file.sha256}
+        # As an earlier program removed it.
+        store.remove(["b1"])
+        with store._engine.begin() as connection:
+            connection.execute(sa.delete(tables.removed_block))
+
+        store.add_shipped([file, *sets_of_files()[1]], version=1)
+
+        assert {block.name for block in store.blocks()} == {"b2", "b3"}
+        assert removed_blocks(store) == {"b1"}
+
+
+def test_observations_that_a_later_version_does_not_ship_are_deleted_but_not_the_users(
+    store: SqlKnowledgeBase, tmp_path: Path
+) -> None:
+    first, *others = small_files()
+    later, gone = without_a_third(first)
+    store.add_shipped([first, *others], version=1)
+    # One of them is the user's, too.
+    store.add([gone[0], observation()])
+
+    store.add_shipped([later, *others], version=2)
+
+    with open_knowledge_base(str(tmp_path / "fresh.sqlite"), shipped=False) as fresh:
+        fresh.add_shipped([later, *others], version=2)
+        fresh.add([gone[0], observation()])
+        assert rows(store) == rows(fresh)
+    assert list(store.find_damage()) == []
+    # The earlier version of the program neither brings them back nor removes the new file.
+    before = rows(store)
+    store.add_shipped([first, *others], version=1)
+    assert rows(store) == before
+
+
+def test_an_observation_of_two_files_stays_until_neither_ships(store: SqlKnowledgeBase) -> None:
+    first, *others = small_files()
+    later, gone = without_a_third(first)
+    second = shipped("second.jsonl", gone[:5])
+    store.add_shipped([first, second], version=1)
+
+    store.add_shipped([later, second], version=2)
+
+    assert store.known_identities(o.identity for o in gone) == {o.identity for o in gone[:5]}
+    store.add_shipped([later, *others], version=3)
+    assert store.known_identities(o.identity for o in gone) == frozenset()
+
+
+def test_blocks_that_the_user_removed_stay_removed_when_others_are_replaced(store: SqlKnowledgeBase) -> None:
+    first, second, *_ = (file for file in small_files() if "settings" in file.name)
+    store.add_shipped([first, second], version=1)
+    block = content_of(second)[0].block
+    store.remove([block])
+
+    store.add_shipped([without_a_third(first)[0], second], version=2)
+
+    assert block not in {stored.name for stored in store.blocks()}
+    assert list(store.find_damage()) == []
