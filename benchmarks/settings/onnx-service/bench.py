@@ -15,14 +15,14 @@ SIZES = (1, 1, 1, 4)
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--one-thread", action="store_true")
 parser.add_argument("--basic", action="store_true", help="only basic optimisations of the graph")
-arguments = parser.parse_args()
-options = onnxruntime.SessionOptions()
-if arguments.one_thread:
-    options.intra_op_num_threads = 1
-if arguments.basic:
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+options = parser.parse_args()
+session = onnxruntime.SessionOptions() if options.one_thread or options.basic else None
+if options.one_thread:
+    session.intra_op_num_threads = 1
+if options.basic:
+    session.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
 
-service = ImageService(write_model(), options)
+service = ImageService(write_model(), session)
 generator = np.random.default_rng(0)
 requests = [generator.bytes(SIZES[number % len(SIZES)] * SIDE * SIDE * 3) for number in range(REQUESTS)]
 for request in requests[:20]:

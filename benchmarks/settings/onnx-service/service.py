@@ -13,7 +13,7 @@ class ImageService:
         options: Options of the session; by default those of ONNX Runtime.
     """
 
-    def __init__(self, model: bytes, options: onnxruntime.SessionOptions | None = None) -> None:
+    def __init__(self, model: bytes, options: object = None) -> None:
         self._session = onnxruntime.InferenceSession(model, options)
 
     def answer(self, request: bytes) -> list[int]:
