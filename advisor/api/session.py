@@ -57,8 +57,6 @@ class AdviceResult:
         startup: Measured import time and memory of the frameworks in the stack.
         settings: The run-time settings of the advice.
         settings_gain: What all recommended ones gain together; none if there are none.
-        gain_with_settings: The speed-up of the stack with them over the baseline without; none if there are none, or
-            if no measured package differs.
         setting_effects: What run-time settings are worth on the target, as far as measurements say it.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
@@ -73,7 +71,6 @@ class AdviceResult:
     startup: tuple[StartupTime, ...] = ()
     settings: tuple[RecommendedSetting, ...] = ()
     settings_gain: CombinedGain | None = None
-    gain_with_settings: CombinedGain | None = None
     setting_effects: tuple[SettingEffect, ...] = ()
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
@@ -220,11 +217,10 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
-        from advisor.resolve.recommended_settings import combined_gain, gain_with_settings
+        from advisor.resolve.recommended_settings import combined_gain
 
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         versions = {str(c.name): c.version for c in advice.optimum.stack}
-        gain = combined_gain(settings, versions, self.estimator)
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
@@ -233,8 +229,7 @@ class AdviceSession:
             sizes=sizes,
             startup=self.estimator.startup(versions),
             settings=settings,
-            settings_gain=gain,
-            gain_with_settings=gain_with_settings(advice.prediction, gain),
+            settings_gain=combined_gain(settings, versions, self.estimator),
             setting_effects=self.estimator.compared_settings(versions) if self.request.settings else (),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),

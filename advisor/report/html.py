@@ -17,7 +17,7 @@ from advisor.report.score import score_lines
 from advisor.report.settings import setting_lines
 from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.prices import Price
-from advisor.resolve.recommended_settings import CombinedGain
+from advisor.resolve.recommended_settings import CombinedGain, gain_with_settings
 from advisor.resolve.stack_requirements import PROJECT, requirements_within
 from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
@@ -205,7 +205,7 @@ def _price_lines(prices: Iterable[Price]) -> list[Interval]:
 
 def _overall(report: AdviceResult) -> list[Interval]:
     intervals = [_predicted("predicted speed over the baseline", report.advice.prediction)]
-    if total := report.gain_with_settings:
+    if total := gain_with_settings(report.advice.prediction, report.settings_gain):
         intervals.append(_predicted("with the recommended settings", total))
     return intervals
 

@@ -12,6 +12,7 @@ from advisor.report.interface import SCHEMA_VERSION, changes_from_current
 from advisor.report.interpreters import interpreters_document
 from advisor.report.sizes import sizes_document
 from advisor.resolve.problem import Candidate
+from advisor.resolve.recommended_settings import gain_with_settings
 from knowledge.domain.stack import carried_cuda
 
 
@@ -25,6 +26,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
     advice, target = report.advice, report.target
     carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
     hardware = target.hardware
+    total = gain_with_settings(advice.prediction, report.settings_gain)
     device, driver = hardware.gpu or next(iter(hardware.accelerators), None), hardware.driver
     return {
         "schema_version": SCHEMA_VERSION,
@@ -68,7 +70,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
         "settings": rounded([asdict(setting) for setting in report.settings]),
         "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
-        "gain_with_settings": rounded(asdict(report.gain_with_settings)) if report.gain_with_settings else None,
+        "gain_with_settings": rounded(asdict(total)) if total else None,
         "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
         "prediction": rounded(asdict(advice.prediction)),
         "findings": [asdict(f) for f in advice.findings],

@@ -15,6 +15,7 @@ from advisor.report.score import score_lines
 from advisor.report.settings import setting_lines
 from advisor.report.sizes import size_lines, startup_lines
 from advisor.report.uv_sources import uv_sources
+from advisor.resolve.recommended_settings import gain_with_settings
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import PredictedChange, Prediction
 
@@ -75,7 +76,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     yield f"prediction {_prediction(advice.prediction)}"
     if advice.prediction.changes and advice.prediction.kinds:
         yield f"           {range_text(advice.prediction)}"
-    if total := report.gain_with_settings:
+    if total := gain_with_settings(advice.prediction, report.settings_gain):
         yield f"           with its settings {total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
     yield from _labelled("settings", setting_lines(report.setting_effects, report.settings, report.settings_gain))
     yield from _labelled("score", score_lines(advice.basis, advice.prediction))
