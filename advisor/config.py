@@ -41,7 +41,7 @@ TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
 """Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
 addresses that begin with a text, and the packages that may be taken instead of others."""
 
-SWITCHES = ("framework-indexes", "recommend-settings")
+BOOLEANS = ("framework-indexes", "recommend-settings")
 """Keys whose value is true or false."""
 
 _EXAMPLES = {
@@ -87,7 +87,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
             types = str | int if key == "settings" else str
             valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
             example = _EXAMPLES[key]
-        elif key in SWITCHES:
+        elif key in BOOLEANS:
             valid, example = isinstance(value, bool), "true"
         elif key == "targets":
             valid, example = (
@@ -104,7 +104,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
             valid = isinstance(value, str) or (key == "min-age" and type(value) is int)
             example = '"2GB"' if key == "max-size" else '"..."'
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *SWITCHES, "targets", "gate", "benchmark"))
+            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *BOOLEANS, "targets", "gate", "benchmark"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(

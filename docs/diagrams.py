@@ -265,7 +265,7 @@ def architecture() -> Diagram:
             976,
             (
                 ("rules", ("facts, with sources",)),
-                ("settings", ("switches, effects",)),
+                ("settings", ("values, effects",)),
                 ("builds", ("indexes, extras",)),
                 ("hardware", ("detection, profiles",)),
                 ("data", ("what ships",)),

@@ -91,36 +91,36 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison], name: str) 
 
 
 def draw_settings(comparisons: Sequence[Comparison], name: str) -> None:
-    """Draw what each switch does to the reference stack, one point an indicator, and write it under a name."""
+    """Draw what each setting does to the reference stack, one point an indicator, and write it under a name."""
     groups: dict[str, list[Comparison]] = defaultdict(list)
     for c in comparisons:
         o = c.observation
         if o.settings and o.stack.identity == c.reference.stack.identity:
-            switches = " ".join(f"{k}={v}" for k, v in sorted(o.settings.items()))
-            groups[f"{o.framework} {version_of(o).public} {switches}"].append(c)
-    switched = sorted(groups, reverse=True)
-    if not switched:
+            values = " ".join(f"{k}={v}" for k, v in sorted(o.settings.items()))
+            groups[f"{o.framework} {version_of(o).public} {values}"].append(c)
+    labels = sorted(groups, reverse=True)
+    if not labels:
         return
-    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.3 * len(switched)))
-    print("| switch | median ratio | slowest | fastest | significant |")
+    figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.3 * len(labels)))
+    print("| setting | median ratio | slowest | fastest | significant |")
     print("| --- | --- | --- | --- | --- |")
-    for place, switch in enumerate(switched):
-        ordered = sorted(groups[switch], key=lambda c: c.mean)
+    for place, label in enumerate(labels):
+        ordered = sorted(groups[label], key=lambda c: c.mean)
         ratios = [math.exp(c.mean) for c in ordered]
         axes.plot(ratios, [place] * len(ratios), "o", markersize=3, alpha=0.6, color="tab:blue")
         axes.plot([statistics.median(ratios)], [place], "|", markersize=12, color="black")
         low, high = ordered[0], ordered[-1]
         print(
-            f"| `{switch}` | {statistics.median(ratios):.2f} | {short(low.observation)} {ratios[0]:.2f} | "
+            f"| `{label}` | {statistics.median(ratios):.2f} | {short(low.observation)} {ratios[0]:.2f} | "
             f"{short(high.observation)} {ratios[-1]:.2f} | {sum(c.significant for c in ordered)} of {len(ordered)} |"
         )
-    axes.set_yticks(range(len(switched)), switched)
+    axes.set_yticks(range(len(labels)), labels)
     axes.axvline(1.0, color="grey", linewidth=0.5)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator([0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.set_xlabel("speed over the same stack without the switch, one point an indicator")
+    axes.set_xlabel("speed over the same stack without the setting, one point an indicator")
     save(figure, name)
 
 

@@ -76,8 +76,8 @@ class Arm:
     @property
     def label(self) -> str:
         """The stack and its settings as text."""
-        switches = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
-        return f"{self.lock.label} [{switches}]" if switches else self.lock.label
+        values = " ".join(f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return f"{self.lock.label} [{values}]" if values else self.lock.label
 
 
 def framework_of(requested: Sequence[str]) -> str:
@@ -207,10 +207,10 @@ def plan_arms(
         framework = framework_of(lock.requested)
         backend = MEASURED[framework]
         place = "cpu" if backend in _CPU_ONLY_BACKENDS else device
-        switches = fitting(settings, backend, place)
-        if contradiction := next(iter(contradictions(switches, backend=backend)), ""):
+        values = fitting(settings, backend, place)
+        if contradiction := next(iter(contradictions(values, backend=backend)), ""):
             raise InputError(f"{contradiction} in {framework}", hint="measure them in separate arms")
-        key = json.dumps([lock.python, lock.requirements, switches], sort_keys=True)
+        key = json.dumps([lock.python, lock.requirements, values], sort_keys=True)
         if key not in planned:
             planned[key] = Arm(
                 number=first + len(planned),
@@ -218,7 +218,7 @@ def plan_arms(
                 framework=framework,
                 reference=False,
                 indicators=_runs(cases, backend, dtypes, place),
-                settings=switches,
+                settings=values,
             )
     arms = list(planned.values())
     for backend in dict.fromkeys(s.backend for s in arms):

@@ -171,7 +171,7 @@ class Matrix:
         settings = _combinations(self.content.settings if stack.settings is None else stack.settings)
         for python in pythons:
             versions = _select_versions(versions_of(framework, python), stack.versions)
-            for version, cuda, cudnn, switches in itertools.product(
+            for version, cuda, cudnn, values in itertools.product(
                 versions, _or_none(stack.cuda), _or_none(stack.cudnn), settings
             ):
                 extras = f"[{','.join(sorted(framework.extras))}]" if framework.extras else ""
@@ -180,7 +180,7 @@ class Matrix:
                     python=python,
                     cuda=cuda,
                     cudnn=cudnn,
-                    settings=switches,
+                    settings=values,
                     cases=cases,
                 )
 

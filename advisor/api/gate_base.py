@@ -18,7 +18,7 @@ from advisor.project.built_metadata import without_requirements
 from advisor.project.current import read_current, within
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from advisor.project.locks import Lock, read_lock
-from advisor.project.switches import Switch
+from advisor.project.project_settings import ProjectSetting
 from knowledge.domain.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -45,13 +45,13 @@ class Base:
     lock: Path | None = None
 
 
-def read_base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+def read_base(files: ProjectFiles, base: str, project_settings: tuple[ProjectSetting, ...], stack: ExitStack) -> Base:
     """Return what a project is compared with.
 
     Args:
         files: The project's files.
         base: A commit or the path of a lock.
-        switches: The run-time settings that the project sets: their files are read of the commit, too.
+        project_settings: The run-time settings that the project sets: their files are read of the commit, too.
         stack: Removes the exported files of the commit at its end.
 
     Raises:
@@ -60,18 +60,18 @@ def read_base(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stac
     # A file of the change must not be taken for the commit of the same name.
     if commit_of(base, files.directory) is None and Path(base).is_file():
         return Base(name=f"`{base}`", reference=base, lock=Path(base))
-    return _commit(files, base, switches, stack)
+    return _commit(files, base, project_settings, stack)
 
 
 def policy_source(
-    files: ProjectFiles, base: Base | None, switches: tuple[Switch, ...], stack: ExitStack
+    files: ProjectFiles, base: Base | None, project_settings: tuple[ProjectSetting, ...], stack: ExitStack
 ) -> Base | None:
     """Return the commit whose policy is in force; none in a repository without commits.
 
     Args:
         files: The project's files.
         base: What the project is compared with. If it is a commit, it is the result; else the last commit is.
-        switches: The run-time settings that the project sets.
+        project_settings: The run-time settings that the project sets.
         stack: Removes the exported files of the commit at its end.
     """
     if base is not None and base.files is not None:
@@ -79,7 +79,7 @@ def policy_source(
     if not has_commit(files.directory):
         logger.warning("the repository has no commit yet: the policy is the project's own")
         return None
-    return _commit(files, "HEAD", switches, stack)
+    return _commit(files, "HEAD", project_settings, stack)
 
 
 def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
@@ -120,9 +120,9 @@ def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetC
     return None if base_lock is None else within(base_lock, project.roots)
 
 
-def _commit(files: ProjectFiles, base: str, switches: tuple[Switch, ...], stack: ExitStack) -> Base:
+def _commit(files: ProjectFiles, base: str, project_settings: tuple[ProjectSetting, ...], stack: ExitStack) -> Base:
     current = [Path(files.current)] if files.current and Path(files.current).is_file() else []
-    paths = (*(s.path for s in switches), *files.requirements, *files.constraints, *files.overrides, *current)
+    paths = (*(s.path for s in project_settings), *files.requirements, *files.constraints, *files.overrides, *current)
     extra_files = {Path(os.path.relpath(path, files.directory)) for path in paths}
     directory = stack.enter_context(export_commit(base, files.directory, extra_files=extra_files, warn=logger.warning))
     base_files = files.moved_to(directory)

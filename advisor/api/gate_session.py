@@ -31,8 +31,8 @@ from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, with
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
+from advisor.project.project_settings import ProjectSetting, read_project_settings
 from advisor.project.read_errors import UnreadableFileError
-from advisor.project.switches import Switch, read_switches
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.package_choices import locked_extras, locked_replacements
 from advisor.resolve.predictor import Predictor
@@ -87,15 +87,15 @@ def open_gate(
         files = replace(files, directory=_relative(files.directory))
         project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
         policy = read_project_policy(project, files.directory)
-        switches = read_switches(files.directory, project.settings.get("settings", {}))
-        base = None if options.base is None else read_base(files, options.base, switches, stack)
+        project_settings = read_project_settings(files.directory, project.settings.get("settings", {}))
+        base = None if options.base is None else read_base(files, options.base, project_settings, stack)
         trusted = (base.files, base.project) if base and base.files and base.project else None
         earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
         if earlier is not None:
             # A change cannot add indexes to those that the gate trusts.
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
-        source = policy_source(files, base, switches, stack) if options.policy_from_base else None
+        source = policy_source(files, base, project_settings, stack) if options.policy_from_base else None
         base_policy = None
         if (commit := source or base) is not None and commit.files is not None:
             refuse_changed_configuration(commit.name, commit.reference, files.directory)
@@ -127,7 +127,7 @@ def open_gate(
             places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
             contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
             changes += tuple(change for place in places for change in place.changes)
-        head = _Head(client=client, base=base, switches=switches, policy=policy, resolution=resolution)
+        head = _Head(client=client, base=base, project_settings=project_settings, policy=policy, resolution=resolution)
         cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
@@ -145,7 +145,7 @@ class _Head:
 
     client: IndexClient
     base: Base | None
-    switches: tuple[Switch, ...]
+    project_settings: tuple[ProjectSetting, ...]
     policy: GatePolicy
     resolution: ResolutionOptions
 
@@ -252,7 +252,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         lock=lock,
         problem=problem,
         allowed_indexes=allowed_indexes,
-        switches=shared.switches,
+        project_settings=shared.project_settings,
         recommended_settings=_settings_of(lock),
         trusted_references=references_of(problem),
     )
@@ -344,7 +344,7 @@ def _base_state(
         lock=lock,
         problem=problem,
         trusted_references=references_of(problem),
-        switches=read_switches(base.files.directory, settings),
+        project_settings=read_project_settings(base.files.directory, settings),
         recommended_settings=_settings_of(lock),
         requirements_known=base.requirements_known,
     )

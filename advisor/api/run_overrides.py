@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from advisor.lock.setting_value import AppliedSetting
-from advisor.project.switches import Switch, file_switches
+from advisor.project.project_settings import ProjectSetting, settings_in_file
 from knowledge.settings.model import ANY
 
 
 def overridden_settings(
     command: Sequence[str], applied: Sequence[AppliedSetting]
-) -> Iterator[tuple[AppliedSetting, Switch]]:
+) -> Iterator[tuple[AppliedSetting, ProjectSetting]]:
     """Yield each setting that a Python file of a command overrides, with the place that does it.
 
     Only the files that the command names are read, not those that they import: `advisor check` reads the whole project.
@@ -22,9 +22,9 @@ def overridden_settings(
         applied: Settings that are applied from outside.
     """
     for path in (Path(word) for word in command if word.endswith(".py")):
-        for switch in file_switches(path):
+        for used in settings_in_file(path):
             for setting in applied:
-                is_other = switch.value != str(setting.value)
-                applies = setting.framework == ANY or switch.applies_to(setting.framework)
-                if switch.overrides_environment and switch.name == setting.name and applies and is_other:
-                    yield setting, switch
+                is_other = used.value != str(setting.value)
+                applies = setting.framework == ANY or used.applies_to(setting.framework)
+                if used.overrides_environment and used.name == setting.name and applies and is_other:
+                    yield setting, used

@@ -106,7 +106,9 @@ def plan_run(
     applied = []
     others, skipped = _without_variables(settings, machine)
     for setting in _in_order(s for s in settings if s.is_from_outside):
-        bound = _obstacle(setting, present, machine) or _bound(setting, processors, machine)
+        bound = (
+            obstacle(setting, machine) or _conflict(setting, present, machine) or _bound(setting, processors, machine)
+        )
         if isinstance(bound, SkippedSetting):
             skipped.append(bound)
             continue
@@ -197,8 +199,8 @@ def _flag(part: str) -> str:
     return part.partition("=")[0] if part.startswith("--") else part
 
 
-def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
-    """Return why a setting cannot be applied on a machine or in an environment, or none."""
+def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | None:
+    """Return why a setting cannot be applied on a machine, whatever its environment has; none if it can."""
     systems, library = setting.choice.systems, setting.choice.library
     if systems and machine.system not in systems:
         return SkippedSetting(setting=setting, reason=f"it exists on {' and '.join(systems)}, not on {machine.system}")
@@ -210,6 +212,11 @@ def _obstacle(setting: AppliedSetting, present: Mapping[str, str], machine: RunM
         )
     if clause := _missing(setting, machine):
         return SkippedSetting(setting=setting, reason=clause)
+    return None
+
+
+def _conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
+    """Return which variable of the caller contradicts a setting, or none."""
     for name, text in variables_of(setting, machine.libraries).items():
         if value := _present_value(name, text, present, _libraries_of(setting)):
             return SkippedSetting(

@@ -45,7 +45,7 @@ def show(
 
 
 def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
-    from advisor.config import KEYS, LISTS, NAMES, SWITCHES, TABLES, variable_of
+    from advisor.config import BOOLEANS, KEYS, LISTS, NAMES, TABLES, variable_of
 
     decided = {"workload": "what the sources suggest, else all kinds", "python": "the running interpreter"}
     decided |= {"platform": "from the hardware", "index-strategy": "as uv is configured, else first-index"}
@@ -58,10 +58,10 @@ def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
             yield key, settings[key], _line(path, text, key)
         else:
             yield key, default, "default" if default is not None else f"default: {decided[key]}"
-    for key in (*LISTS, *NAMES, *SWITCHES, *TABLES, "benchmark"):
-        has_variable = key in (*NAMES, *SWITCHES, "allow")
+    for key in (*LISTS, *NAMES, *BOOLEANS, *TABLES, "benchmark"):
+        has_variable = key in (*NAMES, *BOOLEANS, "allow")
         if has_variable and (text_of := os.environ.get(variable_of(key))) is not None:
-            yield key, text_of if key in SWITCHES else text_of.split(), f"variable {variable_of(key)}"
+            yield key, text_of if key in BOOLEANS else text_of.split(), f"variable {variable_of(key)}"
         elif key in settings:
             yield key, settings[key], _line(path, text, key)
     for name, table in settings.get("targets", {}).items():

@@ -379,7 +379,7 @@ def _parameters(text: str | None) -> dict[str, Any] | None:
 
 
 def _axes(texts: list[str]) -> dict[str, list[Scalar]]:
-    """Read `threads=1,2` into the values of each switch."""
+    """Read `threads=1,2` into the values of each setting."""
     return {name: [_scalar(value) for value in values.split(",")] for name, values in read_pairs(texts, "--settings")}
 
 

@@ -93,11 +93,11 @@ def run(
     plan = plan_run(settings.settings, present=present)
     for skipped in plan.skipped:
         warn(f"`{skipped.setting.label}` is not applied: {skipped.reason}", hint=skipped.hint)
-    for setting, switch in overridden_settings(command, plan.applied):
-        value = f"`{switch.value}`" if switch.value else "another value"
-        condition = " under a condition" if switch.is_conditional else ""
-        place = f"{switch.file}:{switch.line}"
-        warn(f"`{place}` sets `{switch.name}` to {value}{condition}, so `{setting.text}` has no effect")
+    for setting, used in overridden_settings(command, plan.applied):
+        value = f"`{used.value}`" if used.value else "another value"
+        condition = " under a condition" if used.is_conditional else ""
+        place = f"{used.file}:{used.line}"
+        warn(f"`{place}` sets `{used.name}` to {value}{condition}, so `{setting.text}` has no effect")
     say(_summary(plan))
     replace_by_program(path, command, {**present, **plan.variables}, plan.processors)
 
@@ -143,9 +143,7 @@ def env(
     name = _shell(shell, format)
     settings = options.read().settings
     if format == "shell":
-        from knowledge.settings.libraries import installed_libraries
-
-        text = environment.shell_text(settings, name, present=os.environ, libraries=installed_libraries)
+        text = environment.shell_text(settings, name, present=os.environ)
     else:
         writers = {
             "dotenv": environment.dotenv_text,

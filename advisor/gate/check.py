@@ -41,8 +41,8 @@ from advisor.gate.settings import (
 from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
+from advisor.project.project_settings import ProjectSetting
 from advisor.project.read_errors import UnreadableFileError
-from advisor.project.switches import Switch
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
@@ -68,7 +68,7 @@ class ProjectState:
         lock: Its lock.
         problem: Its requirements.
         allowed_indexes: Addresses that its packages may come from.
-        switches: Its run-time settings.
+        project_settings: Its run-time settings.
         recommended_settings: Run-time settings that its lock recommends.
         requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
         trusted_references: Repositories, archives and directories that its packages may come from.
@@ -77,7 +77,7 @@ class ProjectState:
     lock: Lock
     problem: ResolutionProblem
     allowed_indexes: Collection[str]
-    switches: Sequence[Switch] = ()
+    project_settings: Sequence[ProjectSetting] = ()
     recommended_settings: RecommendedValues = field(default_factory=dict)
     requirements_known: bool = True
     trusted_references: tuple[DirectReference, ...] = ()
@@ -252,7 +252,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
             name, state = case.base
             versions = case.head.lock.versions
             settings = setting_changes(
-                state.switches, case.head.switches, versions, case.predictor, backends=FRAMEWORKS
+                state.project_settings, case.head.project_settings, versions, case.predictor, backends=FRAMEWORKS
             )
             comparison = compare(name, state.lock.versions, versions, case.predictor, settings=settings)
             of_base.extend(_state_findings(case, state, policy, of_base_installable))
@@ -370,10 +370,12 @@ def _state_findings(
     scope = _scope(state, case.name, policy)
     rules = RuleBook(shipped_rules(), state.problem.target.hardware)
     yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
-    yield from check_slow_settings(scope, state.switches, case.predictor, backends=FRAMEWORKS)
-    yield from check_recommended_settings(scope, state.switches, state.recommended_settings, backends=FRAMEWORKS)
-    yield from check_supported_settings(scope, state.switches, backends=FRAMEWORKS)
-    yield from check_contradictions(scope, state.switches, backends=FRAMEWORKS)
+    yield from check_slow_settings(scope, state.project_settings, case.predictor, backends=FRAMEWORKS)
+    yield from check_recommended_settings(
+        scope, state.project_settings, state.recommended_settings, backends=FRAMEWORKS
+    )
+    yield from check_supported_settings(scope, state.project_settings, backends=FRAMEWORKS)
+    yield from check_contradictions(scope, state.project_settings, backends=FRAMEWORKS)
     files = LockArtifacts(LockedFiles(scope, case.client, allowed_indexes=state.allowed_indexes))
     installable.update(files.installable)
     yield from files.findings

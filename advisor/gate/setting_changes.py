@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packaging.version import Version
 
 from advisor.gate.findings import Place
-from advisor.project.switches import Switch
+from advisor.project.project_settings import ProjectSetting
 from advisor.resolve.predictor import Predictor
 from knowledge.estimate.interface import Effect
 
@@ -54,8 +54,8 @@ class SettingChange:
 
 
 def setting_changes(
-    before: Iterable[Switch],
-    after: Iterable[Switch],
+    before: Iterable[ProjectSetting],
+    after: Iterable[ProjectSetting],
     versions: Mapping[str, Version],
     predictor: Predictor,
     *,
@@ -90,19 +90,21 @@ def setting_changes(
     return tuple(changes)
 
 
-def _by_file(switches: Iterable[Switch]) -> dict[_Key, list[Switch]]:
-    by_file: dict[_Key, list[Switch]] = defaultdict(list)
-    for switch in switches:
-        if switch.value:
-            by_file[switch.file, switch.name, switch.backends].append(switch)
+def _by_file(project_settings: Iterable[ProjectSetting]) -> dict[_Key, list[ProjectSetting]]:
+    by_file: dict[_Key, list[ProjectSetting]] = defaultdict(list)
+    for used in project_settings:
+        if used.value:
+            by_file[used.file, used.name, used.backends].append(used)
     return dict(by_file)
 
 
-def _values(switches: Iterable[Switch] | None) -> tuple[str, ...]:
-    return tuple(sorted({switch.value for switch in switches or ()}))
+def _values(project_settings: Iterable[ProjectSetting] | None) -> tuple[str, ...]:
+    return tuple(sorted({used.value for used in project_settings or ()}))
 
 
-def _moved(keys: Iterable[_Key], old: Mapping[_Key, list[Switch]], new: Mapping[_Key, list[Switch]]) -> set[_Key]:
+def _moved(
+    keys: Iterable[_Key], old: Mapping[_Key, list[ProjectSetting]], new: Mapping[_Key, list[ProjectSetting]]
+) -> set[_Key]:
     """Return the settings that one file does not have any more, and another file has with the same values."""
     removed = {(key[1:], _values(old[key])): key for key in keys if key not in new}
     added = {(key[1:], _values(new[key])): key for key in keys if key not in old}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
-from advisor.project.switches import Switch
+from advisor.project.project_settings import ProjectSetting
 from advisor.resolve.predictor import Predictor
 from knowledge.settings.catalogue import setting_error, shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for
@@ -18,133 +18,139 @@ RecommendedValues = Mapping[str, Mapping[str, int | str]]
 
 
 def check_slow_settings(
-    scope: Scope, switches: Sequence[Switch], predictor: Predictor, *, backends: Mapping[str, str]
+    scope: Scope, project_settings: Sequence[ProjectSetting], predictor: Predictor, *, backends: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield the settings of the project that make the locked stack significantly slower.
 
     Args:
         scope: The lock, the target and the policy.
-        switches: Run-time settings of the project.
+        project_settings: Run-time settings of the project.
         predictor: Predictions from the observations.
         backends: Backend of each measured package.
     """
     measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
-    for switch in switches:
-        settings = {n: {switch.name: switch.value} for n in measured if switch.applies_to(backends[n])}
-        if not settings or not switch.value:
+    for used in project_settings:
+        settings = {n: {used.name: used.value} for n in measured if used.applies_to(backends[n])}
+        if not settings or not used.value:
             continue
         for effect in predictor.setting_effects(scope.lock.versions, settings):
             if effect.high < 1:
                 yield scope.finding(
                     "ADV016",
-                    f"`{effect.subject}`{_condition(switch)} is predicted to run `{effect.package} "
+                    f"`{effect.subject}`{_condition(used)} is predicted to run `{effect.package} "
                     f"{measured[effect.package]}` at {effect.speedup:.3f}x the speed of the default "
                     f"[{effect.low:.3f}, {effect.high:.3f}]",
                     package=effect.package,
-                    place=_place(switch),
+                    place=_place(used),
                     subject=effect.subject,
                 )
 
 
 def check_recommended_settings(
-    scope: Scope, switches: Sequence[Switch], recommended: RecommendedValues, *, backends: Mapping[str, str]
+    scope: Scope,
+    project_settings: Sequence[ProjectSetting],
+    recommended: RecommendedValues,
+    *,
+    backends: Mapping[str, str],
 ) -> Iterator[Finding]:
     """Yield the settings of the project that contradict those of the lock, or take their effect away.
 
     Args:
         scope: The lock, the target and the policy.
-        switches: Run-time settings of the project.
+        project_settings: Run-time settings of the project.
         recommended: The settings of the lock, by framework, with those that are the same for all of them.
         backends: Backend of each measured package.
     """
-    for switch, package, backend in _applications(scope, switches, backends):
-        value = {**recommended.get(ANY, {}), **recommended.get(backend, {})}.get(switch.name)
-        if value is None or switch.value == str(value) or switch.is_default:
+    for used, package, backend in _applications(scope, project_settings, backends):
+        value = {**recommended.get(ANY, {}), **recommended.get(backend, {})}.get(used.name)
+        if value is None or used.value == str(value) or used.is_default:
             continue
-        sets = f"`{switch.name}` to `{switch.value}`" if switch.value else f"`{switch.name}` when the program runs"
-        if switch.overrides_environment and _is_from_outside(switch.name, value, backend):
+        sets = f"`{used.name}` to `{used.value}`" if used.value else f"`{used.name}` when the program runs"
+        if used.overrides_environment and _is_from_outside(used.name, value, backend):
             yield scope.finding(
                 "ADV035",
-                f"the code sets {sets}{_condition(switch)}, so the recommended `{switch.name}={value}` has no effect "
+                f"the code sets {sets}{_condition(used)}, so the recommended `{used.name}={value}` has no effect "
                 "when `advisor run` or the environment sets it",
                 package=package,
-                place=_place(switch),
-                subject=f"{switch.name}={switch.value}",
+                place=_place(used),
+                subject=f"{used.name}={used.value}",
             )
-        elif switch.value:
+        elif used.value:
             yield scope.finding(
                 "ADV034",
-                f"this sets {sets}{_condition(switch)}; the settings of the lock have `{switch.name}={value}` for "
+                f"this sets {sets}{_condition(used)}; the settings of the lock have `{used.name}={value}` for "
                 f"`{package}`",
                 package=package,
-                place=_place(switch),
-                subject=f"{switch.name}={switch.value}",
+                place=_place(used),
+                subject=f"{used.name}={used.value}",
             )
 
 
 def check_supported_settings(
-    scope: Scope, switches: Sequence[Switch], *, backends: Mapping[str, str]
+    scope: Scope, project_settings: Sequence[ProjectSetting], *, backends: Mapping[str, str]
 ) -> Iterator[Finding]:
     """Yield the settings of the project that are out of range, or that the locked version or the target lacks.
 
     Args:
         scope: The lock, the target and the policy.
-        switches: Run-time settings of the project.
+        project_settings: Run-time settings of the project.
         backends: Backend of each measured package.
     """
-    for switch, package, backend in _applications(scope, switches, backends):
-        if not switch.value:
+    for used, package, backend in _applications(scope, project_settings, backends):
+        if not used.value:
             continue
-        problem = _value_error(switch)
-        framework = shipped_settings()[switch.name].framework(backend)
-        choice = framework.choice(switch.value) if framework else None
+        problem = _value_error(used)
+        framework = shipped_settings()[used.name].framework(backend)
+        choice = framework.choice(used.value) if framework else None
         if problem is None and choice is not None:
-            problem = _obstacle(choice, switch, package, scope)
+            problem = _obstacle(choice, used, package, scope)
         if problem is not None:
             yield scope.finding(
                 "ADV036",
-                f"this sets `{switch.name}` to `{switch.value}`{_condition(switch)}, but {problem}",
+                f"this sets `{used.name}` to `{used.value}`{_condition(used)}, but {problem}",
                 package=package,
-                place=_place(switch),
-                subject=f"{switch.name}={switch.value}",
+                place=_place(used),
+                subject=f"{used.name}={used.value}",
             )
 
 
-def check_contradictions(scope: Scope, switches: Sequence[Switch], *, backends: Mapping[str, str]) -> Iterator[Finding]:
+def check_contradictions(
+    scope: Scope, project_settings: Sequence[ProjectSetting], *, backends: Mapping[str, str]
+) -> Iterator[Finding]:
     """Yield the pairs of settings of the project of which one has no effect, or a wrong one, with the other.
 
     Args:
         scope: The lock, the target and the policy.
-        switches: Run-time settings of the project.
+        project_settings: Run-time settings of the project.
         backends: Backend of each measured package.
     """
-    applied = _applications(scope, switches, backends)
-    for (other, other_package, _), (switch, package, backend) in itertools.combinations(applied, 2):
-        if package != other_package or switch.name == other.name:
+    applied = _applications(scope, project_settings, backends)
+    for (other, other_package, _), (used, package, backend) in itertools.combinations(applied, 2):
+        if package != other_package or used.name == other.name:
             continue
-        if contradictions({switch.name: switch.value, other.name: other.value}, backend=backend):
+        if contradictions({used.name: used.value, other.name: other.value}, backend=backend):
             yield scope.finding(
                 "ADV037",
-                f"this sets `{switch.name}={switch.value}`, which contradicts `{other.name}={other.value}` of "
+                f"this sets `{used.name}={used.value}`, which contradicts `{other.name}={other.value}` of "
                 f"`{_place(other)}`",
                 package=package,
-                place=_place(switch),
-                subject=f"{switch.name} {other.name}",
+                place=_place(used),
+                subject=f"{used.name} {other.name}",
             )
 
 
 def _applications(
-    scope: Scope, switches: Sequence[Switch], backends: Mapping[str, str]
-) -> Iterator[tuple[Switch, str, str]]:
+    scope: Scope, project_settings: Sequence[ProjectSetting], backends: Mapping[str, str]
+) -> Iterator[tuple[ProjectSetting, str, str]]:
     """Yield each setting with each locked package that it applies to, and its framework."""
     device = "cuda" if scope.problem.target.hardware.gpu else "cpu"
-    for switch in switches:
-        setting = shipped_settings()[switch.name]
+    for used in project_settings:
+        setting = shipped_settings()[used.name]
         for package in sorted(scope.lock.versions):
             backend = backends.get(package, "")
             has_effect = backend and setting.framework(backend) is not None and device in setting.devices
-            if has_effect and switch.applies_to(backend):
-                yield switch, package, backend
+            if has_effect and used.applies_to(backend):
+                yield used, package, backend
 
 
 def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
@@ -154,20 +160,20 @@ def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
     return choice is not None and bool(choice.environment or choice.processors)
 
 
-def _value_error(switch: Switch) -> str | None:
-    value: int | str = int(switch.value) if switch.value.isdecimal() else switch.value
-    return setting_error(switch.name, value)
+def _value_error(used: ProjectSetting) -> str | None:
+    value: int | str = int(used.value) if used.value.isdecimal() else used.value
+    return setting_error(used.name, value)
 
 
-def _obstacle(choice: SettingChoice, switch: Switch, package: str, scope: Scope) -> str | None:
+def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
     """Return why a value has no effect with the locked version or on the target; none if it has."""
     version, hardware = scope.lock.versions[package], scope.problem.target.hardware
     return missing_for(choice, hardware, version, framework=package, counts_unknown=False) or None
 
 
-def _condition(switch: Switch) -> str:
-    return " under a condition" if switch.is_conditional else ""
+def _condition(used: ProjectSetting) -> str:
+    return " under a condition" if used.is_conditional else ""
 
 
-def _place(switch: Switch) -> Place:
-    return Place(path=str(switch.path), line=switch.line)
+def _place(used: ProjectSetting) -> Place:
+    return Place(path=str(used.path), line=used.line)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from advisor.api.run_plan import add_variables, variables_of, with_present
+from advisor.api.run_plan import RunMachine, add_variables, obstacle, variables_of, with_present
 from advisor.lock.setting_value import AppliedSetting
 from advisor.report.settings_code import NUMERICS
 
@@ -31,22 +31,25 @@ def shell_text(
     shell: str,
     *,
     present: Mapping[str, str],
-    libraries: Callable[[Sequence[str]], Mapping[str, Path]],
+    machine: RunMachine | None = None,
 ) -> str:
     """Return the commands of a shell that set the environment variables of settings.
+
+    Settings that the machine cannot have become comments with the reason, as :func:`advisor.api.run_plan.plan_run`
+    skips them.
 
     Args:
         settings: The settings.
         shell: A name of :data:`SHELLS`.
         present: The environment of the shell: lists such as ``XLA_FLAGS`` keep what they contain.
-        libraries: Function that returns the paths of installed shared libraries; settings whose library is not
-            installed become comments.
+        machine: The machine; by default this one.
     """
-    missing = [s for s in settings if s.choice.library and not libraries(s.choice.library)]
-    usable = [s for s in settings if s not in missing]
-    variables = _variables(usable, libraries=libraries, present=present)
+    machine = machine or RunMachine()
+    skipped = [s for setting in settings if setting.environment and (s := obstacle(setting, machine))]
+    usable = [s for s in settings if s not in [skip.setting for skip in skipped]]
+    variables = _variables(usable, libraries=machine.libraries, present=present)
     line = {"bash": _bash_line, "fish": _fish_line, "powershell": _powershell_line}[SHELLS[shell]]
-    notes = [f"{s.label} is left out: no library of it is installed" for s in missing]
+    notes = [f"{skip.setting.label} is left out: {skip.reason}" for skip in skipped]
     return _text([*_comments(usable, notes), *(line(name, text) for name, text in variables.items())])
 
 

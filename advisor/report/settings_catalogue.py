@@ -49,6 +49,8 @@ def settings_page() -> str:
 
 def _section(setting: Setting) -> Iterator[str]:
     yield from (f"## {setting.name}", "", f"{_sentence(setting.meaning)}{_sentence(setting.notes, before=' ')}", "")
+    if setting.inference_only:
+        yield from ("It is for inference: the advice for training leaves it out.", "")
     if setting.excludes:
         yield from (f"Contradicts {', '.join(f'`{other}`' for other in setting.excludes)}.", "")
     for framework in setting.frameworks:

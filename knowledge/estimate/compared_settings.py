@@ -19,6 +19,7 @@ from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
 from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.estimate.workloads import TimePart, Workload
+from knowledge.settings.catalogue import shipped_settings
 
 if TYPE_CHECKING:
     from knowledge.estimate.framework_model import FrameworkModel
@@ -269,13 +270,18 @@ def gains_of_settings(
 def preferred(settings: Iterable[ComparedSetting], parts: Sequence[TimePart]) -> list[ComparedSetting]:
     """Return each value of a setting by one of its names in the sources: that of the workload's tasks, or the usual.
 
+    Settings that are for inference are left out of a workload that only trains.
+
     Args:
         settings: The settings.
         parts: Parts of the workload.
     """
     by_value: dict[SettingValue, list[ComparedSetting]] = defaultdict(list)
+    only_trains = {part.parameters.get("mode") for part in parts} == {"training"}
     for setting in settings:
-        by_value[setting.value].append(setting)
+        own = shipped_settings().get(setting.value[0])
+        if not (only_trains and own is not None and own.inference_only):
+            by_value[setting.value].append(setting)
 
     def weight(setting: ComparedSetting) -> tuple[bool, int]:
         own = setting.of_tasks(parts)

@@ -97,6 +97,7 @@ class Setting:
         least: Smallest value, if its values are integers; none if they are words.
         excludes: Settings that contradict it, each as a name or as ``name=value``.
         notes: What else one has to know about it in any framework.
+        inference_only: Whether it is for inference, so that training cannot have it.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Setting:
     least: int | None = None
     excludes: tuple[str, ...] = ()
     notes: str = ""
+    inference_only: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -378,7 +378,7 @@ install_requires =
 [options.extras_require]
 opt = scipy; pandas~=2.0
 """
-SWITCHES_PY = b"""\
+SETTINGS_PY = b"""\
 import os
 import torch as t
 from torch.cuda.amp import autocast

@@ -40,8 +40,8 @@ from advisor.index.variant_order import order_variants, with_static_properties
 from advisor.profile.read import read_trace
 from advisor.profile.summary import workload_of
 from advisor.project.locks import read_lock
+from advisor.project.project_settings import read_project_settings
 from advisor.project.read import read_project
-from advisor.project.switches import read_switches
 from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, workloads_toml
 from knowledge.builds.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
@@ -102,7 +102,7 @@ def _read_project(folder: Path) -> None:
     select_targets(target, project)
     context = prepare_target(files, project, target, ResolutionOptions(workload="numeric"))
     read_project_policy(project, folder)
-    read_switches(folder, project.settings.get("settings", {}))
+    read_project_settings(folder, project.settings.get("settings", {}))
     make_client(IndexOptions(cache_directory=folder / "cache", offline=True), folder, project).close()
     _evaluate(root.requirement for root in (*context.problem.roots, *project.overrides))
 
@@ -115,10 +115,10 @@ def _project(name: str) -> Callable[[bytes, Path], object]:
     return read
 
 
-def _switches(name: str) -> Callable[[bytes, Path], object]:
+def _settings(name: str) -> Callable[[bytes, Path], object]:
     def read(content: bytes, folder: Path) -> None:
         (folder / name).write_bytes(content)
-        read_switches(folder, {})
+        read_project_settings(folder, {})
 
     return read
 
@@ -425,10 +425,10 @@ PARSERS: dict[str, Parser] = {
     "xla-trace": Parser(seeds=lambda: documents.traces("jax"), kind="json", read=_read_trace),
     "xplane": Parser(seeds=documents.xplanes, kind="archive", read=_read_trace),
     "workload-file": Parser(seeds=lambda: [documents.WORKLOADS], kind="toml", read=_read_workloads),
-    "switches-py": Parser(seeds=lambda: [documents.SWITCHES_PY], kind="lines", read=_switches("a.py")),
-    "switches-dockerfile": Parser(seeds=lambda: [documents.DOCKERFILE], kind="lines", read=_switches("Dockerfile")),
-    "switches-yaml": Parser(seeds=lambda: [documents.WORKFLOW], kind="lines", read=_switches("a.yml")),
-    "switches-shell": Parser(seeds=lambda: [documents.SCRIPT], kind="lines", read=_switches("a.sh")),
-    "switches-dotenv": Parser(seeds=lambda: [documents.DOTENV], kind="lines", read=_switches(".env")),
+    "settings-py": Parser(seeds=lambda: [documents.SETTINGS_PY], kind="lines", read=_settings("a.py")),
+    "settings-dockerfile": Parser(seeds=lambda: [documents.DOCKERFILE], kind="lines", read=_settings("Dockerfile")),
+    "settings-yaml": Parser(seeds=lambda: [documents.WORKFLOW], kind="lines", read=_settings("a.yml")),
+    "settings-shell": Parser(seeds=lambda: [documents.SCRIPT], kind="lines", read=_settings("a.sh")),
+    "settings-dotenv": Parser(seeds=lambda: [documents.DOTENV], kind="lines", read=_settings(".env")),
     "service": Parser(seeds=documents.observations, kind="jsonl", read=_deliver),
 }

@@ -32,7 +32,7 @@ def lock(*requested: str) -> StackLock:
     return StackLock(requested=requested, packages=packages, python="3.11", platform="manylinux_2_28_x86_64")
 
 
-Switched = tuple[StackLock, dict[str, Scalar]]
+Stack = tuple[StackLock, dict[str, Scalar]]
 
 
 class Sink:
@@ -57,7 +57,7 @@ def cases(*names: str) -> tuple[IndicatorCase, ...]:
 
 
 def arms_of(*requested: str, control: bool = False) -> tuple[Arm, ...]:
-    stacks: list[Switched] = [(lock(text), {}) for text in requested]
+    stacks: list[Stack] = [(lock(text), {}) for text in requested]
     return plan_arms(stacks, cases("matmul"), device="cpu", control=control)
 
 
@@ -78,7 +78,7 @@ def test_the_first_stack_of_each_framework_is_its_reference() -> None:
 
 
 def test_only_indicators_and_devices_that_a_backend_supports_are_planned() -> None:
-    stacks: list[Switched] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
+    stacks: list[Stack] = [(lock("numpy==2.0.0"), {}), (lock("tensorflow-cpu==2.18.0"), {})]
 
     arms = plan_arms(stacks, cases("matmul", "training_step"), device="cuda", control=False)
 
@@ -95,8 +95,8 @@ def test_a_stack_without_a_framework_is_refused() -> None:
 
 def test_settings_that_a_backend_does_not_support_add_no_arm() -> None:
     locks = lock("numpy==2.0.0"), lock("tensorflow-cpu==2.18.0")
-    switches: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
-    stacks = [(stack, settings) for stack in locks for settings in switches]
+    values: tuple[dict[str, Scalar], ...] = ({}, {"xla": "on"})
+    stacks = [(stack, settings) for stack in locks for settings in values]
 
     arms = plan_arms(stacks, cases("matmul"), device="cpu", control=False)
 

@@ -149,9 +149,10 @@ def test_a_value_that_the_hardware_lacks_is_reported(
     assert bool(found(report, "ADV036")) is reported
 
 
-def test_a_value_out_of_range_is_reported(project: Path, check: Run, index: PackageIndex) -> None:
+@pytest.mark.parametrize("value", ["0", "many"])
+def test_a_value_out_of_range_is_reported(project: Path, check: Run, index: PackageIndex, value: str) -> None:
     lock(project, index, torch="2.10.0")
-    (project / ".env").write_text("OMP_NUM_THREADS=0\n")
+    (project / ".env").write_text(f"OMP_NUM_THREADS={value}\n")
 
     report = check(*ARGUMENTS)
 

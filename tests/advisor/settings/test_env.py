@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from advisor.api.run_plan import RunMachine
 from advisor.lock.setting_value import AppliedSetting
 from advisor.lock.settings_table import SETTINGS_FILE, locked_settings, settings_text
 from advisor.report.environment import docker_text, kubernetes_text, shell_text, slurm_text
+from knowledge.hardware.profiles import shipped_profile
 from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
 from tests.slurm.cluster import Cluster
@@ -39,6 +41,8 @@ SHELLS = [
     for shell in ("bash", "sh", "dash", "zsh", "fish", "pwsh")
 ]
 AWKWARD = "a 'b' \"c\" \\ $HOME `d` \u2019 $(e) !f # g; h & i * ~ {j} \u00e4"
+
+BARE = RunMachine(system="linux", libraries=lambda names: {}, detect=lambda: shipped_profile("cpu-haswell"))
 
 
 @pytest.fixture
@@ -79,14 +83,14 @@ def test_a_shell_sets_the_variables(shell: str, name: str, folder: Path, advisor
 
 @pytest.mark.parametrize(("shell", "name"), SHELLS)
 def test_a_shell_gets_every_character(shell: str, name: str, tmp_path: Path) -> None:
-    text = shell_text([awkward_setting()], name, present={}, libraries=lambda names: {})
+    text = shell_text([awkward_setting()], name, present={}, machine=BARE)
 
     assert evaluated(shell, text, tmp_path)["NAME"] == AWKWARD
 
 
 def test_fish_and_powershell_have_their_own_quotes() -> None:
     fish, powershell = (
-        shell_text([awkward_setting()], shell, present={}, libraries=lambda names: {}).splitlines()[-1]
+        shell_text([awkward_setting()], shell, present={}, machine=BARE).splitlines()[-1]
         for shell in ("fish", "powershell")
     )
 
@@ -130,10 +134,20 @@ def test_what_needs_code_is_a_comment(folder: Path, advisor: Advisor) -> None:
 def test_a_library_that_is_not_installed_is_left_out() -> None:
     settings = locked_settings({"torch": {"allocator": "tcmalloc", "threads": 2}})
 
-    text = shell_text(settings, "bash", present={}, libraries=lambda names: {})
+    text = shell_text(settings, "bash", present={}, machine=BARE)
 
     assert "LD_PRELOAD" not in text
-    assert "# allocator=tcmalloc is left out: no library of it is installed" in text
+    assert "# allocator=tcmalloc is left out: `libtcmalloc" in text
+    assert "export OMP_NUM_THREADS=2" in text
+
+
+def test_what_this_machine_lacks_is_left_out() -> None:
+    settings = locked_settings({"torch": {"isa": "avx512", "threads": 2}})
+
+    text = shell_text(settings, "bash", present={"OMP_NUM_THREADS": "8"}, machine=BARE)
+
+    assert "export ONEDNN_MAX_CPU_ISA" not in text
+    assert "# isa=avx512 (torch) is left out: needs avx512bw" in text
     assert "export OMP_NUM_THREADS=2" in text
 
 

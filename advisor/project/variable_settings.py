@@ -13,7 +13,7 @@ from knowledge.settings.model import ANY, JOINED_VARIABLES, SettingChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwitchValue:
+class SettingOfVariable:
     """A setting with a value.
 
     Attributes:
@@ -29,13 +29,17 @@ class SwitchValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """A text of an environment variable that applies a value of a setting in a framework, alone or with others."""
+    """A text of an environment variable that applies a value of a setting in a framework, alone or with others.
+
+    ``is_number`` says that the text is the value itself, an integer.
+    """
 
     name: str
     value: str
     backend: str
     text: re.Pattern[str]
     variables: int
+    is_number: bool
 
 
 def setting_variables() -> frozenset[str]:
@@ -43,17 +47,19 @@ def setting_variables() -> frozenset[str]:
     return frozenset(_forms())
 
 
-def settings_of_variable(variable: str, text: str | None) -> tuple[SwitchValue, ...]:
+def settings_of_variable(variable: str, text: str | None) -> tuple[SettingOfVariable, ...]:
     """Return the settings that an environment variable applies.
 
     Args:
         variable: Name of the variable.
-        text: Its value; none if it is known only when the program runs.
+        text: Its value; none if it is known only when the program runs. A text that is not a number, where only
+            numbers have a meaning, is the value of the setting as it is.
     """
     forms = _forms().get(variable, ())
     if text is not None:
         values = [(form, match) for form in forms if (match := form.text.search(text.strip())) is not None]
         pairs = [(form.name, match["value"] if form.value == ANY else form.value, form) for form, match in values]
+        pairs = pairs or [(form.name, text.strip(), form) for form in forms if form.is_number and _is_no_number(text)]
     elif variable in JOINED_VARIABLES:
         pairs = []  # A list of options may contain any of them.
     else:
@@ -62,9 +68,14 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[SwitchValue, 
     for name, value, form in pairs:
         backends[name, value].add(form.backend)
     return tuple(
-        SwitchValue(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
+        SettingOfVariable(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
         for (name, value), listed in sorted(backends.items())
     )
+
+
+def _is_no_number(text: str) -> bool:
+    """Whether a text is neither empty, a number, nor a list of numbers, which OpenMP reads as one for each level."""
+    return re.fullmatch(r"[0-9]*(,[0-9]*)*", text.replace(" ", "")) is None
 
 
 @lru_cache(maxsize=1)
@@ -82,6 +93,7 @@ def _forms() -> Mapping[str, tuple[_Form, ...]]:
                         backend=framework.backend,
                         text=pattern,
                         variables=len(choice.environment),
+                        is_number=template == "{value}",
                     )
                     forms[variable].append(form)
     # What several values of a setting have in common, such as `OMP_PLACES`, does not say which of them is set.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from advisor.project.code_patterns import code_patterns
-from advisor.project.code_switches import may_set, settings_in_code
-from advisor.project.switch_values import settings_of_variable
-from advisor.project.switches import Switch, read_switches
+from advisor.project.code_settings import may_set, settings_in_code
+from advisor.project.project_settings import ProjectSetting, read_project_settings
+from advisor.project.variable_settings import settings_of_variable
 from knowledge.domain.errors import InputError
 from knowledge.settings.apply import code_of, environment_of
 from knowledge.settings.catalogue import shipped_settings
@@ -39,12 +39,12 @@ VARIABLES = [
 ]
 
 
-def switches(folder: Path, name: str, text: str) -> list[tuple[str, str, int]]:
+def of_file(folder: Path, name: str, text: str) -> list[tuple[str, str, int]]:
     """Return name, value and line of the settings that a file of a project makes."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    return [(switch.name, switch.value, switch.line) for switch in read_switches(folder, {})]
+    return [(setting.name, setting.value, setting.line) for setting in read_project_settings(folder, {})]
 
 
 def of_code(text: str) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -89,6 +89,13 @@ def test_a_variable_that_is_a_part_of_two_settings_is_the_smaller_one() -> None:
     (setting,) = settings_of_variable("TF_NUM_INTEROP_THREADS", "3")
 
     assert (setting.name, setting.value, setting.backends) == ("interop_threads", "3", ("tensorflow",))
+
+
+@pytest.mark.parametrize(
+    ("text", "values"), [("many", ["many"]), ("-1", ["-1"]), ("4,2", []), ("", []), (" 4 ", ["4"])]
+)
+def test_a_text_that_is_no_number_is_a_value_where_only_numbers_are(text: str, values: list[str]) -> None:
+    assert [s.value for s in settings_of_variable("OMP_NUM_THREADS", text) if s.name == "threads"] == values
 
 
 def test_further_forms_set_values_of_the_catalogue() -> None:
@@ -150,7 +157,6 @@ def test_settings_are_read_from_code(text: str, expected: tuple[str, str]) -> No
         "import other as torch\ntorch.set_num_threads(4)\n",
         "import keras\nmodel.compile(optimizer='adam')\n",
         "import tensorflow as tf\nmodel.compile(jit_compile='auto')\n",
-        "import os\nos.environ['OMP_NUM_THREADS'] = 'many'\n",
         "import os\nos.environ['XLA_FLAGS'] = flags\n",
         "import torch\n# torch.set_num_threads(4)\n",
         "def f():\n    '''import torch; torch.set_num_threads(4)'''\n",
@@ -185,7 +191,9 @@ def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
         'export OMP_NUM_THREADS=${OMP_NUM_THREADS:-4}\nif [ -n "$FAST" ]; then\n  export OMP_NUM_THREADS=5\nfi\n'
     )
 
-    matches = {(s.value, s.is_conditional, s.is_default, s.overrides_environment) for s in read_switches(tmp_path, {})}
+    matches = {
+        (s.value, s.is_conditional, s.is_default, s.overrides_environment) for s in read_project_settings(tmp_path, {})
+    }
 
     assert matches == {
         ("2", False, True, False),
@@ -240,19 +248,19 @@ def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
 def test_settings_are_read_from_other_files(
     tmp_path: Path, name: str, text: str, expected: list[tuple[str, str, int]]
 ) -> None:
-    assert switches(tmp_path, name, text) == expected
+    assert of_file(tmp_path, name, text) == expected
 
 
 def test_a_notebook_is_read_without_lines(tmp_path: Path) -> None:
     cell = {"cell_type": "code", "source": ["!pip install torch\n", "import torch\n", "torch.set_num_threads(2)"]}
 
-    assert switches(tmp_path, "a.ipynb", json.dumps({"cells": [cell]})) == [("threads", "2", 0)]
+    assert of_file(tmp_path, "a.ipynb", json.dumps({"cells": [cell]})) == [("threads", "2", 0)]
 
 
 def test_the_table_of_the_project_is_read(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[tool.advisor.settings]\nthreads = 4\n")
 
-    expected = Switch(
+    expected = ProjectSetting(
         name="threads",
         value="4",
         backends=(),
@@ -261,13 +269,13 @@ def test_the_table_of_the_project_is_read(tmp_path: Path) -> None:
         line=2,
         origin="table",
     )
-    assert read_switches(tmp_path, {"threads": 4}) == (expected,)
+    assert read_project_settings(tmp_path, {"threads": 4}) == (expected,)
 
 
 @pytest.mark.parametrize("settings", [{"treads": 4}, {"threads": 0}, {"onednn": "maybe"}])
 def test_a_wrong_setting_in_the_table_is_an_error(tmp_path: Path, settings: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        read_switches(tmp_path, settings)
+        read_project_settings(tmp_path, settings)
 
 
 @pytest.mark.parametrize(
@@ -293,4 +301,4 @@ def test_a_wrong_setting_in_the_table_is_an_error(tmp_path: Path, settings: dict
 def test_hostile_files_set_nothing(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
 
-    assert [s for s in read_switches(tmp_path, {}) if s.value] == []
+    assert [s for s in read_project_settings(tmp_path, {}) if s.value] == []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.project.code_switches import CodeSetting, may_import, may_set, settings_in_code
+from advisor.project.code_settings import CodeSetting, may_import, may_set, settings_in_code
 from advisor.project.interface import line_of
 from advisor.project.shell_variables import (
     Variable,
@@ -17,8 +17,8 @@ from advisor.project.shell_variables import (
     variables_of_shell,
 )
 from advisor.project.source_files import SourceFile, code_of, project_files
-from advisor.project.switch_values import SwitchValue, setting_variables, settings_of_variable
 from advisor.project.text_file import decode
+from advisor.project.variable_settings import SettingOfVariable, setting_variables, settings_of_variable
 from advisor.project.yaml_variables import variables_of_yaml
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
@@ -41,7 +41,7 @@ FILE_PATTERNS = tuple(pattern for patterns, _ in _READERS for pattern in pattern
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
+class ProjectSetting:
     """A run-time setting of a project.
 
     Attributes:
@@ -76,7 +76,7 @@ class Switch:
         return self.origin == "code" and not self.is_default
 
 
-def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch, ...]:
+def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> tuple[ProjectSetting, ...]:
     """Return the run-time settings of a project; none of its code is executed.
 
     Args:
@@ -86,11 +86,11 @@ def read_switches(directory: Path, settings: Mapping[str, Any]) -> tuple[Switch,
     Raises:
         InputError: If the table has a setting that does not exist, or an invalid value.
     """
-    files = (switch for file in project_files(directory, FILE_PATTERNS) for switch in _of_file(file))
+    files = (setting for file in project_files(directory, FILE_PATTERNS) for setting in _of_file(file))
     return (*_from_table(directory / "pyproject.toml", settings), *files)
 
 
-def file_switches(path: Path) -> tuple[Switch, ...]:
+def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
     """Return the run-time settings of one file; none if it is not what its name says, or cannot be read."""
     try:
         status = path.stat()
@@ -99,7 +99,7 @@ def file_switches(path: Path) -> tuple[Switch, ...]:
     return tuple(_of_file(SourceFile(name=str(path), path=str(path), size=status.st_size, modified=status.st_mtime_ns)))
 
 
-def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
+def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSetting]:
     from knowledge.settings.catalogue import setting_error, shipped_settings
 
     for name, value in settings.items():
@@ -109,10 +109,12 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[Switch]:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)
         line = int(place.rpartition(":")[2]) if place else 0
-        yield Switch(name=name, value=str(value), backends=(), file=path.name, path=path, line=line, origin="table")
+        yield ProjectSetting(
+            name=name, value=str(value), backends=(), file=path.name, path=path, line=line, origin="table"
+        )
 
 
-def _of_file(file: SourceFile) -> Iterator[Switch]:
+def _of_file(file: SourceFile) -> Iterator[ProjectSetting]:
     """Yield the settings of a file, each value once; none if it is not what its name says."""
     try:
         content = file.read()
@@ -123,15 +125,15 @@ def _of_file(file: SourceFile) -> Iterator[Switch]:
     yield from sorted(distinct.values(), key=lambda s: (s.line, s.name, s.value, s.backends))
 
 
-def _of_code(content: bytes, file: SourceFile) -> list[Switch]:
+def _of_code(content: bytes, file: SourceFile) -> list[ProjectSetting]:
     if file.is_notebook:
         content = code_of(content, is_notebook=True).encode() if may_import(content) else b""
     settings = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
-    return [_switch(setting, file) for setting in settings]
+    return [_project_setting(setting, file) for setting in settings]
 
 
-def _switch(found: CodeSetting, file: SourceFile) -> Switch:
-    return Switch(
+def _project_setting(found: CodeSetting, file: SourceFile) -> ProjectSetting:
+    return ProjectSetting(
         name=found.setting.name,
         value=found.setting.value,
         backends=found.setting.backends,
@@ -145,16 +147,16 @@ def _switch(found: CodeSetting, file: SourceFile) -> Switch:
     )
 
 
-def _of_variables(content: bytes, file: SourceFile) -> list[Switch]:
+def _of_variables(content: bytes, file: SourceFile) -> list[ProjectSetting]:
     names = [name for name in setting_variables() if name.encode() in content]
     name = Path(file.path).name
     reader = next(reader for patterns, reader in _READERS if any(fnmatch.fnmatchcase(name, p) for p in patterns))
-    assignments: list[tuple[Variable, SwitchValue]] = []
+    assignments: list[tuple[Variable, SettingOfVariable]] = []
     for variable in reader(decode(content).replace("\r\n", "\n"), names) if names else ():
         if variable.text is not None:
             assignments += [(variable, setting) for setting in settings_of_variable(variable.name, variable.text)]
     return [
-        Switch(
+        ProjectSetting(
             name=setting.name,
             value=setting.value,
             backends=setting.backends,
