@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import threading
 import time
@@ -27,6 +28,8 @@ from knowledge.domain.errors import UnavailableError
 
 logger = logging.getLogger(__name__)
 
+SILENT_SECONDS = 60.0
+"""How long a service that could not be reached is not asked again."""
 _IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
 _UNREADABLE = "malformed-identifier"
 """Replaces an invalid identifier: the vulnerability is counted, but its text appears in no report."""
@@ -63,6 +66,7 @@ class Advisories:
         self._database = database if database is not None and database.exists else None
         self._answers: dict[PackageVersion, tuple[str, ...] | None] = {}
         self._lock = threading.Lock()
+        self._silent_until = -math.inf
 
     def read(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
         """Return the identifiers of a version's vulnerabilities, sorted; none without a local copy or a record.
@@ -110,10 +114,14 @@ class Advisories:
                 self._answers[version] = None if ids is None else tuple(ids)
         if not unknown:
             return
+        if time.monotonic() < self._silent_until:
+            self._answers |= dict.fromkeys(unknown)
+            return
         try:
             results = query_service(self._transport, service, list(dict.fromkeys(public[v] for v in unknown)))
         except UnavailableError as error:
             logger.warning("the service for known vulnerabilities is not used: %s", error.message)
+            self._silent_until = time.monotonic() + SILENT_SECONDS
             self._answers |= dict.fromkeys(unknown)
             return
         for version in unknown:

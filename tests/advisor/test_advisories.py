@@ -287,9 +287,13 @@ def test_a_service_that_cannot_be_reached_is_not_used(
     index: PackageIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     index.add("a", "1.0")
+    index.add("b", "1.0")
+    client = client_of(index, tmp_path, "http://127.0.0.1:9")
 
-    assert vulnerabilities(client_of(index, tmp_path, "http://127.0.0.1:9"), "a") == [None]
-    assert "the service for known vulnerabilities is not used" in caplog.text
+    assert vulnerabilities(client, "a") == [None]
+    assert vulnerabilities(client, "b") == [None]
+    # It is not asked again for a while.
+    assert caplog.text.count("the service for known vulnerabilities is not used") == 1
 
 
 def test_the_address_of_the_service_is_checked(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
