@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import random
 import re
 import statistics
 import subprocess
@@ -131,10 +132,14 @@ def measure(name: str, *, rounds: int, folder: Path, without: Collection[str] = 
     if len(own) > 1:
         commands["all of these"] = [*program, *own.values()]
     logs: dict[str, list[float]] = {key: [] for key in commands}
+    order = random.Random(0)
     for _ in range(rounds):
-        base = speed_of(program, benchmark["metric"]["pattern"], project)
-        for key, command in commands.items():
-            logs[key].append(math.log(speed_of(command, benchmark["metric"]["pattern"], project) / base))
+        # In another order each time, so that a machine that gets slower is no effect of a setting.
+        runs = [("", program), *commands.items()]
+        order.shuffle(runs)
+        speeds = {key: speed_of(command, benchmark["metric"]["pattern"], project) for key, command in runs}
+        for key, listed in logs.items():
+            listed.append(math.log(speeds[key] / speeds[""]))
     print(f"| {name} | none (A/A) | 1 | {interval(logs['A/A'])} | |", flush=True)
     for advice in every:
         missing = [setting for setting in advice.code if setting not in ARGUMENTS[name]]

@@ -105,9 +105,9 @@ def plan_run(
     variables: dict[str, str] = {}
     applied = []
     others, skipped = _without_variables(settings, machine)
-    for setting in _in_order(s for s in settings if s.is_from_outside):
+    for setting in in_order(s for s in settings if s.is_from_outside):
         bound = (
-            obstacle(setting, machine) or _conflict(setting, present, machine) or _bound(setting, processors, machine)
+            obstacle(setting, machine) or conflict(setting, present, machine) or _bound(setting, processors, machine)
         )
         if isinstance(bound, SkippedSetting):
             skipped.append(bound)
@@ -125,7 +125,7 @@ def plan_run(
     )
 
 
-def _in_order(settings: Iterable[AppliedSetting]) -> list[AppliedSetting]:
+def in_order(settings: Iterable[AppliedSetting]) -> list[AppliedSetting]:
     """Return settings in the order of their application.
 
     The processors of a node come first, of which other settings take some. Otherwise it is the order of the catalogue,
@@ -212,10 +212,11 @@ def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | N
         )
     if clause := _missing(setting, machine):
         return SkippedSetting(setting=setting, reason=clause)
-    return None
+    bound = _bound(setting, machine.processors or frozenset(), machine)
+    return bound if isinstance(bound, SkippedSetting) else None
 
 
-def _conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
+def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
     """Return which variable of the caller contradicts a setting, or none."""
     for name, text in variables_of(setting, machine.libraries).items():
         if value := _present_value(name, text, present, _libraries_of(setting)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -74,10 +74,12 @@ def import_(
                 if _is_knowledge_base(place):
                     other = opened.enter_context(_other(place))
                     ingest = sink.add(other.observations(), shipped=other.shipped_identities())
-                    omitted = 0
+                    lines = 0
                 else:
-                    ingest, omitted = _import_file(sink, Path(place), keep_valid=keep_valid)
-            left_out = f", {omitted} lines left out" if omitted else ""
+                    ingest, lines = _import_file(sink, Path(place), keep_valid=keep_valid)
+            left_out = f", {lines} lines left out" if lines else ""
+            if ingest.omitted:
+                left_out += f", {ingest.omitted} left out that only shipped files brought there"
             quarantined = f", {len(ingest.quarantined)} quarantined" if ingest.quarantined else ""
             typer.echo(f"{place}: {ingest.added} added, {ingest.known} already stored{quarantined}{left_out}")
 
@@ -117,11 +119,11 @@ def _is_knowledge_base(source: str) -> bool:
         return False
 
 
-def _other(source: str) -> SqlKnowledgeBase:
-    """Open a knowledge base to read it."""
-    from knowledge.store.engine import open_knowledge_base
+def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
+    """Open a knowledge base to import its observations."""
+    from knowledge.store.engine import open_import_source
 
-    return open_knowledge_base(source, shipped=False)
+    return open_import_source(source)
 
 
 def _import_file(sink: AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:

@@ -161,7 +161,7 @@ def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
 
 
 def _value_error(used: ProjectSetting) -> str | None:
-    value: int | str = int(used.value) if used.value.isdecimal() else used.value
+    value: int | str = int(used.value) if used.value.isascii() and used.value.isdecimal() else used.value
     return setting_error(used.name, value)
 
 

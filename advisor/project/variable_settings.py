@@ -11,6 +11,10 @@ from functools import lru_cache
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.model import ANY, JOINED_VARIABLES, SettingChoice
 
+_WRONG_NUMBER = re.compile(r"[A-Za-z]{1,20}|-[0-9]{1,9}|[0-9]{10,19}|[0-9]{1,9}\.[0-9]{1,9}")
+"""A text that is not a number of threads, and not a list of numbers, which OpenMP reads as one for each level. Other
+texts may be templates, which something replaces: ``{{ threads }}``, ``@THREADS@``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingOfVariable:
@@ -52,14 +56,15 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[SettingOfVari
 
     Args:
         variable: Name of the variable.
-        text: Its value; none if it is known only when the program runs. A text that is not a number, where only
-            numbers have a meaning, is the value of the setting as it is.
+        text: Its value; none if it is known only when the program runs. A word, or a number that is none of the
+            values, is the value of the setting as it is where only numbers have a meaning.
     """
     forms = _forms().get(variable, ())
     if text is not None:
         values = [(form, match) for form in forms if (match := form.text.search(text.strip())) is not None]
         pairs = [(form.name, match["value"] if form.value == ANY else form.value, form) for form, match in values]
-        pairs = pairs or [(form.name, text.strip(), form) for form in forms if form.is_number and _is_no_number(text)]
+        if not pairs and _WRONG_NUMBER.fullmatch(text.strip()):
+            pairs = [(form.name, text.strip(), form) for form in forms if form.is_number]
     elif variable in JOINED_VARIABLES:
         pairs = []  # A list of options may contain any of them.
     else:
@@ -71,11 +76,6 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[SettingOfVari
         SettingOfVariable(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
         for (name, value), listed in sorted(backends.items())
     )
-
-
-def _is_no_number(text: str) -> bool:
-    """Whether a text is neither empty, a number, nor a list of numbers, which OpenMP reads as one for each level."""
-    return re.fullmatch(r"[0-9]*(,[0-9]*)*", text.replace(" ", "")) is None
 
 
 @lru_cache(maxsize=1)

@@ -7,7 +7,16 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from advisor.api.run_plan import RunMachine, add_variables, obstacle, variables_of, with_present
+from advisor.api.run_plan import (
+    RunMachine,
+    SkippedSetting,
+    add_variables,
+    conflict,
+    in_order,
+    obstacle,
+    variables_of,
+    with_present,
+)
 from advisor.lock.setting_value import AppliedSetting
 from advisor.report.settings_code import NUMERICS
 
@@ -35,8 +44,8 @@ def shell_text(
 ) -> str:
     """Return the commands of a shell that set the environment variables of settings.
 
-    Settings that the machine cannot have become comments with the reason, as :func:`advisor.api.run_plan.plan_run`
-    skips them.
+    Settings that the machine cannot have, and libraries that exclude one that the shell loads already, become comments
+    with the reason, as :func:`advisor.api.run_plan.plan_run` skips them. Other variables get the value of the setting.
 
     Args:
         settings: The settings.
@@ -45,12 +54,18 @@ def shell_text(
         machine: The machine; by default this one.
     """
     machine = machine or RunMachine()
-    skipped = [s for setting in settings if setting.environment and (s := obstacle(setting, machine))]
+    skipped = [
+        skip for setting in settings if (skip := obstacle(setting, machine) or _library(setting, present, machine))
+    ]
     usable = [s for s in settings if s not in [skip.setting for skip in skipped]]
     variables = _variables(usable, libraries=machine.libraries, present=present)
     line = {"bash": _bash_line, "fish": _fish_line, "powershell": _powershell_line}[SHELLS[shell]]
     notes = [f"{skip.setting.label} is left out: {skip.reason}" for skip in skipped]
     return _text([*_comments(usable, notes), *(line(name, text) for name, text in variables.items())])
+
+
+def _library(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
+    return conflict(setting, present, machine) if setting.choice.library else None
 
 
 def dotenv_text(settings: Sequence[AppliedSetting]) -> str:
@@ -99,7 +114,7 @@ def _variables(
     present: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     variables: dict[str, str] = {}
-    for setting in settings:
+    for setting in in_order(settings):
         variables = add_variables(variables, variables_of(setting, libraries))
     if present:
         variables = {name: with_present(name, text, present) for name, text in variables.items()}

@@ -177,8 +177,8 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
     """Return the settings with the largest gain; of several, the fewest, then the first by name.
 
     A gain is that of the settings alone and, for two that were measured together, that of both. Gains that are not
-    significant count as nothing. What two settings gain beyond the sum of both counts only if it makes the gain of both
-    significant, or that of one where the other is set; what they gain less counts in any case.
+    significant count as nothing. What a setting gains more where another one is set counts only if it is significant
+    there, and the other gains alone, or both gain where the other is set; what two gain less counts in any case.
 
     Args:
         gains: Gains of the framework.
@@ -209,6 +209,9 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
 def _further_steps(pair: PairGain, one: PredictedGain, other: PredictedGain) -> int:
     """Return the steps that two settings gain together beyond the sum of what they gain alone.
 
+    A setting is credited with what it gains where the other is set only if that is significant, and the other gains
+    alone; if none does, both must gain where the other is set.
+
     Args:
         pair: Gains of both.
         one: Gain of the first alone.
@@ -216,13 +219,15 @@ def _further_steps(pair: PairGain, one: PredictedGain, other: PredictedGain) -> 
     """
     first, second = speed_steps(one), speed_steps(other)
     loss = min(0.0, pair.joint.mean - one.mean - other.mean)
-    together = max(
-        first + second + int(loss / SPEED_STEP),
-        speed_steps(pair.joint),
-        first + speed_steps(pair.second),
-        second + speed_steps(pair.first),
-    )
-    return together - first - second
+    first_added, second_added = speed_steps(pair.first), speed_steps(pair.second)
+    together = [first + second + int(loss / SPEED_STEP)]
+    if first > 0 and second_added > 0:
+        together.append(first + second_added)
+    if second > 0 and first_added > 0:
+        together.append(second + first_added)
+    if first_added > 0 and second_added > 0:
+        together.append(speed_steps(pair.joint))
+    return max(together) - first - second
 
 
 Extra = Mapping[tuple[SettingValue, SettingValue], int]

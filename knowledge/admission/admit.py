@@ -22,11 +22,13 @@ class AdmissionResult:
     Attributes:
         added: Number of new observations that were stored.
         known: Number of observations that were already stored or quarantined.
+        omitted: Number of observations that were left out: only shipped files brought them to the sender.
         quarantined: Observations of this delivery that were quarantined, with the reasons.
     """
 
     added: int
     known: int
+    omitted: int
     quarantined: tuple[QuarantinedObservation, ...]
 
 
@@ -61,21 +63,23 @@ class Admission:
         """Store plausible observations and quarantine the others, in one transaction.
 
         Stored observations that the user adds, too, stay if the program no longer ships them; a delivery of another
-        source does not change that.
+        source does not change that. Observations that only shipped files brought to the sender are not stored: each
+        program imports its own files.
 
         Args:
             observations: The delivered observations.
             shipped: Identities of those that are in the delivery only because the program ships them.
 
         Returns:
-            How many observations are new, known and quarantined.
+            How many observations are new, known, left out and quarantined.
 
         Raises:
             KnowledgeBaseError: If the knowledge base cannot be written; nothing was stored.
         """
         incoming = tuple(observations)
         stored = self._store.known_identities(o.identity for o in incoming)
-        new = [o for o in incoming if o.identity not in stored]
+        absent = [o for o in incoming if o.identity not in stored]
+        new = [o for o in absent if o.identity not in shipped]
         now = self._clock()
         reasons = {**self._conflicts(new), **self._implausible(new, now)}
         quarantined = tuple(
@@ -93,7 +97,8 @@ class Admission:
         ingest = self._store.add(accepted, source=self._source, quarantine=quarantined, own=own)
         return AdmissionResult(
             added=ingest.added,
-            known=len(incoming) - len(new) + ingest.known,
+            known=len(incoming) - len(absent) + ingest.known,
+            omitted=len(absent) - len(new),
             quarantined=quarantined,
         )
 

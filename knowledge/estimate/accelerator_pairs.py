@@ -144,30 +144,37 @@ def _pairs(key: _Configuration, rows: Sequence[_Row]) -> Iterator[AcceleratorPai
         connected.update({name: remaining for name, group in connected.items() if group == joined})
 
     for listed in sorted(by_batch.values(), key=lambda listed: (-len(listed), listed[0].batch)):
-        reference, *others = _consistent(listed)
-        for row in others:
+        for reference, row in _with_first(_consistent(listed)):
             yield _pair(key, row, reference)
             connect(reference, row)
     if key.mode != "training":
         return
     fastest = [min((r for r in rows if r.model.name == name), key=lambda r: r.seconds) for name in sorted(connected)]
-    reference, *others = _consistent(fastest)
-    for row in others:
+    for reference, row in _with_first(_consistent(fastest)):
         if connected[row.model.name] != connected[reference.model.name]:
             yield _pair(key, row, reference)
             connect(reference, row)
+
+
+def _with_first(rows: Sequence[_Row]) -> list[tuple[_Row, _Row]]:
+    """Return the first row with each of the others."""
+    return [(rows[0], row) for row in rows[1:]]
 
 
 def _consistent(rows: Sequence[_Row]) -> list[_Row]:
     """Return rows of which all can be compared with each other, first those that most others can be compared with.
 
     A row that is a mistake can be compared with few of the others; a row between two that exclude each other does not
-    make both possible.
+    make both possible. Of rows that exclude each other and can be compared with equally many others, none stays:
+    nothing says which is wrong.
     """
+    by_number: dict[int, list[_Row]] = defaultdict(list)
+    for row in rows:
+        by_number[sum(_is_possible(row, other) for other in rows)].append(row)
     consistent: list[_Row] = []
-    for row in sorted(rows, key=lambda row: -sum(_is_possible(row, other) for other in rows)):
-        if all(_is_possible(row, other) for other in consistent):
-            consistent.append(row)
+    for _, equals in sorted(by_number.items(), reverse=True):
+        candidates = [row for row in equals if all(_is_possible(row, other) for other in consistent)]
+        consistent += [row for row in candidates if all(_is_possible(row, other) for other in candidates)]
     return consistent
 
 

@@ -277,7 +277,7 @@ def preferred(settings: Iterable[ComparedSetting], parts: Sequence[TimePart]) ->
         parts: Parts of the workload.
     """
     by_value: dict[SettingValue, list[ComparedSetting]] = defaultdict(list)
-    only_trains = {part.parameters.get("mode") for part in parts} == {"training"}
+    only_trains = bool(parts) and all(map(_trains, parts))
     for setting in settings:
         own = shipped_settings().get(setting.value[0])
         if not (only_trains and own is not None and own.inference_only):
@@ -288,6 +288,10 @@ def preferred(settings: Iterable[ComparedSetting], parts: Sequence[TimePart]) ->
         return bool(own), len(own or setting.contrasts)
 
     return [max(listed, key=weight) for listed in by_value.values()]
+
+
+def _trains(part: TimePart) -> bool:
+    return part.indicator == "training_step" or part.parameters.get("mode") == "training"
 
 
 def _scaled(gain: PredictedGain, share: float) -> PredictedGain:

@@ -65,7 +65,7 @@ def published_contrasts(observations: Iterable[Observation]) -> Iterator[Contras
 
 
 def _accelerators(o: Observation) -> str:
-    return "+".join(f"{a.count} x {a.model}" for a in o.hardware.accelerators)
+    return "+".join(f"{a.count} x {a.model} {a.partition}" for a in o.hardware.accelerators)
 
 
 def published_side(o: Observation) -> Side:

@@ -62,16 +62,27 @@ def least_gains(every: Sequence[SettingGains]) -> SettingGains:
     first = every[0]
     return SettingGains(
         framework=first.framework,
-        alone={v: _least([gains.alone[v] for gains in every], lambda gain: gain.cautious) for v in first.alone},
-        together={
-            v: _least([gains.together[v] for gains in every], lambda pair: pair.joint.cautious) for v in first.together
-        },
+        alone={v: _least([gains.alone[v] for gains in every], _least_gain) for v in first.alone},
+        together={v: _least([gains.together[v] for gains in every], _least_pair) for v in first.together},
     )
 
 
-def _least(tables: Sequence[Mapping[_Key, _Gain]], cautious: Callable[[_Gain], float]) -> dict[_Key, _Gain]:
+def _least(tables: Sequence[Mapping[_Key, _Gain]], least: Callable[[Sequence[_Gain]], _Gain]) -> dict[_Key, _Gain]:
     common = [key for key in tables[0] if all(key in table for table in tables)]
-    return {key: min((table[key] for table in tables), key=cautious) for key in common}
+    return {key: least([table[key] for table in tables]) for key in common}
+
+
+def _least_gain(gains: Sequence[PredictedGain]) -> PredictedGain:
+    return min(gains, key=lambda gain: gain.cautious)
+
+
+def _least_pair(pairs: Sequence[PairGain]) -> PairGain:
+    """Return each gain of a pair where it is least: the kinds may differ."""
+    return PairGain(
+        joint=_least_gain([pair.joint for pair in pairs]),
+        first=_least_gain([pair.first for pair in pairs]),
+        second=_least_gain([pair.second for pair in pairs]),
+    )
 
 
 def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:

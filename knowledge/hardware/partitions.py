@@ -11,7 +11,10 @@ _SLICE = re.compile(
     r"(?<![\w.])(?:(?P<number>\d+) ?x ?)?(?:(?P<compute>\d)c\.)?(?P<slices>\d)g[. -]?(?P<memory>\d+)gb", re.IGNORECASE
 )
 """A GPU instance, ``3g.20gb``, or a compute instance in it, ``1c.3g.20gb``; several of them are ``7x1g.5gb``."""
-_MIG = re.compile(r"(?<![a-z])mig(?![a-z])(?! (?:off|disabled))", re.IGNORECASE)
+_MIG = re.compile(
+    r"(?<![a-z])(?<!\bno )(?<!\bnon-)(?<!\bwithout )mig(?![a-z])(?!(?: mode)?[ :=]*(?:off|disabled|no)\b)",
+    re.IGNORECASE,
+)
 _VIRTUAL = re.compile(r"\bgrid\b|(?<![a-z])v-?gpu|\bvirtual gpu\b", re.IGNORECASE)
 # Names of NVIDIA's types: board, slices if it is backed by MIG, GB of memory, series A, B, C or Q, and attributes of
 # MIG: https://docs.nvidia.com/vgpu/latest/grid-vgpu-user-guide/index.html (Virtual GPU Types), and as a pattern
@@ -44,7 +47,7 @@ def part_of(accelerator: Accelerator, spelled: str, *, system: str = "") -> Acce
             memory_bytes=int(match["memory"]) * 2**30,
             partition="mig",
         )
-    if _is_virtual(spelled):
+    if accelerator.vendor == "nvidia" and _is_virtual(spelled):
         return replace(accelerator, partition="vgpu")
     return replace(accelerator, partition="mig") if _MIG.search(spelled.replace("_", " ")) else accelerator
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from knowledge.domain.extras import needs_extra
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
+from knowledge.store.privileges import GRANT_HINT, MIGRATION_HINT, lacks_rights, may_migrate, may_write
 from knowledge.store.shipped_files import shipped_files, shipped_version
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import HEAD, create_tables
@@ -24,14 +28,19 @@ _OPENING_HINTS = {
     "postgresql": "check the address, that the server is running and reachable from here, and the user name and "
     "password; or name another knowledge base with `--knowledge`",
 }
+_MIGRATION_HINTS = {
+    "sqlite": "open it once with write access, or copy it to a place where you can write",
+    "postgresql": MIGRATION_HINT,
+}
 
 
-def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBase:
+def open_knowledge_base(address: str, *, shipped: bool = True, migrate: bool = True) -> SqlKnowledgeBase:
     """Open a knowledge base.
 
     Args:
         address: A database address (``sqlite:///...``, ``postgresql://...``) or the path of a SQLite file.
         shipped: Whether to import the observations that ship with the program, if they are not imported yet.
+        migrate: Whether to create the tables, or to migrate them to the newest revision, if necessary.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened, or a newer version of the program created it.
@@ -42,21 +51,25 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
     try:
         with engine.connect() as connection:
             revision = _revision(connection)
-            writable = writable and _may_write(connection)
+            migrate = migrate and writable and (connection.dialect.name == "sqlite" or may_migrate(connection))
         if revision is not None and revision > HEAD:
             raise KnowledgeBaseError(
                 f"the knowledge base `{name}` has tables of revision {revision}, newer than this program's {HEAD}",
                 hint="upgrade `seshat-advisor`",
             )
-        if revision != HEAD and not writable:
+        if revision != HEAD and not migrate:
+            age = f"its tables of revision {revision} are older than this program's {HEAD}"
+            state = "it has no tables" if revision is None else age
             raise KnowledgeBaseError(
-                f"the knowledge base `{name}` is read-only, and its tables of revision {revision} are older than this "
-                f"program's {HEAD}",
-                hint="open it once with write access, or copy it to a place where you can write",
+                f"the knowledge base `{name}` is opened read-only, and {state}",
+                hint=_MIGRATION_HINTS[engine.dialect.name],
             )
-        file = sqlite_file.path_of(engine.url) if engine.dialect.name == "sqlite" else None
+        file = _file(engine.url)
         if revision != HEAD:
             _migrate(engine)
+        if engine.dialect.name == "postgresql":
+            with engine.connect() as connection:
+                writable = may_write(connection)
         store = SqlKnowledgeBase(engine, writable=writable)
         if writable and shipped:
             store.add_shipped(shipped_files(), version=shipped_version())
@@ -67,22 +80,103 @@ def open_knowledge_base(address: str, *, shipped: bool = True) -> SqlKnowledgeBa
         engine.dispose()
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         raise KnowledgeBaseError(
-            f"the knowledge base `{name}` cannot be opened: {cause}", hint=_OPENING_HINTS[engine.dialect.name]
+            f"the knowledge base `{name}` cannot be opened: {cause}",
+            hint=GRANT_HINT if lacks_rights(error) else _OPENING_HINTS[engine.dialect.name],
         ) from None
     return store
 
 
-def _engine(address: str) -> tuple[Engine, bool]:
-    """Return the engine of an address, and whether the file system permits writing to the database."""
+@contextmanager
+def open_import_source(address: str) -> Iterator[SqlKnowledgeBase]:
+    """Open a knowledge base whose observations are imported into another one, without migrating its tables.
+
+    The program that wrote it can read it afterwards, too. Older tables of a SQLite file are migrated in a copy.
+
+    Args:
+        address: A database address or the path of a SQLite file.
+
+    Raises:
+        KnowledgeBaseError: If it cannot be opened, or it is a PostgreSQL database with older tables.
+        MissingExtraError: If the driver of PostgreSQL is not installed.
+    """
+    with ExitStack() as resources:
+        file = _file(_url(address))
+        if file is not None and not file.exists():
+            raise KnowledgeBaseError(f"the knowledge base `{file}` cannot be imported: there is no such file")
+        copy = None
+        if file is not None and _has_older_tables(address):
+            try:
+                folder = resources.enter_context(tempfile.TemporaryDirectory(prefix="advisor-"))
+                copy = _copy(address, Path(folder) / "knowledge.sqlite")
+            except (OSError, SQLAlchemyError, sqlite3.Error) as error:
+                raise KnowledgeBaseError(
+                    f"the knowledge base `{file}` cannot be copied to migrate its tables: {error}",
+                    hint="check that the directory for temporary files is writable and not full, or set `TMPDIR`",
+                ) from None
+        yield resources.enter_context(
+            open_knowledge_base(address if copy is None else str(copy), shipped=False, migrate=copy is not None)
+        )
+
+
+def _has_older_tables(address: str) -> bool:
+    """Whether a SQLite file has tables of an older revision; an unreadable file fails when it is opened."""
+    engine, _ = _engine(address)
+    try:
+        with engine.connect() as connection:
+            revision = _revision(connection)
+    except (SQLAlchemyError, sqlite3.Error):
+        return False
+    finally:
+        engine.dispose()
+    return revision is not None and revision < HEAD
+
+
+def _copy(address: str, path: Path) -> Path:
+    """Copy a SQLite file with its log, and return the path of the copy."""
+    engine, _ = _engine(address)
+    try:
+        with engine.connect() as connection, closing(sqlite3.connect(path)) as copy:
+            driver: Any = connection.connection.driver_connection
+            driver.backup(copy)
+            state: sqlite_file.FileState | None = connection.info.get(FILE_STATE)
+            if state is not None:
+                state.check()
+    finally:
+        engine.dispose()
+    return path
+
+
+def _url(address: str) -> URL:
+    """Return the parts of an address."""
     if "://" not in address:
         address = f"sqlite:///{address}"
-    if address.startswith("postgresql://"):
-        address = address.replace("postgresql://", "postgresql+psycopg://", 1)
     try:
         url = make_url(address)
-        if url.get_backend_name() not in ("sqlite", "postgresql"):
-            raise KnowledgeBaseError(f"`{url.get_backend_name()}` is not a knowledge base: use SQLite or PostgreSQL")
-        file = sqlite_file.path_of(url) if url.get_backend_name() == "sqlite" else None
+        backend = url.get_backend_name()
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise _invalid(address, error) from None
+    if backend not in ("sqlite", "postgresql"):
+        raise KnowledgeBaseError(f"`{backend}` is not a knowledge base: use SQLite or PostgreSQL")
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def _file(url: URL) -> Path | None:
+    """Return the file of a SQLite address; none for other databases."""
+    return sqlite_file.path_of(url) if url.get_backend_name() == "sqlite" else None
+
+
+def _invalid(address: str, error: Exception) -> KnowledgeBaseError:
+    return KnowledgeBaseError(
+        f"`{address}` is not the address of a knowledge base: {' '.join(str(error).split())}",
+        hint="write `sqlite:///PATH` or `postgresql://USER@HOST/NAME`",
+    )
+
+
+def _engine(address: str) -> tuple[Engine, bool]:
+    """Return the engine of an address, and whether the file system permits writing to the database."""
+    url = _url(address)
+    try:
+        file = _file(url)
         writable = file is None or _may_write_file(url, file)
         if file is not None and writable:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -90,10 +184,7 @@ def _engine(address: str) -> tuple[Engine, bool]:
         with needs_extra("postgresql", "a PostgreSQL knowledge base"):
             engine = create_engine(url) if writable else create_engine(url.set(query={}), poolclass=NullPool)
     except (ArgumentError, NoSuchModuleError) as error:
-        raise KnowledgeBaseError(
-            f"`{address}` is not the address of a knowledge base: {' '.join(str(error).split())}",
-            hint="write `sqlite:///PATH` or `postgresql://USER@HOST/NAME`",
-        ) from None
+        raise _invalid(address, error) from None
     except OSError as error:
         raise KnowledgeBaseError(f"the knowledge base `{address}` cannot be created: {error}") from None
     if file is not None and not writable:
@@ -111,23 +202,6 @@ def _may_write_file(url: URL, file: Path) -> bool:
 def _open_read_only(file: Path, record: Any) -> Any:
     connection, record.info[FILE_STATE] = sqlite_file.connect_read_only(file)
     return connection
-
-
-def _may_write(connection: Connection) -> bool:
-    """Whether a PostgreSQL server permits this user to write; files of SQLite were checked before.
-
-    An account that may only insert opens the knowledge base read-only: the import of shipped files also updates and
-    deletes rows.
-    """
-    if connection.dialect.name != "postgresql":
-        return True
-    if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
-        return False
-    if not inspect(connection).has_table("observation"):
-        return True
-    # One call for each: of a list, PostgreSQL checks whether the user has any.
-    privileges = ", ".join(f"has_table_privilege('observation', '{name}')" for name in ("INSERT", "UPDATE", "DELETE"))
-    return all(connection.execute(text(f"SELECT {privileges}")).one())
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, Table, bindparam, insert, select, update
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, hash_of_text
@@ -16,6 +16,7 @@ from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.store import tables
 from knowledge.store.digest import EMPTY, combine
+from knowledge.store.removal import forget_removal
 
 _BATCH = 2000
 _COLUMNS = tuple(column.name for column in tables.observation.columns)
@@ -138,19 +139,22 @@ def _add(connection: Connection, entries: Iterable[_Entry], source: str, *, own:
         added += len(missing)
         total += len(batch)
     _update_blocks(connection, new_by_block, source)
-    if own and new_by_block:
-        table = tables.removed_block
-        connection.execute(delete(table).where(table.c.name.in_(sorted(new_by_block))))
+    if own:
+        forget_removal(connection, new_by_block)
     return added, total - added
 
 
 def mark_as_own(connection: Connection, identities: Iterable[str]) -> None:
-    """Record that the user added stored observations, too, not only a shipped file."""
+    """Record that the user added stored observations, too, not only a shipped file or another source.
+
+    Their blocks no longer count as removed.
+    """
     table = tables.observation
     remaining = iter(sorted(identities))
     while batch := list(islice(remaining, _BATCH)):
         condition = table.c.id.in_(batch), table.c.shipped.is_not(None)
         connection.execute(update(table).where(*condition).values(shipped=None))
+        forget_removal(connection, select(table.c.block).where(table.c.id.in_(batch)))
 
 
 def _has_rows(connection: Connection, table: Table) -> bool:

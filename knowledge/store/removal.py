@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, Connection, bindparam, delete, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
 from knowledge.store import tables
 from knowledge.store.digest import combine
@@ -53,6 +53,18 @@ def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
     if names := sorted(blocks):
         connection.execute(delete(table).where(table.c.name.in_(names)))
         connection.execute(insert(table), [{"name": name} for name in names])
+
+
+def forget_removal(connection: Connection, blocks: Iterable[str] | Select[tuple[str]]) -> None:
+    """Delete the record that blocks were removed: the user has added observations of them again.
+
+    Args:
+        connection: Connection that holds the write lock.
+        blocks: Names of the blocks, or a query for them.
+    """
+    table = tables.removed_block
+    names = blocks if isinstance(blocks, Select) else sorted(blocks)
+    connection.execute(delete(table).where(table.c.name.in_(names)))
 
 
 def delete_unused(connection: Connection) -> None:

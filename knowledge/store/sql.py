@@ -22,6 +22,7 @@ from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, Quar
 from knowledge.store.digest import EMPTY, combine
 from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
+from knowledge.store.privileges import GRANT_HINT, lacks_rights
 from knowledge.store.quarantine import (
     delete_from_quarantine,
     quarantine_observations,
@@ -36,6 +37,7 @@ from knowledge.store.tokens import Token, all_tokens, create_token, find_token, 
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
 
 _BATCH = 2000
+_FAILURE_HINT = "check that the database is reachable, writable, unlocked and not full"
 
 
 class SqlKnowledgeBase:
@@ -307,9 +309,9 @@ class SqlKnowledgeBase:
     def _write(self) -> Iterator[Connection]:
         """Begin a transaction that holds the write lock of the database."""
         if not self._writable:
-            raise KnowledgeBaseError(
-                f"the knowledge base `{self.address}` is read-only", hint="name another one with `--knowledge`"
-            )
+            other = "name another one with `--knowledge`"
+            hint = f"{other}; {GRANT_HINT}" if self._engine.dialect.name == "postgresql" else other
+            raise KnowledgeBaseError(f"the knowledge base `{self.address}` is read-only", hint=hint)
         try:
             with self._writing.begin() as connection:
                 yield connection
@@ -336,7 +338,7 @@ class SqlKnowledgeBase:
         cause = " ".join(str(getattr(error, "orig", None) or error).split())
         return KnowledgeBaseError(
             f"the knowledge base `{self.address}` could not be {verb}: {cause}",
-            hint="check that the database is reachable, writable, unlocked and not full; no partial change was stored",
+            hint=f"{GRANT_HINT if lacks_rights(error) else _FAILURE_HINT}; no partial change was stored",
         )
 
 

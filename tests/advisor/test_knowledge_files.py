@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from tests.advisor.test_knowledge_cli import write
 from tests.conftest import Advisor
+
+FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
 
 
 def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path, empty_knowledge: Path) -> None:
@@ -28,6 +33,35 @@ def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path, empty_know
         for more in ((), ("--knowledge", other))
     )
     assert one["digest"] == two["digest"]
+
+
+@pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name.split(".")[0])
+def test_the_file_of_an_imported_knowledge_base_stays_as_it_is(
+    frozen: Path, advisor_here: Advisor, tmp_path: Path
+) -> None:
+    folder = tmp_path / "colleague"
+    folder.mkdir()
+    path = folder / "k.sqlite"
+    path.write_bytes(gzip.decompress(frozen.read_bytes()))
+    with sqlite3.connect(path) as connection:
+        # As programs leave it. The newest revision is not copied.
+        connection.execute("PRAGMA journal_mode=wal")
+    connection.close()
+    before = path.read_bytes()
+
+    result = advisor_here("knowledge", "import", str(path))
+
+    assert result.returncode == 0
+    assert path.read_bytes() == before
+    assert [file.name for file in folder.iterdir()] == ["k.sqlite"]
+
+
+def test_a_missing_knowledge_base_is_not_created_by_an_import(advisor_here: Advisor, tmp_path: Path) -> None:
+    result = advisor_here("knowledge", "import", f"sqlite:///{tmp_path / 'missing.sqlite'}")
+
+    assert result.returncode == 4
+    assert "cannot be imported: there is no such file" in result.stderr
+    assert not (tmp_path / "missing.sqlite").exists()
 
 
 def test_damage_is_reported_with_an_exit_code(advisor_here: Advisor, tmp_path: Path) -> None:

@@ -92,9 +92,21 @@ def test_a_variable_that_is_a_part_of_two_settings_is_the_smaller_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "values"), [("many", ["many"]), ("-1", ["-1"]), ("4,2", []), ("", []), (" 4 ", ["4"])]
+    ("text", "values"),
+    [
+        ("many", ["many"]),
+        ("-1", ["-1"]),
+        ("2147483648", ["2147483648"]),
+        ("4,2", []),
+        ("", []),
+        (" 4 ", ["4"]),
+        ("{{ .Values.threads }}", []),
+        ("@THREADS@", []),
+        ("a\n::error::b", []),
+        ("\uff14" * 5000, []),
+    ],
 )
-def test_a_text_that_is_no_number_is_a_value_where_only_numbers_are(text: str, values: list[str]) -> None:
+def test_a_word_is_a_value_where_only_numbers_have_a_meaning(text: str, values: list[str]) -> None:
     assert [s.value for s in settings_of_variable("OMP_NUM_THREADS", text) if s.name == "threads"] == values
 
 

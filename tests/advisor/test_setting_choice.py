@@ -20,7 +20,7 @@ from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import PredictedGain
-from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue, gains_from, gains_record, least_gains
+from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
 from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE, FixedScores, builds_of
@@ -93,12 +93,10 @@ def steps_of(selection: Collection[SettingValue], gains: SettingGains, version: 
     for (one, other), pair in gains.together[version].items():
         if one in alone and other in alone:
             sums = gains.alone[version][one].mean + gains.alone[version][other].mean
-            both = (
-                alone[one] + alone[other] + int(min(0.0, pair.joint.mean - sums) / 0.01),
-                whole_steps(pair.joint),
-                alone[one] + whole_steps(pair.second),
-                alone[other] + whole_steps(pair.first),
-            )
+            added = {one: whole_steps(pair.first), other: whole_steps(pair.second)}
+            both = [alone[one] + alone[other] + int(min(0.0, pair.joint.mean - sums) / 0.01)]
+            both += [alone[a] + added[b] for a, b in ((one, other), (other, one)) if alone[a] > 0 and added[b] > 0]
+            both += [whole_steps(pair.joint)] if min(added.values()) > 0 else []
             total += max(both) - alone[one] - alone[other]
     return total
 
@@ -285,6 +283,20 @@ def test_what_two_settings_gain_together_is_uncertain(
     assert (best.values, best.steps) == expected
 
 
+def test_a_setting_is_not_credited_with_what_its_partner_gains() -> None:
+    """bfloat16 gains; the order of memory has no significant effect, alone or with bfloat16."""
+    layout = ("memory_format", "channels_last")
+    alone = {AMP: PredictedGain(mean=0.181, variance=0.072**2), layout: PredictedGain(mean=-0.049, variance=0.031**2)}
+    pair = PairGain(
+        joint=PredictedGain(mean=0.317, variance=0.141**2),
+        first=PredictedGain(mean=0.366, variance=0.07**2),
+        second=PredictedGain(mean=0.136, variance=0.098**2),
+    )
+    gains = SettingGains(framework="torch", alone={V: alone}, together={V: {(AMP, layout): pair}})
+
+    assert best_settings(gains, V, alone).values == (AMP,)
+
+
 def test_reduced_precision_needs_to_be_allowed() -> None:
     gains = gains_of({("amp", "bfloat16"): 70, ("memory_format", "channels_last"): 20}, all_versions=[Version("2.6")])
     with_amx = TargetSettings(hardware=machine_with("amx_bf16"))
@@ -296,22 +308,6 @@ def test_reduced_precision_needs_to_be_allowed() -> None:
     assert careful.values == (("memory_format", "channels_last"),)
     assert allowed.values == (("amp", "bfloat16"), ("memory_format", "channels_last"))
     assert without.values == careful.values
-
-
-def test_gains_survive_the_cache() -> None:
-    gains = gains_of({("amp", "bfloat16"): 7}, {(("amp", "bfloat16"), ("compile", "on")): 3})
-
-    assert gains_from(gains_record([gains])) == (gains,)
-
-
-def test_without_a_workload_a_setting_gains_what_it_gains_least() -> None:
-    one = gains_of({("amp", "bfloat16"): 70, ("compile", "on"): 10})
-    other = gains_of({("amp", "bfloat16"): 20})
-
-    least = least_gains([one, other])
-
-    assert list(least.alone[V]) == [("amp", "bfloat16")]
-    assert least.alone[V]["amp", "bfloat16"].mean == pytest.approx(20 * 0.0101)
 
 
 class GainsOfTorch(FixedScores):

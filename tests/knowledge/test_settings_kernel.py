@@ -9,13 +9,14 @@ import pytest
 from packaging.version import Version
 
 from knowledge.estimate.amplitudes import fit_amplitudes
-from knowledge.estimate.compared_settings import ReleaseSteps, compared_settings
+from knowledge.estimate.compared_settings import ComparedSetting, ReleaseSteps, compared_settings, preferred
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.scales import setting_scales_of
 from knowledge.estimate.similarity import similarity_of_setting_pairs, similarity_of_settings
+from knowledge.estimate.workloads import TimePart
 from tests.knowledge.test_gains import HERE, contrast, side
 
 PLAIN = side("2.9.0")
@@ -72,6 +73,23 @@ def test_a_setting_of_an_older_release_is_read_against_that_release_without_sett
     assert steps.step_of(effect(label, 0.3, FAST)) == 0.0
     assert compared.contrasts == (with_setting,)
     assert compared.release_for(Version("2.9.0")) == Version("2.4.0")
+
+
+@pytest.mark.parametrize(
+    ("parts", "listed"),
+    [
+        ([TimePart(indicator="model", parameters={"model": "resnet50", "mode": "training"}, share=1.0)], False),
+        ([TimePart(indicator="training_step", parameters={}, share=1.0)], False),
+        ([TimePart(indicator="model", parameters={"model": "resnet50", "mode": "inference"}, share=1.0)], True),
+        ([TimePart(indicator="benchmark", parameters={}, share=1.0)], True),
+        ([], True),
+    ],
+)
+def test_settings_for_inference_are_left_out_of_training(parts: list[TimePart], listed: bool) -> None:
+    changes = [("grad_mode", "no_grad", ""), ("threads", "1", "")]
+    every = [ComparedSetting(change=change, contrasts=()) for change in changes]
+
+    assert [s.change for s in preferred(every, parts)] == (changes if listed else changes[1:])
 
 
 def measured(models: tuple[str, ...]) -> Iterator[Contrast]:

@@ -235,32 +235,6 @@ def test_a_read_only_file_can_be_read_and_not_written(tmp_path: Path) -> None:
             store.add([observation(round=1)])
 
 
-@pytest.mark.parametrize("missing", ["INSERT", "UPDATE", "DELETE", ""])
-def test_an_account_of_postgresql_that_may_not_replace_rows_opens_it_read_only(missing: str, postgresql: str) -> None:
-    import uuid
-
-    import psycopg
-
-    role, name = f"role_{uuid.uuid4().hex}", f"test_{uuid.uuid4().hex}"
-    with psycopg.connect(postgresql, autocommit=True) as server:
-        server.execute(f'CREATE DATABASE "{name}"')
-        server.execute(f'CREATE ROLE "{role}" LOGIN')
-    address = postgresql.replace("/postgres?", f"/{name}?")
-    with open_knowledge_base(address, shipped=False) as store:
-        store.add([observation()])
-    privileges = ", ".join(sorted({"SELECT", "INSERT", "UPDATE", "DELETE"} - {missing}))
-    with psycopg.connect(address, autocommit=True) as server:
-        server.execute(f'GRANT {privileges} ON ALL TABLES IN SCHEMA public TO "{role}"')
-
-    with open_knowledge_base(address.replace("//postgres:", f"//{role}:", 1), shipped=False) as store:
-        assert sum(1 for _ in store.observations()) == 1
-        if missing:
-            with pytest.raises(KnowledgeBaseError, match="is read-only"):
-                store.add([observation(round=1)])
-        else:
-            assert store.add([observation(round=1)]).added == 1
-
-
 def test_a_read_only_file_of_an_older_revision_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     path.write_bytes(gzip.decompress(FROZEN[0].read_bytes()))

@@ -24,7 +24,6 @@ from knowledge.store import tables
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, digest_of_files, shipped_files, version_record
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.conftest import Advisor
 from tests.knowledge.samples import observation
 from tests.knowledge.test_first_use import content_of, rows, small_files
 
@@ -185,55 +184,6 @@ def test_any_sequence_of_programs_and_users_gives_the_newest_files_and_what_the_
             assert identities(store.observations()) == set(stored), action
             assert removed_blocks(store) == removed
         assert list(store.find_damage()) == []
-
-
-def test_what_the_user_imports_stays_when_it_does_not_ship_any_more(store: SqlKnowledgeBase) -> None:
-    open_with(store, 1)
-
-    import_as_user(store, rounds("b1", 0, 1))
-    open_with(store, 2)
-
-    assert identities(store.observations(block="b1")) == identities(rounds("b1", 0, 1, 2, 3))
-
-
-def test_a_delivery_of_another_source_does_not_keep_a_record_that_does_not_ship_any_more(
-    store: SqlKnowledgeBase,
-) -> None:
-    open_with(store, 1)
-
-    import_as_user(store, rounds("b1", 0, 1, 2), source="service")
-    store.add(rounds("b1", 0, 1, 2), source="service")
-    open_with(store, 2)
-
-    assert identities(store.observations()) == in_files(sets_of_files()[1])
-
-
-@pytest.mark.parametrize("own", [(), (0,)])
-def test_of_another_knowledge_base_only_the_users_records_stay(
-    own: tuple[int, ...], advisor_here: Advisor, tmp_path: Path
-) -> None:
-    other, here = str(tmp_path / "other.sqlite"), str(tmp_path / "here.sqlite")
-    for path in (other, here):
-        with open_knowledge_base(path, shipped=False) as store:
-            open_with(store, 1)
-            # Later than that of the program: its own files are not imported.
-            set_version(store, 1_000_000)
-            if path == other:
-                store.add(rounds("b1", *own))
-
-    result = advisor_here("knowledge", "import", other, "--knowledge", here)
-
-    assert "0 added, 7 already stored" in result.stdout
-    with open_knowledge_base(here, shipped=False) as store:
-        set_version(store, 1)
-        open_with(store, 2)
-        assert identities(store.observations()) == in_files(sets_of_files()[1]) | identities(rounds("b1", *own))
-
-
-def set_version(store: SqlKnowledgeBase, version: int) -> None:
-    """Change the recorded version of the shipped data."""
-    with store._engine.begin() as connection:
-        connection.execute(sa.update(tables.shipped_data).values(version=version))
 
 
 def test_a_removed_block_stays_removed_when_its_own_file_is_replaced_until_it_is_imported(

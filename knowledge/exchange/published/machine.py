@@ -18,7 +18,8 @@ _VENDORS = {
     "intel": r"gaudi|\barc\b|\bmax 1\d50",
     "apple": r"\bm[1-9]\b|apple",
 }
-_BETWEEN_NAMES = re.compile(r"[,/;|&+]|\b(?:and|or|vs|versus|with)\b", re.IGNORECASE)
+_BETWEEN_NAMES = re.compile(r"[,/;|&+\\\u2013\u2014\u3001]|\b(?:and|or|vs|versus|with)\b\.?", re.IGNORECASE)
+_BETWEEN_WORDS = re.compile(r"[-\s:]+")
 _CPU = re.compile(r"cpu|none|xeon|epyc|ryzen|core i\d", re.IGNORECASE)
 
 
@@ -36,7 +37,9 @@ def accelerators_in(gpu: str) -> tuple[str, ...]:
     plain = gpu.replace("_", " ")
     parts = [part.strip() for part in _BETWEEN_NAMES.split(plain)]
     # `A100 V100`: between words, only different families are different names.
-    words = {model.family: word for word in plain.split() if (model := find_accelerator(word)) is not None}
+    words = {
+        model.family: word for word in _BETWEEN_WORDS.split(plain) if (model := find_accelerator(word)) is not None
+    }
     variants = {part: _variants(part) for part in parts}
     listed = tuple(part for part, names in variants.items() if names)
     if any(not variants[one] & variants[other] for one, other in combinations(listed, 2)):
@@ -117,7 +120,8 @@ def _accelerator(m: Measurement, count: int) -> Accelerator | None:
 
 def _short(m: Measurement) -> str:
     model = _model(m)
-    return model.name if model is not None else re.sub(r"[^a-z0-9]+", "-", m.gpu.lower()).strip("-")
+    # Of a part of a GPU, the spelling says which: `A100-4-20C` is not `A100-7-40C`.
+    return model.name if model is not None and not is_part(m) else re.sub(r"[^a-z0-9]+", "-", m.gpu.lower()).strip("-")
 
 
 def largest_flops(m: Measurement) -> float | None:

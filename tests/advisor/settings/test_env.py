@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.api.run_plan import RunMachine
+from advisor.api.run_plan import RunMachine, plan_run
 from advisor.lock.setting_value import AppliedSetting
 from advisor.lock.settings_table import SETTINGS_FILE, locked_settings, settings_text
 from advisor.report.environment import docker_text, kubernetes_text, shell_text, slurm_text
@@ -32,7 +32,7 @@ VARIABLES = {
     "MKL_NUM_THREADS": "2",
     "OMP_NUM_THREADS": "2",
     "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "XLA_FLAGS": "--xla_cpu_enable_concurrency_optimized_scheduler=true --xla_cpu_max_isa=AVX2",
+    "XLA_FLAGS": "--xla_cpu_max_isa=AVX2 --xla_cpu_enable_concurrency_optimized_scheduler=true",
 }
 PRINT = f"{shlex.quote(sys.executable)} -c 'import os, json; print(json.dumps(dict(os.environ)))'"
 # Each shell with the option that runs a text, and with an evaluation of a file that an option of it names.
@@ -123,8 +123,9 @@ def test_flags_of_the_shell_stay(folder: Path) -> None:
     assert evaluated("bash", result.stdout, folder)["XLA_FLAGS"] == f"--one {VARIABLES['XLA_FLAGS']}"
 
 
-def test_what_needs_code_is_a_comment(folder: Path, advisor: Advisor) -> None:
-    lines = advisor("env", "--shell", "bash").stdout.splitlines()
+def test_what_needs_code_is_a_comment() -> None:
+    machine = RunMachine(detect=lambda: shipped_profile("cpu-sapphirerapids"))
+    lines = shell_text(locked_settings(VALUES), "bash", present={}, machine=machine).splitlines()
 
     assert "# needs code: amp=bfloat16 (torch), reduced precision" in lines
     assert "#   with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16): ..." in lines
@@ -141,11 +142,32 @@ def test_a_library_that_is_not_installed_is_left_out() -> None:
     assert "export OMP_NUM_THREADS=2" in text
 
 
+def test_a_setting_that_overrides_a_variable_of_another_does_so_as_in_a_run() -> None:
+    settings = locked_settings({"tensorflow": {"interop_threads": 1, "threads": 4}})
+
+    variables = plan_run(settings, present={}, machine=BARE).variables
+
+    assert variables["TF_NUM_INTEROP_THREADS"] == "1"
+    assert "export TF_NUM_INTEROP_THREADS=1" in shell_text(settings, "bash", present={}, machine=BARE)
+    assert 'ENV TF_NUM_INTEROP_THREADS="1"' in docker_text(settings)
+
+
+def test_an_allocator_of_the_shell_stays() -> None:
+    settings = locked_settings({"torch": {"allocator": "tcmalloc"}})
+    libraries = {"libtcmalloc_minimal.so.4": Path("/lib/libtcmalloc_minimal.so.4")}
+    machine = RunMachine(system="linux", libraries=lambda names: libraries)
+
+    text = shell_text(settings, "bash", present={"LD_PRELOAD": "/lib/libjemalloc.so.2"}, machine=machine)
+
+    assert text == "# allocator=tcmalloc is left out: the environment has `LD_PRELOAD=/lib/libjemalloc.so.2` already"
+
+
 def test_what_this_machine_lacks_is_left_out() -> None:
-    settings = locked_settings({"torch": {"isa": "avx512", "threads": 2}})
+    settings = locked_settings({"torch": {"isa": "avx512", "threads": 2}, "*": {"numa": 99}})
 
     text = shell_text(settings, "bash", present={"OMP_NUM_THREADS": "8"}, machine=BARE)
 
+    assert "# numa=99 is left out: this machine has no NUMA node 99" in text
     assert "export ONEDNN_MAX_CPU_ISA" not in text
     assert "# isa=avx512 (torch) is left out: needs avx512bw" in text
     assert "export OMP_NUM_THREADS=2" in text
