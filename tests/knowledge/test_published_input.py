@@ -11,6 +11,8 @@ import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.estimate.accelerator_pairs import accelerator_pairs
+from knowledge.estimate.published_rows import published_contrasts
+from knowledge.exchange.published.machine import accelerators_in
 from knowledge.exchange.published.observations import (
     read_published_content,
 )
@@ -177,6 +179,31 @@ def test_rows_of_a_slice_and_of_the_whole_gpu_are_no_repetitions() -> None:
     result = table(whole, {**whole, "gpu": "A100-SXM4-40GB MIG 1g.5gb", "value": "400"}, {**whole, "gpu": "A100-40C"})
 
     assert (len(result.observations), result.skipped, result.duplicates) == (3, (), ())
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("T4", "GRID T4-8Q"),
+        ("A100-7-40C", "A100-4-20C"),
+        ("A100 MIG 7x1g.5gb", "A100 MIG 1g.5gb"),
+        ("A100", "A100 MIG"),
+    ],
+)
+def test_releases_on_different_parts_of_a_gpu_are_not_compared(one: str, other: str) -> None:
+    def contrasts(*gpus: str) -> int:
+        versions = zip(gpus, ("1.13.0", "2.0.1"), ("300", "170"), strict=True)
+        rows = ({**ROW, "gpu": gpu, "framework_version": version, "value": value} for gpu, version, value in versions)
+        return len(list(published_contrasts(table(*rows).observations)))
+
+    assert (contrasts(one, one), contrasts(one, other)) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "cell", ["A100-V100", "T4:A100", "T4\\A100", "T4\u2013A100", "A100\u3001V100", "B200 vs. H100"]
+)
+def test_two_gpus_in_one_cell_are_read_whatever_separates_them(cell: str) -> None:
+    assert len(accelerators_in(cell)) == 2
 
 
 def test_a_slice_of_a_gpu_is_no_whole_gpu() -> None:
