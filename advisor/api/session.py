@@ -217,10 +217,10 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
-        from advisor.resolve.recommended_settings import combined_gain
+        from advisor.resolve.recommended_settings import combined_gain, compared_effects
 
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
-        versions = {str(c.name): c.version for c in advice.optimum.stack}
+        versions, allowed = {str(c.name): c.version for c in advice.optimum.stack}, self.request.settings
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
@@ -230,7 +230,7 @@ class AdviceSession:
             startup=self.estimator.startup(versions),
             settings=settings,
             settings_gain=combined_gain(settings, versions, self.estimator),
-            setting_effects=self.estimator.compared_settings(versions) if self.request.settings else (),
+            setting_effects=compared_effects(versions, self.estimator, allowed) if allowed else (),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,

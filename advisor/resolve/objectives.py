@@ -356,7 +356,7 @@ class Criteria:
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     def _speed(self, candidates: Candidates) -> Objective:
-        settings = self._settings.best_steps(candidates, self._estimator, self._baseline) if self._settings else {}
+        settings = self._settings.best_by_version(candidates, self._estimator, self._baseline) if self._settings else {}
         objective, best_steps = speed_objective(candidates, self._estimator, self._baseline, settings=settings)
         self._best_steps |= best_steps
         return add_slowdowns(objective, candidates, self._rules, self._estimator)

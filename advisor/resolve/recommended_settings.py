@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.speed_steps import speed_steps
-from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, PredictedGain, Prediction
+from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains, SettingValue
@@ -89,7 +89,7 @@ def recommended_settings(
         settings: The settings that may be chosen.
     """
     effects: dict[tuple[str, str], list[SettingEffect]] = {}
-    for effect in estimator.compared_settings(stack):
+    for effect in compared_effects(stack, estimator, settings):
         effects.setdefault((effect.package, effect.setting), []).append(effect)
     listed = []
     for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
@@ -104,6 +104,21 @@ def recommended_settings(
             listed.append(described)
     order = {"recommended": 0, "offered": 1, "advised-against": 2}
     return tuple(sorted(listed, key=lambda s: (order[s.status], s.package, s.name, s.value)))
+
+
+def compared_effects(
+    stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings
+) -> tuple[SettingEffect, ...]:
+    """Return what run-time settings of the frameworks of a stack are worth, as far as measurements say it.
+
+    A setting that was compared in other versions only, and that the stack's version does not have, is left out.
+    """
+    return tuple(
+        effect
+        for effect in estimator.compared_settings(stack)
+        for name, _, value in [effect.setting.partition("=")]
+        if settings.is_in(effect.package, (name, value), stack[effect.package])
+    )
 
 
 def values_to_set(settings: Iterable[RecommendedSetting]) -> dict[str, dict[str, int | str]]:
@@ -133,7 +148,7 @@ def combined_gain(
     every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
     for gains in every:
         own = {value for package, value in values if package == gains.framework}
-        total = _total(gains, stack[gains.framework], own)
+        total = gains.of(stack[gains.framework], own)
         mean, variance = mean + total.mean, variance + total.variance
     half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
     return CombinedGain(
@@ -158,22 +173,6 @@ def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> Com
     half = math.hypot(*(math.log(p.high / p.low) / 2 for p in (prediction, gain)))
     mean = math.log(prediction.speedup * gain.speedup)
     return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
-
-
-def _total(gains: SettingGains, version: Version, values: set[SettingValue]) -> PredictedGain:
-    alone = gains.alone[version]
-    parts = [alone[value] for value in values]
-    # Two settings that were measured together gain what both gained, and not the sum.
-    for (one, other), pair in gains.together[version].items():
-        if {one, other} <= values:
-            joint, sums = pair.joint, (alone[one], alone[other])
-            parts.append(
-                PredictedGain(
-                    mean=joint.mean - sum(g.mean for g in sums),
-                    variance=max(0.0, joint.variance - sum(g.variance for g in sums)),
-                )
-            )
-    return PredictedGain(mean=sum(g.mean for g in parts), variance=sum(g.variance for g in parts))
 
 
 def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -> Iterator[tuple[Status, SettingValue]]:

@@ -16,7 +16,7 @@ import networkx
 from packaging.version import Version
 
 from advisor.resolve.choices import Candidates
-from advisor.resolve.speed_steps import SPEED_STEP, speed_steps
+from advisor.resolve.speed_steps import SPEED_STEP, BestSettings, speed_steps
 from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.estimate.interface import Estimator, PredictedGain
 from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
@@ -25,19 +25,6 @@ from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for
 from knowledge.settings.model import ANY, SettingChoice
 from pi_runners.vocabulary import FRAMEWORKS
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestSettings:
-    """The best settings of a framework's version.
-
-    Attributes:
-        values: The settings, sorted.
-        steps: Their gain in whole steps of the criterion speed.
-    """
-
-    values: tuple[SettingValue, ...] = ()
-    steps: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +56,11 @@ class TargetSettings:
         choice = self._of_device(framework, value)
         return None if choice is None or missing_for(choice, self.hardware, version) else choice
 
+    def is_in(self, framework: str, value: SettingValue, version: Version) -> bool:
+        """Whether a framework's version has a value of a setting; true for values that the catalogue does not have."""
+        choice = self._of_device(framework, value)
+        return choice is None or choice.admits(version)
+
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
         """Return a value for which only a feature of the machine is missing, and which; none for other values.
 
@@ -93,10 +85,10 @@ class TargetSettings:
             value not in self.disputed and choice is not None and (self.allows_reduced or choice.numerics != "reduced")
         )
 
-    def best_steps(
+    def best_by_version(
         self, candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
-    ) -> dict[str, dict[Version, int]]:
-        """Return the gain of the best settings of each candidate of a framework, in steps.
+    ) -> dict[str, dict[Version, BestSettings]]:
+        """Return the best settings of each candidate of a framework, and of its version in the baseline.
 
         Args:
             candidates: Candidates of each package.
@@ -105,8 +97,11 @@ class TargetSettings:
         """
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         stack = baseline or {name: versions[0] for name, versions in offered.items()}
+        for name in offered.keys() & baseline.keys():
+            if baseline[name] not in offered[name]:
+                offered[name].append(baseline[name])
         return {
-            gains.framework: {version: self.best(gains, version).steps for version in offered[gains.framework]}
+            gains.framework: {version: self.best(gains, version) for version in offered[gains.framework]}
             for gains in estimator.setting_gains(offered, stack)
         }
 
@@ -203,7 +198,7 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
         gained, _, best = min(_combinations(sorted(group), alone, extra, backend))
         values += best
         steps -= gained
-    return BestSettings(values=tuple(sorted(values)), steps=steps)
+    return BestSettings(values=tuple(sorted(values)), steps=steps, gain=gains.of(version, values))
 
 
 def _further_steps(pair: PairGain, one: PredictedGain, other: PredictedGain) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from packaging.utils import NormalizedName
@@ -14,6 +15,22 @@ from knowledge.estimate.interface import Estimator, FrameworkGains, PredictedGai
 
 SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %: another version than the baseline's is chosen only for at least one step."""
+_NO_GAIN = PredictedGain(mean=0.0, variance=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSettings:
+    """The best run-time settings of a framework's version.
+
+    Attributes:
+        values: Names and values, sorted.
+        steps: Their gain in whole steps of the criterion speed.
+        gain: Their gain.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+    steps: int = 0
+    gain: PredictedGain = _NO_GAIN
 
 
 def speed_objective(
@@ -21,7 +38,7 @@ def speed_objective(
     estimator: Estimator,
     baseline: Mapping[str, Version],
     *,
-    settings: Mapping[str, Mapping[Version, int]] = MappingProxyType({}),
+    settings: Mapping[str, Mapping[Version, BestSettings]] = MappingProxyType({}),
 ) -> tuple[Objective, dict[str, int]]:
     """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs.
 
@@ -29,7 +46,7 @@ def speed_objective(
         candidates: Candidates of each package.
         estimator: Predictions from the observations.
         baseline: The stack that speed is compared with; empty if there is none.
-        settings: Gain of the best settings of each version, in steps, by framework.
+        settings: The best settings of each version, by framework.
 
     Returns:
         The objective, and the gain of the best candidate of each measured framework, in steps.
@@ -61,8 +78,9 @@ def speed_objective(
         }
         for (version, _), best in companion_bonus.items():
             alone[version] += best
-        for version, steps in settings.get(gains.framework, {}).items():
-            alone[version] += steps
+        best_settings = settings.get(gains.framework, {})
+        for version in alone.keys() & best_settings.keys():
+            alone[version] += _steps_of_settings(gains, version, best_settings, reference[name])
         best_steps[name] = max(alone.values())
         costs |= {(name, version): best_steps[name] - steps for version, steps in alone.items()}
     return Objective(name="speed", costs=costs, pairs=pairs), best_steps
@@ -79,6 +97,32 @@ def speed_steps(gain: PredictedGain, comparisons: int = 1) -> int:
     """
     steps = int(gain.cautious / SPEED_STEP)
     return steps if steps < 0 or gain.is_significant(comparisons) else 0
+
+
+def _steps_of_settings(
+    gains: FrameworkGains, version: Version, settings: Mapping[Version, BestSettings], baseline: Version
+) -> int:
+    """Return the steps that the best settings of a version add.
+
+    Another version than the baseline's is credited with more than the settings of the baseline's version gain only if
+    the difference is significant, by itself and together with the change of the version. Errors count as independent;
+    those of one setting in two versions are alike, so the difference is more certain than it counts.
+
+    Args:
+        gains: Gains of the framework.
+        version: The version.
+        settings: The best settings of each version.
+        baseline: The version that the others are compared with.
+    """
+    own, other = settings[version], settings.get(baseline, BestSettings())
+    more = PredictedGain(mean=own.gain.mean - other.gain.mean, variance=own.gain.variance + other.gain.variance)
+    change = gains.alone[version]
+    both = PredictedGain(mean=change.mean + more.mean, variance=change.variance + more.variance)
+    if speed_steps(more, gains.comparisons) <= 0:
+        return min(own.steps, other.steps)
+    if speed_steps(both, gains.comparisons) <= 0:
+        return min(own.steps, other.steps - min(0, speed_steps(change, gains.comparisons)))
+    return own.steps
 
 
 _Versions = tuple[Version, ...]

@@ -7,7 +7,7 @@ don't have to worry about multiple comparisons", Journal of Research on Educatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -49,6 +49,27 @@ class SettingGains:
     framework: str
     alone: Mapping[Version, Mapping[SettingValue, PredictedGain]]
     together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PairGain]]
+
+    def of(self, version: Version, values: Collection[SettingValue]) -> PredictedGain:
+        """Return the gain of several settings together; means and variances add up.
+
+        Args:
+            version: Version of the framework.
+            values: The settings.
+        """
+        alone = self.alone.get(version, {})
+        parts = [alone[value] for value in values]
+        # Two settings that were measured together gain what both gained, and not the sum.
+        for (one, other), pair in self.together.get(version, {}).items():
+            if one in values and other in values:
+                joint, sums = pair.joint, (alone[one], alone[other])
+                parts.append(
+                    PredictedGain(
+                        mean=joint.mean - sum(g.mean for g in sums),
+                        variance=max(0.0, joint.variance - sum(g.variance for g in sums)),
+                    )
+                )
+        return PredictedGain(mean=sum(g.mean for g in parts), variance=sum(g.variance for g in parts))
 
 
 def least_gains(every: Sequence[SettingGains]) -> SettingGains:

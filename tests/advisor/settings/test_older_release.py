@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ from tests.package_index import PackageIndex
 pytestmark = pytest.mark.shipped
 
 
-def advise(advisor: Advisor, index: PackageIndex, folder: Path, *options: str) -> str:
+def advise(
+    advisor: Advisor, index: PackageIndex, folder: Path, *options: str, releases: Sequence[str] = ("0.6.2", "0.10.2")
+) -> str:
     """Return what `advise` prints for a project with JAX on a processor without AVX-512."""
-    for version in ("0.6.2", "0.10.2"):
+    for version in releases:
         index.add("jax", version)
     (folder / "requirements.in").write_text("jax\n")
     result = advisor(
@@ -83,3 +86,14 @@ def test_the_gate_says_what_settings_gain_if_the_lock_has_none(
     if not has_settings:
         assert target["recommended"]["packages"] == {"jax": "0.6.2"}
         assert target["recommended"]["gain_with_settings"]["low"] > 1
+
+
+def test_a_setting_that_the_recommended_release_does_not_have_is_not_listed(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    """The legacy runtime is the only one of 0.4.31: there is nothing to set."""
+    document = json.loads(advise(advisor, index, tmp_path, "--format", "json", releases=["0.4.31"]))
+
+    listed = {effect["setting"].partition("=")[0] for effect in document["setting_effects"]}
+    assert "cpu_runtime" not in listed
+    assert "allocator" in listed
