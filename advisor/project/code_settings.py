@@ -23,7 +23,7 @@ from advisor.project.code_patterns import (
 )
 from advisor.project.source_files import imported_names
 from advisor.project.static_values import NotStaticError, StaticModule
-from advisor.project.variable_settings import SettingOfVariable, setting_variables, settings_of_variable
+from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
 from knowledge.settings.catalogue import setting_error
 from knowledge.settings.model import ANY
 
@@ -43,7 +43,7 @@ class CodeSetting:
         is_default: Whether a value of the environment takes precedence.
     """
 
-    setting: SettingOfVariable
+    setting: BackendSetting
     line: int
     is_conditional: bool
     is_default: bool = False
@@ -147,7 +147,7 @@ class _Reader:
                 if self._is_relevant(child)
             ]
 
-    def _of_node(self, node: ast.AST) -> Iterator[tuple[SettingOfVariable, int, bool]]:
+    def _of_node(self, node: ast.AST) -> Iterator[tuple[BackendSetting, int, bool]]:
         """Yield the settings that a node makes itself, with their lines, and whether they are defaults."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             for decorator in node.decorator_list:
@@ -178,25 +178,25 @@ class _Reader:
             else:
                 yield from ((setting, node.lineno, False) for setting in self._of_call(node))
 
-    def _of_table(self, table: ast.Dict) -> Iterator[tuple[SettingOfVariable, int, bool]]:
+    def _of_table(self, table: ast.Dict) -> Iterator[tuple[BackendSetting, int, bool]]:
         for key, value in zip(table.keys, table.values, strict=True):
             if key is not None:
                 yield from ((setting, key.lineno, False) for setting in self._of_variable(key, value))
 
-    def _of_variable(self, variable: ast.expr, value: ast.expr) -> tuple[SettingOfVariable, ...]:
+    def _of_variable(self, variable: ast.expr, value: ast.expr) -> tuple[BackendSetting, ...]:
         if not isinstance(variable, ast.Constant) or not isinstance(variable.value, str):
             return ()
         text = self._value(value)
         return settings_of_variable(variable.value, text if isinstance(text, str) else None)
 
-    def _of_call(self, call: ast.Call) -> Iterator[SettingOfVariable]:
+    def _of_call(self, call: ast.Call) -> Iterator[BackendSetting]:
         patterns = code_patterns()
         arguments = arguments_of(call, patterns.parameters.get(self._resolved(call.func), ()))
         yield from self._of_arguments(patterns.calls, call.func, arguments)
 
     def _of_arguments(
         self, patterns: Mapping[str, tuple[CodePattern, ...]], target: ast.expr, arguments: Mapping[str, ast.expr]
-    ) -> Iterator[SettingOfVariable]:
+    ) -> Iterator[BackendSetting]:
         """Yield the settings that a call or an assignment makes: one for each setting of a framework at most."""
         by_name = patterns.get(self._resolved(target), ())
         bound = patterns.get(f".{target.attr}", ()) if isinstance(target, ast.Attribute) else ()
@@ -206,7 +206,7 @@ class _Reader:
         for (setting, backend), alike in listed.items():
             value = self._setting_value(alike, arguments)
             if value is not None:
-                yield SettingOfVariable(name=setting, value=value, backends=(backend,))
+                yield BackendSetting(name=setting, value=value, backends=(backend,))
 
     def _setting_value(self, patterns: list[CodePattern], arguments: Mapping[str, ast.expr]) -> str | None:
         """Return the value that a call or an assignment gives a setting, empty if it is not known; none if none."""

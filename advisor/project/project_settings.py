@@ -18,7 +18,7 @@ from advisor.project.shell_variables import (
 )
 from advisor.project.source_files import SourceFile, code_of, project_files
 from advisor.project.text_file import decode
-from advisor.project.variable_settings import SettingOfVariable, setting_variables, settings_of_variable
+from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
 from advisor.project.yaml_variables import variables_of_yaml
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
@@ -151,7 +151,7 @@ def _of_variables(content: bytes, file: SourceFile) -> list[ProjectSetting]:
     names = [name for name in setting_variables() if name.encode() in content]
     name = Path(file.path).name
     reader = next(reader for patterns, reader in _READERS if any(fnmatch.fnmatchcase(name, p) for p in patterns))
-    assignments: list[tuple[Variable, SettingOfVariable]] = []
+    assignments: list[tuple[Variable, BackendSetting]] = []
     for variable in reader(decode(content).replace("\r\n", "\n"), names) if names else ():
         if variable.text is not None:
             assignments += [(variable, setting) for setting in settings_of_variable(variable.name, variable.text)]

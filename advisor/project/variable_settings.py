@@ -17,8 +17,8 @@ texts may be templates, which something replaces: ``{{ threads }}``, ``@THREADS@
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingOfVariable:
-    """A setting with a value.
+class BackendSetting:
+    """A setting with a value, and the frameworks in which a variable or a call sets it.
 
     Attributes:
         name: Name of the setting, such as ``onednn``.
@@ -51,7 +51,7 @@ def setting_variables() -> frozenset[str]:
     return frozenset(_forms())
 
 
-def settings_of_variable(variable: str, text: str | None) -> tuple[SettingOfVariable, ...]:
+def settings_of_variable(variable: str, text: str | None) -> tuple[BackendSetting, ...]:
     """Return the settings that an environment variable applies.
 
     Args:
@@ -73,7 +73,7 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[SettingOfVari
     for name, value, form in pairs:
         backends[name, value].add(form.backend)
     return tuple(
-        SettingOfVariable(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
+        BackendSetting(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
         for (name, value), listed in sorted(backends.items())
     )
 
