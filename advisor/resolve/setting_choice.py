@@ -88,7 +88,7 @@ class TargetSettings:
     def best_by_version(
         self, candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
     ) -> dict[str, dict[Version, BestSettings]]:
-        """Return the best settings of each candidate of a framework, and of its version in the baseline.
+        """Return the best settings of each candidate of a framework, compared with the baseline's version.
 
         Args:
             candidates: Candidates of each package.
@@ -101,9 +101,22 @@ class TargetSettings:
             if baseline[name] not in offered[name]:
                 offered[name].append(baseline[name])
         return {
-            gains.framework: {version: self.best(gains, version) for version in offered[gains.framework]}
+            gains.framework: {
+                version: self._compared(self.best(gains, version), gains, stack[gains.framework])
+                for version in offered[gains.framework]
+            }
             for gains in estimator.setting_gains(offered, stack)
         }
+
+    def _compared(self, best: BestSettings, gains: SettingGains, baseline: Version) -> BestSettings:
+        """Return the best settings with their gain in the baseline's version."""
+        present = [
+            value
+            for value in best.values
+            if value in gains.alone.get(baseline, {})
+            if self.choice(gains.framework, value, baseline) is not None
+        ]
+        return replace(best, at_baseline=gains.of(baseline, present))
 
     def in_one_process(self, stack: Mapping[str, Version], estimator: Estimator) -> TargetSettings:
         """Return the settings that may be chosen if all frameworks of a stack run in one process.

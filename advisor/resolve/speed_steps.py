@@ -26,11 +26,17 @@ class BestSettings:
         values: Names and values, sorted.
         steps: Their gain in whole steps of the criterion speed.
         gain: Their gain.
+        at_baseline: Gain in the baseline's version of those that it has.
     """
 
     values: tuple[tuple[str, str], ...] = ()
     steps: int = 0
     gain: PredictedGain = _NO_GAIN
+    at_baseline: PredictedGain = _NO_GAIN
+
+    def beyond(self, other: PredictedGain) -> PredictedGain:
+        """Return what they gain more than others; the errors count as independent."""
+        return PredictedGain(mean=self.gain.mean - other.mean, variance=self.gain.variance + other.variance)
 
 
 def speed_objective(
@@ -104,9 +110,9 @@ def _steps_of_settings(
 ) -> int:
     """Return the steps that the best settings of a version add.
 
-    Another version than the baseline's is credited with more than the settings of the baseline's version gain only if
-    the difference is significant, by itself and together with the change of the version. Errors count as independent;
-    those of one setting in two versions are alike, so the difference is more certain than it counts.
+    Another version than the baseline's is credited with more than the best settings of the baseline's version gain only
+    if that is significant over these, over the same settings there, and together with the change of the version. Errors
+    of one setting in two versions are alike, so the differences are more certain than they count.
 
     Args:
         gains: Gains of the framework.
@@ -115,10 +121,9 @@ def _steps_of_settings(
         baseline: The version that the others are compared with.
     """
     own, other = settings[version], settings.get(baseline, BestSettings())
-    more = PredictedGain(mean=own.gain.mean - other.gain.mean, variance=own.gain.variance + other.gain.variance)
-    change = gains.alone[version]
+    more, change = own.beyond(other.gain), gains.alone[version]
     both = PredictedGain(mean=change.mean + more.mean, variance=change.variance + more.variance)
-    if speed_steps(more, gains.comparisons) <= 0:
+    if any(speed_steps(x, gains.comparisons) <= 0 for x in (more, own.beyond(own.at_baseline))):
         return min(own.steps, other.steps)
     if speed_steps(both, gains.comparisons) <= 0:
         return min(own.steps, other.steps - min(0, speed_steps(change, gains.comparisons)))

@@ -18,7 +18,6 @@ from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
-from advisor.resolve.speed_steps import speed_objective
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
@@ -255,52 +254,6 @@ def test_the_best_settings_are_those_of_brute_force_with_uncertain_gains(gains: 
 
 
 AMP, ALLOCATOR = ("amp", "bfloat16"), ("allocator", "tcmalloc")
-
-
-class GainsByVersion(FixedScores):
-    """An estimator with a gain of one setting by version of package ``a``."""
-
-    def __init__(self, scores: Mapping[str, float], predicted: Mapping[str, PredictedGain]) -> None:
-        super().__init__({("a", version): score for version, score in scores.items()})
-        self._predicted = predicted
-
-    def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
-        alone = {Version(v): {ALLOCATOR: predicted} for v, predicted in self._predicted.items()}
-        return (SettingGains(framework="a", alone=alone, together={v: {} for v in alone}),)
-
-
-@pytest.mark.parametrize(
-    ("score", "old", "new", "expected"),
-    [
-        # Both versions have the setting, and nothing says that it gains more in the old one.
-        (0.0, (0.30, 0.0025), (0.25, 0.0025), {"2": 0, "1": 0}),
-        # It gains significantly more there.
-        (0.0, (0.60, 0.0004), (0.25, 0.0004), {"2": 35, "1": 0}),
-        # It does, but the old version is slower without it.
-        (-0.2, (0.60, 0.0004), (0.25, 0.0004), {"2": 15, "1": 0}),
-        (-0.4, (0.60, 0.0004), (0.25, 0.0004), {"2": 0, "1": 5}),
-        # The old version without the setting is slower: that costs as without settings.
-        (-0.2, (0.30, 0.0025), (0.25, 0.0025), {"2": 0, "1": 20}),
-        # The new version does not have the setting, or it does nothing there.
-        (0.0, (0.305, 0.0025), (0.0, 0.0), {"2": 28, "1": 0}),
-    ],
-)
-def test_a_setting_that_gains_no_more_in_another_version_is_no_reason_to_choose_it(
-    score: float, old: tuple[float, float], new: tuple[float, float], expected: dict[str, int]
-) -> None:
-    predicted = {
-        version: PredictedGain(mean=mean, variance=variance)
-        for version, (mean, variance) in {"1": old, "2": new}.items()
-    }
-    name = canonicalize_name("a")
-    estimator = GainsByVersion({"1": score, "2": 0.0}, predicted)
-    candidates = {name: ReleaseSource({"a": {1: ({}, {}), 2: ({}, {})}}).candidates(name)}
-    baseline = {str(name): Version("2")}
-    best = KnownTo({("a", ALLOCATOR): {1, 2}}).best_by_version(candidates, estimator, baseline)
-
-    objective, _ = speed_objective(candidates, estimator, baseline, settings=best)
-
-    assert {str(version): cost for (_, version), cost in objective.costs.items()} == expected
 
 
 @pytest.mark.parametrize(
