@@ -283,6 +283,15 @@ def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
     return {} if settings is None else settings.values
 
 
+def _settings_of_base(lock: Lock) -> dict[str, dict[str, int | str]]:
+    """Return the settings that the lock of a base records; none if they cannot be read: a change may repair them."""
+    try:
+        return _settings_of(lock)
+    except InputError as error:
+        logger.warning("the run-time settings of the base cannot be read: %s", error.message)
+        return {}
+
+
 def _as_locked(
     problem: ResolutionProblem, context: TargetContext, lock: Lock, client: IndexClient
 ) -> ResolutionProblem:
@@ -323,7 +332,7 @@ def _base_state(
     target = context.target
     if base.lock is not None:
         own = read_lock(base.lock, target)
-        recommended = _settings_of(own)
+        recommended = _settings_of_base(own)
         return base.name, replace(head, lock=own, recommended_settings=recommended, requirements_known=False)
     if base.files is None or base.project is None:
         return None
@@ -345,7 +354,7 @@ def _base_state(
         problem=problem,
         trusted_references=references_of(problem),
         project_settings=read_project_settings(base.files.directory, settings),
-        recommended_settings=_settings_of(lock),
+        recommended_settings=_settings_of_base(lock),
         requirements_known=base.requirements_known,
     )
 

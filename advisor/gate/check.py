@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
@@ -30,7 +31,7 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.requirements_check import check_requirements
 from advisor.gate.scope import InstallableFiles, Scope
-from advisor.gate.setting_changes import setting_changes
+from advisor.gate.setting_changes import setting_changes, settings_of_lock
 from advisor.gate.settings import (
     RecommendedValues,
     check_contradictions,
@@ -251,8 +252,13 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         if case.base is not None:
             name, state = case.base
             versions = case.head.lock.versions
+            path = case.head.lock.path or state.lock.path or Path()
             settings = setting_changes(
-                state.project_settings, case.head.project_settings, versions, case.predictor, backends=FRAMEWORKS
+                (*state.project_settings, *settings_of_lock(state.recommended_settings, path)),
+                (*case.head.project_settings, *settings_of_lock(case.head.recommended_settings, path)),
+                [versions, state.lock.versions],
+                case.predictor,
+                backends=FRAMEWORKS,
             )
             comparison = compare(name, state.lock.versions, versions, case.predictor, settings=settings)
             of_base.extend(_state_findings(case, state, policy, of_base_installable))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from packaging.version import Version
 
 from advisor.gate.findings import Place
+from advisor.gate.settings import RecommendedValues
 from advisor.project.project_settings import ProjectSetting
 from advisor.resolve.predictor import Predictor
 from knowledge.estimate.interface import Effect
+from knowledge.settings.catalogue import shipped_settings
+from knowledge.settings.model import ANY
 
 _Key = tuple[str, str, tuple[str, ...]]
 """File, name of the setting, and the frameworks that it applies to."""
@@ -53,10 +57,32 @@ class SettingChange:
         return f"{after} in place of {before}" if after else f"{before} removed"
 
 
+def settings_of_lock(recommended: RecommendedValues, path: Path) -> tuple[ProjectSetting, ...]:
+    """Return the run-time settings that a lock recommends as settings of the project.
+
+    Args:
+        recommended: The settings.
+        path: The lock.
+    """
+    return tuple(
+        ProjectSetting(
+            name=name,
+            value=str(value),
+            backends=() if backend == ANY else (backend,),
+            file=path.name,
+            path=path,
+            line=0,
+            origin="lock",
+        )
+        for backend, values in sorted(recommended.items())
+        for name, value in sorted(values.items())
+    )
+
+
 def setting_changes(
     before: Iterable[ProjectSetting],
     after: Iterable[ProjectSetting],
-    versions: Mapping[str, Version],
+    stacks: Sequence[Mapping[str, Version]],
     predictor: Predictor,
     *,
     backends: Mapping[str, str],
@@ -68,7 +94,7 @@ def setting_changes(
     Args:
         before: Settings of the base.
         after: Settings of the project.
-        versions: Versions of the lock.
+        stacks: Versions of the lock, and those of the base: effects are those on the first that has the values.
         predictor: Predictions from the observations.
         backends: Backend of each measured package.
     """
@@ -82,7 +108,7 @@ def setting_changes(
         listed = new.get(key) or old[key]
         was, is_now = _values(old.get(key)), _values(new.get(key))
         # A file that sets several values is used in several ways.
-        effects = _effects(key, was, is_now, versions, predictor, backends) if max(len(was), len(is_now)) == 1 else ()
+        effects = _effects(key, was, is_now, stacks, predictor, backends) if max(len(was), len(is_now)) == 1 else ()
         place = Place(path=str(listed[0].path), line=listed[0].line) if key in new else Place(path=key[0])
         changes.append(
             SettingChange(name=key[1], before=was, after=is_now, backends=key[2], place=place, effects=effects)
@@ -115,17 +141,23 @@ def _effects(
     key: _Key,
     before: tuple[str, ...],
     after: tuple[str, ...],
-    versions: Mapping[str, Version],
+    stacks: Sequence[Mapping[str, Version]],
     predictor: Predictor,
     backends: Mapping[str, str],
 ) -> tuple[Effect, ...]:
     _, name, applies_to = key
-    packages = [p for p in sorted(versions) if p in backends and (not applies_to or backends[p] in applies_to)]
+    packages = [p for p in sorted(stacks[0]) if p in backends and (not applies_to or backends[p] in applies_to)]
     value, over = next(iter(after), ""), next(iter(before), "")
-    return (
-        predictor.setting_effects(
-            versions, {package: {name: value} for package in packages}, {package: {name: over} for package in packages}
-        )
-        if packages
-        else ()
-    )
+    effects: list[Effect] = []
+    for package in packages:
+        having = [s for s in stacks if package in s and _has(backends[package], name, {value, over}, s[package])]
+        if having:
+            effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
+    return tuple(effects)
+
+
+def _has(backend: str, name: str, values: Iterable[str], version: Version) -> bool:
+    """Whether a version of a framework has values of a setting; empty ones are the default."""
+    own = shipped_settings()[name].framework(backend)
+    choices = [own.choice(value) if own else None for value in values if value]
+    return all(choice is not None and choice.admits(version) for choice in choices)

@@ -23,7 +23,7 @@ from advisor.project.yaml_variables import variables_of_yaml
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
-Origin = Literal["table", "code", "environment"]
+Origin = Literal["table", "code", "environment", "lock"]
 Reader = Callable[[str, Collection[str]], Iterator[Variable]]
 
 _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
@@ -51,7 +51,8 @@ class ProjectSetting:
         file: File that sets it, relative to the project, with forward slashes.
         path: The same file, as it was opened.
         line: Line in the file, from 1; 0 if unknown.
-        origin: Where it is set: in ``[tool.advisor.settings]``, in code, or by an environment variable of a file.
+        origin: Where it is set: in ``[tool.advisor.settings]``, in code, by an environment variable of a file, or in a
+            lock, which recommends it.
         is_conditional: Whether it is set under a condition.
         is_default: Whether a value of the environment takes precedence over it.
     """

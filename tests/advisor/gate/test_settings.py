@@ -276,3 +276,61 @@ def test_a_removed_setting_that_made_the_stack_faster_fails_the_gate(
     assert report["exit_code"] == 1
     assert found(report, "ADV007") == [("ADV007", "train.py", None)]
     assert "`tensorflow` with `onednn=on` removed is predicted to run at 0.5" in message(report, "ADV007")
+
+
+def commit_base(project: Path) -> None:
+    git(project, "init", "-q", "-b", "main")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "base")
+
+
+def test_a_setting_that_the_lock_does_not_recommend_any_more_fails_the_gate(
+    project: Path, check: Run, index: PackageIndex, tmp_path: Path
+) -> None:
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        ratios = {"2.20.0": 1.0, "2.20.0 onednn=on": 2.0, "2.15.1": 1.0}
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
+    lock(project, index, tensorflow="2.20.0")
+    recommend(project, "tensorflow", onednn="on")
+    commit_base(project)
+    assert changes(check(*ARGUMENTS, "--base", "HEAD")) == []
+    settings_path(project / "freeze.txt").unlink()
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    assert [(c["kind"], c["path"], c["before"]) for c in changes(report)] == [("removed", "freeze.txt", ["on"])]
+    assert found(report, "ADV007") == [("ADV007", "freeze.txt", None)]
+
+
+def test_a_setting_that_the_new_release_does_not_have_is_predicted_for_the_old_one(
+    project: Path, check: Run, index: PackageIndex, tmp_path: Path
+) -> None:
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        ratios = {"0.6.2": 1.0, "0.6.2 cpu_runtime=legacy": 4.0, "0.10.2": 1.0}
+        store.add(invented_blocks("jax", ratios, device="cpu", hardware="cpu-zen4"))
+    (project / "pyproject.toml").write_text('[project]\nname = "app"\nversion = "1"\ndependencies = ["jax"]\n')
+    lock(project, index, jax="0.6.2")
+    recommend(project, "jax", cpu_runtime="legacy")
+    commit_base(project)
+    lock(project, index, jax="0.10.2")
+    settings_path(project / "freeze.txt").unlink()
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    [change] = changes(report)
+    assert change["effects"][0]["high"] < 1
+    assert "`jax` with `cpu_runtime=legacy` removed is predicted to run at 0." in message(report, "ADV007")
+
+
+def test_a_change_may_repair_the_settings_of_the_lock(
+    project: Path, check: Run, index: PackageIndex, advisor_here: Advisor
+) -> None:
+    lock(project, index, tensorflow="2.20.0")
+    settings_path(project / "freeze.txt").write_text("settings = 3\n")
+    commit_base(project)
+    recommend(project, "tensorflow", onednn="on")
+
+    result = advisor_here("check", *ARGUMENTS, "--base", "HEAD")
+
+    assert "the run-time settings of the base cannot be read: " in result.stderr
+    assert result.returncode == 0, result.stdout
