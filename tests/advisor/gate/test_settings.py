@@ -302,26 +302,6 @@ def test_a_setting_that_the_lock_does_not_recommend_any_more_fails_the_gate(
     assert found(report, "ADV007") == [("ADV007", "freeze.txt", None)]
 
 
-def test_a_setting_that_the_new_release_does_not_have_is_predicted_for_the_old_one(
-    project: Path, check: Run, index: PackageIndex, tmp_path: Path
-) -> None:
-    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
-        ratios = {"0.6.2": 1.0, "0.6.2 cpu_runtime=legacy": 4.0, "0.10.2": 1.0}
-        store.add(invented_blocks("jax", ratios, device="cpu", hardware="cpu-zen4"))
-    (project / "pyproject.toml").write_text('[project]\nname = "app"\nversion = "1"\ndependencies = ["jax"]\n')
-    lock(project, index, jax="0.6.2")
-    recommend(project, "jax", cpu_runtime="legacy")
-    commit_base(project)
-    lock(project, index, jax="0.10.2")
-    settings_path(project / "freeze.txt").unlink()
-
-    report = check(*ARGUMENTS, "--base", "HEAD")
-
-    [change] = changes(report)
-    assert change["effects"][0]["high"] < 1
-    assert "`jax` with `cpu_runtime=legacy` removed is predicted to run at 0." in message(report, "ADV007")
-
-
 def test_a_change_may_repair_the_settings_of_the_lock(
     project: Path, check: Run, index: PackageIndex, advisor_here: Advisor
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.lock.settings_table import locked_settings, settings_path, settings_text
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -97,3 +98,28 @@ def test_a_setting_that_the_recommended_release_does_not_have_is_not_listed(
     listed = {effect["setting"].partition("=")[0] for effect in document["setting_effects"]}
     assert "cpu_runtime" not in listed
     assert "allocator" in listed
+
+
+def test_the_gate_says_what_the_loss_of_such_a_setting_costs(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    """The effect is that on the release of the base, because the new one does not have the setting."""
+    (tmp_path / "old").mkdir()
+    for path, version in (("old/freeze.txt", "0.6.2"), ("freeze.txt", "0.10.2")):
+        index.add("jax", version)
+        (tmp_path / path).write_text(f"jax=={version}\n")
+    (tmp_path / "requirements.in").write_text("jax\n")
+    settings = settings_text(locked_settings({"jax": {"cpu_runtime": "legacy"}}))
+    settings_path(tmp_path / "old" / "freeze.txt").write_text(settings)
+
+    result = advisor(
+        *("check", "-r", "requirements.in", "--current", "freeze.txt", "--base", "old/freeze.txt", "--format", "json"),
+        *("--index-url", index.url, "--hardware", "cpu-zen2", "--workload", "mobilenet-inference"),
+        cwd=tmp_path,
+    )
+
+    report = json.loads(result.stdout)
+    [change] = report["targets"][0]["base"]["settings"]
+    assert (change["kind"], change["before"]) == ("removed", ["legacy"])
+    assert change["effects"][0]["high"] < 0.6
+    assert [f["path"] for f in report["findings"] if f["code"] == "ADV007"] == ["freeze.txt"]
