@@ -15,16 +15,27 @@ def overridden_settings(
 ) -> Iterator[tuple[AppliedSetting, ProjectSetting]]:
     """Yield each setting that a Python file of a command overrides, with the place that does it.
 
-    Only the files that the command names are read, not those that they import: `advisor check` reads the whole project.
+    Only the files and modules that the command names are read, not those that they import: `advisor check` reads the
+    whole project.
 
     Args:
         command: The program and its arguments.
         applied: Settings that are applied from outside.
     """
-    for path in (Path(word) for word in command if word.endswith(".py")):
+    for path in _python_files(command):
         for used in settings_in_file(path):
             for setting in applied:
                 is_other = used.value != str(setting.value)
                 applies = setting.framework == ANY or used.applies_to(setting.framework)
                 if used.overrides_environment and used.name == setting.name and applies and is_other:
                     yield setting, used
+
+
+def _python_files(command: Sequence[str]) -> Iterator[Path]:
+    """Yield the Python files that a command names, as a file or, after ``-m``, as a module of the present directory."""
+    for before, word in zip(("", *command), command, strict=False):
+        if word.endswith(".py"):
+            yield Path(word)
+        elif before == "-m" and all(part.isidentifier() for part in word.split(".")):
+            module = Path(*word.split("."))
+            yield from (module.with_suffix(".py"), module / "__main__.py")

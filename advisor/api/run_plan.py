@@ -267,13 +267,17 @@ def _present_value(name: str, text: str, present: Mapping[str, str], libraries: 
 
 def _bound(setting: AppliedSetting, processors: frozenset[int], machine: RunMachine) -> frozenset[int] | SkippedSetting:
     """Return the processors that a setting leaves to a program, or why it cannot be applied."""
-    if not setting.processors:
+    if not setting.processors and not setting.setting.within_processors:
         return processors
     number = int(setting.value)
+    # Not every system says how many processors a program may use, and without that it cannot be bound to some.
+    is_limited = setting.processors == "count" or machine.processors is not None
+    if setting.setting.within_processors and is_limited and len(processors) < number:
+        available = count(len(processors), "processor")
+        return SkippedSetting(setting=setting, reason=f"the program may use {available}, not {number}")
+    if not setting.processors:
+        return processors
     if setting.processors == "count":
-        if len(processors) < number:
-            available = count(len(processors), "processor")
-            return SkippedSetting(setting=setting, reason=f"the program may use {available}, not {number}")
         return frozenset(sorted(processors)[:number])
     node = machine.node(number)
     if node is None:

@@ -230,7 +230,7 @@ class AdviceSession:
             startup=self.estimator.startup(versions),
             settings=settings,
             settings_gain=combined_gain(settings, versions, self.estimator),
-            setting_effects=compared_effects(versions, self.estimator, allowed) if allowed else (),
+            setting_effects=compared_effects(versions, self.estimator, allowed, settings) if allowed else (),
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,

@@ -114,7 +114,7 @@ def _summary(plan: RunPlan) -> str:
         parts.append(f"the default: {', '.join(s.label for s in plan.defaults)}")
     if plan.code:
         labels = ", ".join(s.label for s in plan.code)
-        parts.append(f"not applied, needs code: {labels} (`advisor advise --show-code` prints it)")
+        parts.append(f"not applied, needs code: {labels} (`advisor env` prints it)")
     return f"applied: {'; '.join(parts)}"
 
 

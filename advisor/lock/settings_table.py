@@ -155,7 +155,8 @@ def read_settings(lock: Path) -> LockedSettings | None:
     path = settings_path(lock)
     if path != lock and not path.is_file():
         if not lock.is_file():
-            raise InputError(f"`{lock}` does not exist", hint="name a lock, or a settings file")
+            problem = "is a directory" if lock.is_dir() else "does not exist"
+            raise InputError(f"`{lock}` {problem}", hint="name a lock, or a settings file")
         return None
     document = _parsed(path)
     if not is_valid_pylock_path(path):

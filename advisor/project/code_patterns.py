@@ -224,7 +224,7 @@ def _catalogue_lines() -> Iterator[tuple[str, str, str, str]]:
     for setting in shipped_settings().values():
         for framework in setting.frameworks:
             for choice in framework.choices:
-                for line in choice.code:
+                for line in (line for line in choice.code if not line.startswith("#")):
                     if _target_of(line) == _target_of(choice.code[0]):
                         yield setting.name, choice.value, framework.backend, line
 

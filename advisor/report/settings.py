@@ -94,7 +94,7 @@ def _basis(effect: SettingEffect) -> str:
     text = count(_pairs(effect), "pair") + ("" if effect.same_tasks else " of other tasks")
     if effect.accelerator_pairs == _pairs(effect):
         return text
-    return f"{text}, {effect.accelerator_pairs or 'none'} on this machine"
+    return f"{text}, {effect.accelerator_pairs or 'none'} on the target"
 
 
 def _pairs(effect: SettingEffect) -> int:
@@ -113,7 +113,7 @@ def _notes(setting: RecommendedSetting | None) -> str:
     if setting.together_with:
         notes.append(f"it gains together with {quoted(setting.together_with)}")
     if setting.missing:
-        notes.append(f"it {setting.missing}, which this machine does not have")
+        notes.append(f"the target does not have it: {setting.missing}")
     if setting.status != "advised-against":
         if setting.not_installed:
             notes.append(f"none of {quoted(setting.not_installed)} is installed on this machine")

@@ -89,7 +89,7 @@ def recommended_settings(
         settings: The settings that may be chosen.
     """
     effects: dict[tuple[str, str], list[SettingEffect]] = {}
-    for effect in compared_effects(stack, estimator, settings):
+    for effect in estimator.compared_settings(stack):
         effects.setdefault((effect.package, effect.setting), []).append(effect)
     listed = []
     for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
@@ -107,17 +107,28 @@ def recommended_settings(
 
 
 def compared_effects(
-    stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings
+    stack: Mapping[str, Version],
+    estimator: Estimator,
+    settings: TargetSettings,
+    listed: Collection[RecommendedSetting],
 ) -> tuple[SettingEffect, ...]:
     """Return what run-time settings of the frameworks of a stack are worth, as far as measurements say it.
 
-    A setting that was compared in other versions only, and that the stack's version does not have, is left out.
+    Values that the stack's version or the machine does not have are left out, unless the advice is about them.
+
+    Args:
+        stack: Versions of the stack.
+        estimator: Predictions from the observations.
+        settings: The settings that may be chosen.
+        listed: The settings that the advice says something about.
     """
+    of_advice = {(s.package, s.name, s.value) for s in listed}
     return tuple(
         effect
         for effect in estimator.compared_settings(stack)
         for name, _, value in [effect.setting.partition("=")]
-        if settings.is_in(effect.package, (name, value), stack[effect.package])
+        if (effect.package, name, value) in of_advice
+        or settings.may_have(effect.package, (name, value), stack[effect.package])
     )
 
 

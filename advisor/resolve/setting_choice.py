@@ -56,10 +56,10 @@ class TargetSettings:
         choice = self._of_device(framework, value)
         return None if choice is None or missing_for(choice, self.hardware, version) else choice
 
-    def is_in(self, framework: str, value: SettingValue, version: Version) -> bool:
-        """Whether a framework's version has a value of a setting; true for values that the catalogue does not have."""
+    def may_have(self, framework: str, value: SettingValue, version: Version) -> bool:
+        """Whether nothing is known to be missing for a value; true for values that the catalogue does not have."""
         choice = self._of_device(framework, value)
-        return choice is None or choice.admits(version)
+        return choice is None or not missing_for(choice, self.hardware, version, counts_unknown=False)
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
         """Return a value for which only a feature of the machine is missing, and which; none for other values.

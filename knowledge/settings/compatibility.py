@@ -39,7 +39,7 @@ def missing_for(
     if choice.systems and hardware.os not in choice.systems:
         return f"only {' and '.join(choice.systems)} has it"
     if choice.devices and device not in choice.devices:
-        return f"has an effect on {' and '.join(choice.devices)} only"
+        return f"it has an effect on {' and '.join(choice.devices)} only"
     clause, is_unknown = (_missing_capability if device == "cuda" else _missing_features)(choice, hardware)
     return clause if counts_unknown or not is_unknown else ""
 
@@ -50,7 +50,7 @@ def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> tuple
     present = hardware.cpu.features or features_by_name(hardware.cpu.microarchitecture)
     if not choice.features or set(choice.features) & set(present or ()):
         return "", False
-    clause = f"needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"
+    clause = f"it needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"
     if present is None:
         return f"{clause}, and the features of the processor are not known", True
     return clause, False
@@ -62,7 +62,7 @@ def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> tup
     if not choice.capability:
         return "", False
     if capability is None:
-        return f"needs compute capability {choice.capability}, and that of the GPU is not known", True
+        return f"it needs compute capability {choice.capability}, and that of the GPU is not known", True
     if SpecifierSet(choice.capability).contains(Version(capability)):
         return "", False
     return f"compute capability {capability} is below {choice.capability.removeprefix('>=')}", False

@@ -98,6 +98,7 @@ class Setting:
         excludes: Settings that contradict it, each as a name or as ``name=value``.
         notes: What else one has to know about it in any framework.
         inference_only: Whether it is for inference, so that training cannot have it.
+        within_processors: Whether its values are numbers of processors, of which a program has only so many.
     """
 
     name: str
@@ -108,6 +109,7 @@ class Setting:
     excludes: tuple[str, ...] = ()
     notes: str = ""
     inference_only: bool = False
+    within_processors: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:

@@ -324,7 +324,7 @@ class GainsOfTorch(FixedScores):
 @pytest.mark.parametrize(
     ("features", "mean", "expected"),
     [
-        (("avx2",), -2.0, "needs one of amx_bf16, avx512_bf16, bf16"),
+        (("avx2",), -2.0, "it needs one of amx_bf16, avx512_bf16, bf16"),
         (("avx2",), -1.0, None),
         (("avx2",), 3.0, None),
         (("avx2", "amx_bf16"), -2.0, None),

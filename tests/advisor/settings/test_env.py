@@ -169,7 +169,7 @@ def test_what_this_machine_lacks_is_left_out() -> None:
 
     assert "# numa=99 is left out: this machine has no NUMA node 99" in text
     assert "export ONEDNN_MAX_CPU_ISA" not in text
-    assert "# isa=avx512 (torch) is left out: needs avx512bw" in text
+    assert "# isa=avx512 (torch) is left out: it needs avx512bw" in text
     assert "export OMP_NUM_THREADS=2" in text
 
 

@@ -70,20 +70,18 @@ def test_a_program_gets_the_variables_of_the_lock_and_nothing_else_changes(run: 
     )
     (line,) = result.stderr.splitlines()
     assert line.startswith("applied: isa=avx2 (torch), threads=2 (torch) [ATEN_CPU_CAPABILITY=avx2 MKL_NUM_THREADS=2")
-    assert line.endswith(
-        "not applied, needs code: memory_format=channels_last (torch) (`advisor advise --show-code` prints it)"
-    )
+    assert line.endswith("not applied, needs code: memory_format=channels_last (torch) (`advisor env` prints it)")
 
 
 def test_named_settings_replace_those_of_the_named_lock(run: Run, tmp_path: Path) -> None:
     write_settings(tmp_path, torch={"threads": 2, "isa": "avx2"})
     command = ("--", sys.executable, "-c", ENVIRONMENT)
 
-    both = json.loads(run("--lock", SETTINGS_FILE, "--settings", "threads=3", *command).stdout)
-    only = json.loads(run("--settings", "threads=3", "--framework", "torch", *command).stdout)
+    both = json.loads(run("--lock", SETTINGS_FILE, "--settings", "threads=1", *command).stdout)
+    only = json.loads(run("--settings", "threads=1", "--framework", "torch", *command).stdout)
 
-    assert (both["OMP_NUM_THREADS"], both["ONEDNN_MAX_CPU_ISA"]) == ("3", "AVX2")
-    assert (only["OMP_NUM_THREADS"], only.get("ONEDNN_MAX_CPU_ISA")) == ("3", None)
+    assert (both["OMP_NUM_THREADS"], both["ONEDNN_MAX_CPU_ISA"]) == ("1", "AVX2")
+    assert (only["OMP_NUM_THREADS"], only.get("ONEDNN_MAX_CPU_ISA")) == ("1", None)
 
 
 def test_the_program_gets_its_input_its_arguments_and_its_directory(run: Run, tmp_path: Path) -> None:
@@ -199,16 +197,27 @@ def test_a_library_that_is_not_installed_is_skipped_with_a_warning(run: Run) -> 
 
 def test_code_that_overrides_a_setting_is_named(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
-        "import sys\n\nif 'torch' in sys.modules:\n    import torch\n    torch.set_num_threads(4)\n"
+        "import sys\n\nif 'torch' in sys.modules:\n    import torch\n    torch.set_num_threads(1)\n"
     )
 
     result = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "train.py")
-    same = run("--settings", "threads=4", "--framework", "torch", "--", sys.executable, "train.py")
+    module = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "-m", "train")
+    same = run("--settings", "threads=1", "--framework", "torch", "--", sys.executable, "train.py")
 
-    assert result.returncode == same.returncode == 0
-    warning = "`train.py:5` sets `threads` to `4` under a condition, so `threads=2` has no effect"
+    assert result.returncode == module.returncode == same.returncode == 0
+    warning = "`train.py:5` sets `threads` to `1` under a condition, so `threads=2` has no effect"
     assert warning in " ".join(result.stderr.split())
+    assert warning in " ".join(module.stderr.split())
     assert "has no effect" not in same.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no processor affinity")
+def test_more_threads_than_processors_are_not_applied(run: Run) -> None:
+    result = run("--settings", "threads=9999", "--framework", "torch", "--", sys.executable, "-c", ENVIRONMENT)
+
+    assert result.returncode == 0
+    assert "OMP_NUM_THREADS" not in json.loads(result.stdout)
+    assert "`threads=9999 (torch)` is not applied: the program may use " in " ".join(result.stderr.split())
 
 
 def test_what_the_caller_has_set_stays(run: Run) -> None:

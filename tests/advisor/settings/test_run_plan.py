@@ -74,8 +74,8 @@ def test_a_feature_that_the_machine_lacks_is_named() -> None:
     result = plan({"torch": {"isa": "avx512", "amp": "bfloat16"}}, machine=machine)
 
     assert reasons(result) == {
-        "isa=avx512": "needs avx512bw",
-        "amp=bfloat16": "needs one of amx_bf16, avx512_bf16, bf16",
+        "isa=avx512": "it needs avx512bw",
+        "amp=bfloat16": "it needs one of amx_bf16, avx512_bf16, bf16",
     }
     assert (result.variables, result.code) == ({}, ())
 

@@ -47,10 +47,10 @@ def test_a_processor_needs_one_of_the_features() -> None:
     bfloat16 = choice_of("amp", "bfloat16")
     version = Version("2.6.0")
 
-    assert missing_for(bfloat16, machine("avx2", "avx512f"), version) == "needs one of amx_bf16, avx512_bf16, bf16"
+    assert missing_for(bfloat16, machine("avx2", "avx512f"), version) == "it needs one of amx_bf16, avx512_bf16, bf16"
     assert missing_for(bfloat16, machine("avx2", "avx512_bf16"), version) == ""
     assert missing_for(bfloat16, machine("asimd", "bf16"), version) == ""
-    assert missing_for(choice_of("isa", "avx2"), machine("sse4_2"), version) == "needs avx2"
+    assert missing_for(choice_of("isa", "avx2"), machine("sse4_2"), version) == "it needs avx2"
 
 
 def test_features_that_are_not_known_count_as_missing() -> None:
@@ -58,14 +58,14 @@ def test_features_that_are_not_known_count_as_missing() -> None:
     unknown = replace(profile, cpu=replace(profile.cpu, microarchitecture="x86_64_v3"))
 
     assert missing_for(choice_of("isa", "avx2"), unknown, Version("2.6.0")) == (
-        "needs avx2, and the features of the processor are not known"
+        "it needs avx2, and the features of the processor are not known"
     )
 
 
 def test_a_named_profile_has_the_features_of_its_microarchitecture() -> None:
     assert missing_for(choice_of("amp", "bfloat16"), machine(), Version("2.6.0")) == ""
     assert missing_for(choice_of("amp", "bfloat16"), shipped_profile("cpu-icelake"), Version("2.6.0")) == (
-        "needs one of amx_bf16, avx512_bf16, bf16"
+        "it needs one of amx_bf16, avx512_bf16, bf16"
     )
 
 
@@ -83,12 +83,12 @@ def test_a_machine_with_a_gpu_can_be_asked_about_its_processor() -> None:
     machine_of_both = machine("avx2", gpu=A100)
 
     assert missing_for(choice_of("amp", "bfloat16"), machine_of_both, Version("2.6.0"), device="cpu") == (
-        "needs one of amx_bf16, avx512_bf16, bf16"
+        "it needs one of amx_bf16, avx512_bf16, bf16"
     )
 
 
 def test_a_value_can_belong_to_one_device_or_one_system() -> None:
-    assert missing_for(choice_of("sdpa", "cudnn"), machine(), Version("2.6.0")) == "has an effect on cuda only"
+    assert missing_for(choice_of("sdpa", "cudnn"), machine(), Version("2.6.0")) == "it has an effect on cuda only"
     assert missing_for(choice_of("allocator", "jemalloc"), machine(os="darwin"), Version("2.6.0")) == (
         "only linux has it"
     )
