@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 9
+_FORMAT = 10
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]

@@ -25,11 +25,14 @@ from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
-_FORMAT = 3
+_FORMAT = 4
 _SHIPPED = "fits.json"
 USUAL = "usual"
 USUAL_ON_ACCELERATORS = "usual on accelerators"
 """Keys of the amplitudes of frameworks with too few measurements, on processors and on accelerators."""
+SAME_ON_PROCESSORS = {"tensorflow": "tensorflow-cpu"}
+"""Distributions with another one that is the same release without support for accelerators: on processors, what one
+measures is that of both. https://www.tensorflow.org/install/pip; docs/explanation/estimator.md has a measurement."""
 ACCELERATORS = "accelerators"
 """Key of the variances of the model of accelerators."""
 
@@ -101,7 +104,9 @@ class ModelCache:
 def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
     """Return the amplitudes of a framework on a device, or the usual ones if it has none of its own."""
     records = _shipped()
-    record = records.get(f"{framework}/{device}", records[USUAL if device == "cpu" else USUAL_ON_ACCELERATORS])
+    names = (framework, *_same_on(framework, device))
+    own = [records[key] for name in names if (key := f"{name}/{device}") in records]
+    record = own[0] if own else records[USUAL if device == "cpu" else USUAL_ON_ACCELERATORS]
     spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
     return Amplitudes(
         **{
@@ -135,8 +140,15 @@ def _shipped_text() -> str:
 
 def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:
     """Return the contrasts of a framework on a device; at most :data:`MOST_CONTRASTS`, of the last blocks."""
-    contrasts = [c for c in evidence.contrasts if c.framework == framework and c.label.endswith(f"/{device}")]
+    names = {framework, *_same_on(framework, device)}
+    contrasts = [c for c in evidence.contrasts if c.framework in names and c.label.endswith(f"/{device}")]
     return tuple(contrasts[-MOST_CONTRASTS:])
+
+
+def _same_on(framework: str, device: str) -> tuple[str, ...]:
+    """Return the other distributions with the same code for a device."""
+    pairs = SAME_ON_PROCESSORS.items() if device == "cpu" else ()
+    return tuple(pair[1 - index] for pair in pairs for index in (0, 1) if pair[index] == framework)
 
 
 def frameworks_of(evidence: BlockEvidence) -> tuple[tuple[str, str], ...]:

@@ -39,7 +39,7 @@ from knowledge.estimate.workloads import TimePart, find_workload
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.every_operation import EVERY_OPERATION
-from tests.knowledge.samples import MACHINE, RUN, observation
+from tests.knowledge.samples import MACHINE, RUN, invented_blocks, observation
 
 
 def torch_block(seed: int, *, sizes: int = 4, rounds: int = 6) -> Iterator[Observation]:
@@ -302,3 +302,29 @@ def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBa
 
 
 MACHINE_SEEN = next(iter(evidence_of(torch_block(1)).contrasts)).machine
+
+
+def test_tensorflow_on_processors_is_what_is_measured_of_it_without_accelerators() -> None:
+    with open_knowledge_base("sqlite://", shipped=False) as store:
+        ratios = {"2.20.0": 1.0, "2.21.0": 1.2}
+        store.add(invented_blocks("tensorflow-cpu", ratios, device="cpu", hardware="cpu-zen4"))
+        models = ModelCache(store)
+        whole, part = (models.process(name, "cpu") for name in ("tensorflow", "tensorflow-cpu"))
+        on_accelerators = models.process("tensorflow", "cuda")
+
+    assert whole is not None
+    assert part is not None
+    assert whole.contrasts == part.contrasts
+    assert on_accelerators is None
+    assert shipped_amplitudes("tensorflow", "cpu") == shipped_amplitudes("tensorflow-cpu", "cpu")
+    assert shipped_amplitudes("tensorflow", "cuda") != shipped_amplitudes("tensorflow-cpu", "cpu")
+
+
+def test_what_is_measured_of_either_distribution_counts_for_both_on_processors() -> None:
+    with open_knowledge_base("sqlite://", shipped=False) as store:
+        for name in ("tensorflow", "tensorflow-cpu"):
+            store.add(invented_blocks(name, {"2.20.0": 1.0, "2.21.0": 1.2}, device="cpu", hardware="cpu-zen4"))
+        processes = [ModelCache(store).process(name, "cpu") for name in ("tensorflow", "tensorflow-cpu")]
+
+    frameworks = [{c.framework for c in process.contrasts} for process in processes if process is not None]
+    assert frameworks == [{"tensorflow", "tensorflow-cpu"}] * 2
