@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from advisor.lock.setting_value import AppliedSetting
 from advisor.project.project_settings import ProjectSetting, settings_in_file
 from knowledge.settings.model import ANY
+
+_INTERPRETER = re.compile(r"(?:python|pypy)[0-9.]*")
 
 
 def overridden_settings(
@@ -32,10 +36,24 @@ def overridden_settings(
 
 
 def _python_files(command: Sequence[str]) -> Iterator[Path]:
-    """Yield the Python files that a command names, as a file or, after ``-m``, as a module of the present directory."""
-    for before, word in zip(("", *command), command, strict=False):
-        if word.endswith(".py"):
-            yield Path(word)
-        elif before == "-m" and all(part.isidentifier() for part in word.split(".")):
-            module = Path(*word.split("."))
-            yield from (module.with_suffix(".py"), module / "__main__.py")
+    """Yield the Python files that a command names, as files or as a module of the present directory (``-m``)."""
+    yield from (Path(word) for word in command if word.endswith(".py"))
+    if command and _INTERPRETER.fullmatch(Path(command[0]).name):
+        # Options of the interpreter come before the program; `-W` and `-X` may have their value in the next word.
+        options = itertools.takewhile(lambda word: word.startswith("-"), _without_values(command[1:]))
+        for option in options:
+            name = option.removeprefix("-m") if option.startswith("-m") else ""
+            if name and all(part.isidentifier() for part in name.split(".")):
+                module = Path(*name.split("."))
+                yield from (module.with_suffix(".py"), module / "__main__.py")
+
+
+def _without_values(words: Sequence[str]) -> Iterator[str]:
+    """Yield the words of a command until ``-c`` or a module, each option of two words as one."""
+    rest = iter(words)
+    for word in rest:
+        if word == "-c":
+            return
+        yield word + next(rest, "") if word in ("-m", "-W", "-X") else word
+        if word.startswith("-m"):
+            return

@@ -31,7 +31,7 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.requirements_check import check_requirements
 from advisor.gate.scope import InstallableFiles, Scope
-from advisor.gate.setting_changes import setting_changes, settings_of_lock
+from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.gate.settings import (
     RecommendedValues,
     check_contradictions,
@@ -254,8 +254,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
             versions = case.head.lock.versions
             path = case.head.lock.path or state.lock.path or Path()
             settings = setting_changes(
-                (*state.project_settings, *settings_of_lock(state.recommended_settings, path)),
-                (*case.head.project_settings, *settings_of_lock(case.head.recommended_settings, path)),
+                with_settings_of_lock(state.project_settings, state.recommended_settings, path),
+                with_settings_of_lock(case.head.project_settings, case.head.recommended_settings, path),
                 [versions, state.lock.versions],
                 case.predictor,
                 backends=FRAMEWORKS,

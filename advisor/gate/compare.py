@@ -126,12 +126,14 @@ def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Findi
 def check_setting_regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:
     """Yield the changed settings whose predicted loss of speed is significant and exceeds `max-regression`.
 
-    Settings that are only added are compared with the default, whatever the base is (ADV016).
+    Settings that are only added are compared with the default, whatever the base is (ADV016). A loss that faster
+    versions outweigh is none.
     """
     allowed = scope.policy.max_regression
+    by_versions = max(1.0, comparison.prediction.speedup) if comparison.prediction is not None else 1.0
     for change in comparison.settings:
         for effect in change.effects if change.before else ():
-            if effect.speedup < 1 - allowed and effect.high < 1:
+            if effect.speedup * by_versions < 1 - allowed and effect.high < 1:
                 yield scope.finding(
                     "ADV007",
                     f"`{effect.package}` with {change.text} is predicted to run at {effect.speedup:.3f}x the speed of "

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from packaging.version import Version
@@ -57,19 +57,22 @@ class SettingChange:
         return f"{after} in place of {before}" if after else f"{before} removed"
 
 
-def settings_of_lock(recommended: RecommendedValues, path: Path) -> tuple[ProjectSetting, ...]:
-    """Return the run-time settings that a lock recommends as settings of the project.
+def with_settings_of_lock(
+    project_settings: Sequence[ProjectSetting], recommended: RecommendedValues, path: Path
+) -> tuple[ProjectSetting, ...]:
+    """Return the run-time settings of a project with those that its lock recommends and that nothing else sets.
 
     Args:
-        recommended: The settings.
+        project_settings: Settings of the project.
+        recommended: Settings that the lock recommends.
         path: The lock.
     """
-    return tuple(
+    of_lock = (
         ProjectSetting(
             name=name,
             value=str(value),
             backends=() if backend == ANY else (backend,),
-            file=path.name,
+            file=str(path),
             path=path,
             line=0,
             origin="lock",
@@ -77,6 +80,16 @@ def settings_of_lock(recommended: RecommendedValues, path: Path) -> tuple[Projec
         for backend, values in sorted(recommended.items())
         for name, value in sorted(values.items())
     )
+    return (*project_settings, *(s for s in of_lock if not any(_is_about_same(s, other) for other in project_settings)))
+
+
+def _is_about_same(one: ProjectSetting, other: ProjectSetting) -> bool:
+    return one.name == other.name and _share_a_framework(one.backends, other.backends)
+
+
+def _share_a_framework(one: Collection[str], other: Collection[str]) -> bool:
+    """Whether two settings apply to a common framework; no names are all frameworks."""
+    return not one or not other or bool(set(one) & set(other))
 
 
 def setting_changes(
@@ -132,9 +145,14 @@ def _moved(
     keys: Iterable[_Key], old: Mapping[_Key, list[ProjectSetting]], new: Mapping[_Key, list[ProjectSetting]]
 ) -> set[_Key]:
     """Return the settings that one file does not have any more, and another file has with the same values."""
-    removed = {(key[1:], _values(old[key])): key for key in keys if key not in new}
-    added = {(key[1:], _values(new[key])): key for key in keys if key not in old}
-    return {table[same] for same in removed.keys() & added.keys() for table in (removed, added)}
+    removed, added = [key for key in keys if key not in new], [key for key in keys if key not in old]
+    return {
+        key
+        for one in removed
+        for other in added
+        if one[1] == other[1] and _values(old[one]) == _values(new[other]) and _share_a_framework(one[2], other[2])
+        for key in (one, other)
+    }
 
 
 def _effects(
@@ -151,8 +169,12 @@ def _effects(
     effects: list[Effect] = []
     for package in packages:
         having = [s for s in stacks if package in s and _has(backends[package], name, {value, over}, s[package])]
-        if having:
+        if having and value:
             effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
+        elif having:
+            # What is removed has the inverse of what it gains over the default.
+            gained = predictor.setting_effects(having[0], {package: {name: over}})
+            effects += [replace(e, speedup=1 / e.speedup, low=1 / e.high, high=1 / e.low) for e in gained]
     return tuple(effects)
 
 

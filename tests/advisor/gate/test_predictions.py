@@ -61,7 +61,7 @@ def test_a_significant_change_lists_its_ratios(stacks: Path, advisor_here: Advis
     text = advisor_here("check", *ARGUMENTS).stdout
     comparison = check(*ARGUMENTS)["targets"][0]["base"]
 
-    assert "predicted effect: 2." in text
+    assert re.search(r"predicted effect: [2-9]\.", text)
     assert len(RATIO.findall(text)) >= 2
     assert comparison["prediction"]["speedup"] > 1
     assert comparison["not_predicted"] is None

@@ -216,7 +216,7 @@ def test_an_added_setting_is_predicted_against_the_default(repository: Path, che
     assert (change["kind"], change["before"], change["after"]) == ("added", [], ["off"])
     assert (change["path"], change["line"], change["frameworks"]) == ("new.sh", 2, ["tensorflow"])
     assert effect["package"] == "tensorflow"
-    assert effect["speedup"] == pytest.approx(0.5, rel=0.1)
+    assert effect["high"] < 1
 
 
 def test_a_removed_slow_setting_is_predicted_to_gain(repository: Path, check: Run) -> None:
@@ -227,7 +227,7 @@ def test_a_removed_slow_setting_is_predicted_to_gain(repository: Path, check: Ru
     [change] = changes(report)
     assert (change["kind"], change["before"], change["after"]) == ("removed", ["off"], [])
     assert change["path"] == "old.sh"
-    assert change["effects"][0]["speedup"] == pytest.approx(2, rel=0.1)
+    assert change["effects"][0]["low"] > 1
     assert found(report, "ADV007", "ADV016") == []
 
 
@@ -261,7 +261,7 @@ def test_reports_contain_the_changed_setting(repository: Path, advisor_here: Adv
 def test_a_removed_setting_that_made_the_stack_faster_fails_the_gate(
     project: Path, check: Run, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
 ) -> None:
-    ratios = {"2.20.0": 1.0, "2.20.0 onednn=on": 2.0, "2.15.1": 1.0}
+    ratios = {"2.20.0": 1.0, "2.20.0 onednn=on": 50.0, "2.15.1": 1.0}
     with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
         store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
     lock(project, index, tensorflow="2.20.0")
@@ -275,7 +275,15 @@ def test_a_removed_setting_that_made_the_stack_faster_fails_the_gate(
 
     assert report["exit_code"] == 1
     assert found(report, "ADV007") == [("ADV007", "train.py", None)]
-    assert "`tensorflow` with `onednn=on` removed is predicted to run at 0.5" in message(report, "ADV007")
+    assert "`tensorflow` with `onednn=on` removed is predicted to run at 0." in message(report, "ADV007")
+
+
+@pytest.fixture
+def fast_with_onednn(advisor_here: Advisor, tmp_path: Path) -> None:
+    """Invented measurements in which TensorFlow is 50 times as fast with oneDNN."""
+    ratios = {"2.20.0": 1.0, "2.20.0 onednn=on": 50.0, "2.15.1": 1.0}
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
 
 
 def commit_base(project: Path) -> None:
@@ -285,11 +293,8 @@ def commit_base(project: Path) -> None:
 
 
 def test_a_setting_that_the_lock_does_not_recommend_any_more_fails_the_gate(
-    project: Path, check: Run, index: PackageIndex, tmp_path: Path
+    project: Path, check: Run, index: PackageIndex, fast_with_onednn: None
 ) -> None:
-    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
-        ratios = {"2.20.0": 1.0, "2.20.0 onednn=on": 2.0, "2.15.1": 1.0}
-        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
     lock(project, index, tensorflow="2.20.0")
     recommend(project, "tensorflow", onednn="on")
     commit_base(project)
@@ -300,6 +305,74 @@ def test_a_setting_that_the_lock_does_not_recommend_any_more_fails_the_gate(
 
     assert [(c["kind"], c["path"], c["before"]) for c in changes(report)] == [("removed", "freeze.txt", ["on"])]
     assert found(report, "ADV007") == [("ADV007", "freeze.txt", None)]
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "Dockerfile", "train.py"])
+def test_a_setting_that_a_file_has_in_place_of_the_lock_is_no_change(
+    project: Path, check: Run, index: PackageIndex, fast_with_onednn: None, name: str
+) -> None:
+    lock(project, index, tensorflow="2.20.0")
+    recommend(project, "tensorflow", onednn="on")
+    commit_base(project)
+    settings_path(project / "freeze.txt").unlink()
+    text = {
+        "pyproject.toml": (project / "pyproject.toml").read_text() + '\n[tool.advisor.settings]\nonednn = "on"\n',
+        "Dockerfile": "FROM x\nENV TF_ENABLE_ONEDNN_OPTS=1\n",
+        "train.py": 'import os\nos.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"\n',
+    }
+    (project / name).write_text(text[name])
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    assert changes(report) == []
+    assert found(report, "ADV007") == []
+
+
+def test_a_setting_that_a_file_always_had_counts_and_not_that_of_the_lock(
+    project: Path, check: Run, index: PackageIndex, fast_with_onednn: None
+) -> None:
+    lock(project, index, tensorflow="2.20.0")
+    recommend(project, "tensorflow", onednn="on")
+    (project / ".env").write_text("TF_ENABLE_ONEDNN_OPTS=1\n")
+    commit_base(project)
+    settings_path(project / "freeze.txt").unlink()
+
+    assert changes(check(*ARGUMENTS, "--base", "HEAD")) == []
+
+
+def test_the_lock_is_named_where_it_is(project: Path, check: Run, index: PackageIndex, fast_with_onednn: None) -> None:
+    lock(project, index, tensorflow="2.20.0")
+    recommend(project, "tensorflow", onednn="on")
+    (project / "locks").mkdir()
+    for path in (project / "freeze.txt", settings_path(project / "freeze.txt")):
+        path.rename(project / "locks" / path.name)
+    (project / "all.in").write_text("tensorflow\n")
+    commit_base(project)
+    settings_path(project / "locks" / "freeze.txt").unlink()
+
+    report = check("--current", "locks/freeze.txt", "-r", "all.in", *ARGUMENTS[4:], "--base", "HEAD")
+
+    assert found(report, "ADV007") == [("ADV007", "locks/freeze.txt", None)]
+
+
+def test_a_loss_that_a_faster_release_outweighs_is_no_regression(
+    project: Path, check: Run, index: PackageIndex, tmp_path: Path
+) -> None:
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        ratios = {"2.15.1": 1.0, "2.15.1 onednn=on": 50.0, "2.20.0": 10_000.0}
+        store.add(invented_blocks("tensorflow", ratios, device="cpu", hardware="cpu-zen4"))
+    lock(project, index, tensorflow="2.15.1")
+    recommend(project, "tensorflow", onednn="on")
+    commit_base(project)
+    lock(project, index, tensorflow="2.20.0")
+    settings_path(project / "freeze.txt").unlink()
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+
+    [change] = changes(report)
+    assert change["effects"][0]["high"] < 1
+    assert report["targets"][0]["base"]["prediction"]["speedup"] > 1
+    assert found(report, "ADV007") == []
 
 
 def test_a_change_may_repair_the_settings_of_the_lock(

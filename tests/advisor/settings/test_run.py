@@ -201,14 +201,15 @@ def test_code_that_overrides_a_setting_is_named(run: Run, tmp_path: Path) -> Non
     )
 
     result = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "train.py")
-    module = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "-m", "train")
+    module = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "-X", "utf8", "-m", "train")
+    argument = run("--settings", "threads=2", "--framework", "torch", "--", sys.executable, "-c", "", "-m", "train")
     same = run("--settings", "threads=1", "--framework", "torch", "--", sys.executable, "train.py")
 
     assert result.returncode == module.returncode == same.returncode == 0
     warning = "`train.py:5` sets `threads` to `1` under a condition, so `threads=2` has no effect"
     assert warning in " ".join(result.stderr.split())
     assert warning in " ".join(module.stderr.split())
-    assert "has no effect" not in same.stderr
+    assert "has no effect" not in same.stderr + argument.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no processor affinity")
