@@ -70,7 +70,8 @@ def _library(setting: AppliedSetting, present: Mapping[str, str], machine: RunMa
 
 def dotenv_text(settings: Sequence[AppliedSetting]) -> str:
     """Return a `.env` file. Values are not quoted: Docker takes quotation marks as a part of the value."""
-    return _text([*_comments(settings), *(f"{name}={text}" for name, text in _variables(settings).items())])
+    comments = _comments(settings, [*_library_notes(settings)])
+    return _text([*comments, *(f"{name}={text}" for name, text in _variables(settings).items())])
 
 
 def docker_text(settings: Sequence[AppliedSetting]) -> str:

@@ -42,7 +42,7 @@ def setting_lines(
         is_listed = own is not None and (own.missing != "" or own.status != "advised-against")
         clear = sorted((e for e in listed if is_listed or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
         if not clear:
-            unclear.append(f"`{listed[0].measured_as}` in {listed[0].package}")
+            unclear.append(f"`{listed[0].setting}` in {listed[0].package}")
             continue
         status = _STATUSES[own.status if own else None] if own or len(listed) == 1 else "depends on the workload:"
         yield f"{status} {_effect_text(clear, len(listed))}{_notes(own)}"
@@ -85,7 +85,8 @@ def _effect_text(clear: Sequence[SettingEffect], kinds: int) -> str:
     more = f" and {count(others, 'other kind')}" if others else ""
     more += f", no clear effect for {count(kinds - len(clear), 'other kind')}" if kinds > len(clear) else ""
     sources = {source.name: source for e in clear[:_MOST_KINDS] for source in e.sources}
-    change = f"`{first.measured_as}` over `{first.over.partition('=')[2]}` in {first.package}"
+    name = f" (measured as `{first.measured_as}`)" if first.measured_as != first.setting else ""
+    change = f"`{first.setting}`{name} over `{first.over.partition('=')[2]}` in {first.package}"
     return f"{change}, times as fast: {gains}{more}; {', '.join(map(_source, sources.values()))}"
 
 

@@ -20,7 +20,7 @@ def effect(
     """Return the effect of mixed precision."""
     return SettingEffect(
         package="torch",
-        setting="precision=amp",
+        setting="amp=float16",
         measured_as="precision=amp",
         over="precision=tf32",
         workload=workload,
@@ -43,8 +43,8 @@ def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_f
     line, note = setting_lines(effects)
 
     assert line.startswith(
-        "depends on the workload: `precision=amp` over `tf32` in torch, times as fast: 4.20 [1.10, 9.00] for `d` "
-        "(3 pairs), "
+        "depends on the workload: `amp=float16` (measured as `precision=amp`) over `tf32` in torch, times as fast: "
+        "4.20 [1.10, 9.00] for `d` (3 pairs), "
     )
     assert "`a`" not in line
     assert "1 other kind" in line
@@ -55,8 +55,8 @@ def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_f
 def test_a_report_says_where_there_is_no_clear_effect_and_where_the_accelerator_was_not_measured() -> None:
     unclear, elsewhere = effect(1.2, 0.8, 1.7), effect(1.5, 1.2, 1.9, same=False)
 
-    assert next(setting_lines([unclear])) == "no clear effect: `precision=amp` in torch"
-    assert "(3 pairs, none on this machine)" in next(setting_lines([elsewhere]))
+    assert next(setting_lines([unclear])) == "no clear effect: `amp=float16` in torch"
+    assert "(3 pairs, none on the target)" in next(setting_lines([elsewhere]))
     assert list(setting_lines([])) == []
 
 

@@ -187,6 +187,12 @@ def test_an_env_file_has_a_variable_in_each_line(folder: Path, advisor: Advisor)
     assert dict(line.split("=", 1) for line in lines if not line.startswith("#")) == VARIABLES
 
 
+def test_a_dotenv_file_names_the_library_that_it_needs(advisor: Advisor) -> None:
+    text = advisor("env", "--settings", "allocator=tcmalloc", "--framework", "torch", "--format", "dotenv").stdout
+
+    assert "# the machine needs the library `libtcmalloc_minimal.so.4` for allocator=tcmalloc" in text
+
+
 def test_docker_reads_the_lines(folder: Path, advisor: Advisor) -> None:
     lines = [line for line in advisor("env", "--format", "docker").stdout.splitlines() if not line.startswith("#")]
 
