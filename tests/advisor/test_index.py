@@ -214,7 +214,7 @@ def test_a_request_can_succeed_after_retries(index: PackageIndex, tmp_path: Path
 def test_a_slow_index_is_given_up(index: PackageIndex, tmp_path: Path) -> None:
     index.delay_seconds = 0.5
 
-    with pytest.raises(IndexUnreachableError, match="no answer in time"):
+    with pytest.raises(IndexUnreachableError, match="no answer in time|not complete after"):
         build_client(index, tmp_path, timeout=0.05).files(A)
 
 
