@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform as this_machine
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
-    from advisor.resolve.problem import Candidate
     from advisor.resolve.problem_variants import VariantComparison
     from knowledge.estimate.interface import Estimator
 
@@ -152,16 +150,11 @@ def compare_interpreters(
             costs={"freshness-direct": age, "freshness": age},
         )
 
-    baseline: tuple[Candidate, ...] = ()
-    for python in (str(context.target.python), *context.compared_pythons):
-        with suppress(NoStackError, SearchLimitError):
-            baseline = context.request(client, estimator, python=python, limit=limit).baseline
-            break
     direct = {root.name for root in context.problem.roots if not root.constraint}
     comparison = VariantComparison(solved=(), obstacles={})
     for group in (maintained, others):
         if not comparison.solved:
-            solved = compare_variants(list(map(variant, group)), baseline=baseline, limit=limit, direct=direct)
+            solved = compare_variants(list(map(variant, group)), limit=limit, direct=direct)
             comparison = replace(
                 solved,
                 obstacles={**comparison.obstacles, **solved.obstacles},

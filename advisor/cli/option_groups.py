@@ -91,6 +91,15 @@ class ProjectOptions:
             help="Minimum age of a release for `stable` (default: 14).",
         ),
     ] = None
+    min_gain: Annotated[
+        _Text,
+        typer.Option(
+            "--min-gain",
+            metavar="PERCENT",
+            envvar="ADVISOR_MIN_GAIN",
+            help="Smallest gain of speed for an older release (default: 3%).",
+        ),
+    ] = None
     prereleases: Annotated[bool, typer.Option("--prereleases", "--pre", help="Admit pre-releases.")] = False
     only_binary: Annotated[
         _Texts,
@@ -262,6 +271,7 @@ class ProjectOptions:
             objective=self.objective,
             workload=self.workload,
             min_age_days=None if self.min_age is None else read_days(self.min_age),
+            min_gain=self.min_gain,
             knowledge=self.knowledge,
             prereleases=self.prereleases,
             only_binary=tuple(self.only_binary or ()),

@@ -16,7 +16,7 @@ _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshn
 
 
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
-    """Return one or two lines about what a score is based on, and which packages have an unknown speed.
+    """Return the lines about what a score is based on, and which packages have an unknown speed.
 
     Args:
         basis: The basis of the score.
@@ -28,6 +28,7 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"
     lines = [f"{criteria} of all packages; speed, {workload_text(prediction)}: {measured}"]
+    lines.append(f"an older stack only if it is significantly faster, by at least {100 * basis.min_gain:.3g} %")
     parts = []
     if basis.unmeasured:
         parts.append(f"{quoted(basis.unmeasured)} (not measured on comparable hardware)")

@@ -9,6 +9,7 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.words import quoted
 from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
 from knowledge.estimate.interface import Prediction
@@ -112,6 +113,16 @@ def explain_stack(
         parents = paths[candidate.name][:-1]
         reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
     return reasons
+
+
+def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
+    """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
+    newest = {c.name: c.version for c in optimum.newest}
+    older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
+    low, speedup, high = optimum.gain.ratios
+    gain = f"the whole stack is predicted {speedup:.3f} times as fast [{low:.3f}, {high:.3f}]"
+    further = {str(name): f"{reasons[name]}; older than {newest[name]}, the newest that runs: {gain}" for name in older}
+    return {**reasons, **further}
 
 
 def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: CandidateSource) -> bool:

@@ -55,7 +55,6 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
         estimator=EMPTY_ESTIMATOR,
         objective="latest",
         direct=(),
-        baseline=(),
         source=source,
     ).with_least_change(
         {name: Version(str(v)) for name, v in locked.items()},
