@@ -194,7 +194,7 @@ def _reason(
     if plain is not None and plain.version != candidate.version and candidate.name in forbidden:
         return f"{plain.version} {forbidden[candidate.name]}"
     for change in prediction.changes:
-        if change.package == candidate.name and plain is not None:
+        if change.package == candidate.name and plain is not None and not prediction.obstacle:
             return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
     if candidate.version.public == source.candidates(candidate.name)[0].version.public:
         return "newest for the target"
