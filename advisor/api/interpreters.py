@@ -25,7 +25,7 @@ _MOST_ROUNDS = 500
 """Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
 _CHOICE_SECONDS = 10.0
 """Time limit of the choice of an interpreter that the project supports."""
-_HINT_SECONDS = 1.0
+_HINT_SECONDS = 2.0
 """Time limit of the search for an interpreter to name if there is no stack."""
 
 
@@ -93,21 +93,34 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
     return context if choice is None else context.with_python(choice)
 
 
-def find_other_python(context: TargetContext, client: IndexClient) -> str | None:
-    """Return another interpreter that the project supports and for which there is a stack, the nearest first.
+def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
+    """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    None if there is none among those tried, or an index cannot be read.
+    None if no stack was found for those tried, or an index cannot be read.
     """
+    from advisor.resolve.baseline import NoStackError
+    from advisor.resolve.optimum import InfeasibleError, SearchLimitError
     from knowledge.domain.errors import UnavailableError
 
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
     nearest = sorted(others, key=lambda text: abs(int(text.split(".")[1]) - minor))
-    try:
-        return _first_with_stack(context, nearest, client, TimeLimit(_HINT_SECONDS))
-    except UnavailableError:
-        # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
-        return None
+    limit = TimeLimit(_HINT_SECONDS)
+    for python in nearest:
+        try:
+            # The plain resolver, which knows no rules, refuses most interpreters in little time.
+            if _first_with_stack(context, [python], client, limit) is not None:
+                request = context.request(client, estimator, python=python, limit=limit, choose_packages=False)
+                if not request.newest().stopped:
+                    return python
+        except (InfeasibleError, NoStackError):
+            pass
+        except (SearchLimitError, UnavailableError):
+            # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
+            return None
+        if limit.is_over:
+            return None
+    return None
 
 
 def compare_interpreters(

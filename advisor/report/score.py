@@ -16,7 +16,7 @@ _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshn
 
 
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
-    """Return the lines about what a score is based on, and which packages have an unknown speed.
+    """Return one or two lines about what a score is based on, and which packages have an unknown speed.
 
     Args:
         basis: The basis of the score.
@@ -27,8 +27,8 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     if not basis.includes_speed:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"
-    lines = [f"{criteria} of all packages; speed, {workload_text(prediction)}: {measured}"]
-    lines.append(f"an older stack only if it is significantly faster, by at least {100 * basis.min_gain:.3g} %")
+    speed = f"speed from a gain of {100 * basis.min_gain:.3g} %"
+    lines = [f"{criteria} of all packages; {speed}, {workload_text(prediction)}: {measured}"]
     parts = []
     if basis.unmeasured:
         parts.append(f"{quoted(basis.unmeasured)} (not measured on comparable hardware)")

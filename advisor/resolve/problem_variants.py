@@ -96,6 +96,9 @@ def compare_variants(
     is_single = len(variants) == 1
     solved: list[_Solved] = []
     for variant in variants:
+        if limit.is_over:
+            attempts.leave_out(variant, f"not considered: {limit.reason}")
+            continue
 
         def solve_first(variant: ProblemVariant = variant) -> tuple[ResolutionRequest, Optimum]:
             request = variant.make_request()
@@ -145,8 +148,6 @@ class _Attempts:
     ) -> tuple[_Solved, ...]:
         """Return a variant with its request and best stack, or nothing if it has none."""
         limit = self._limit
-        if limit.is_over:
-            return self._leave_out(variant, f"not considered: {limit.reason}")
         progress("searching for the best stack with %s", variant.label)
         try:
             request, optimum = solve()
@@ -156,7 +157,7 @@ class _Attempts:
             if not limit.keeps_result:
                 raise
             limit.interrupt()
-            return self._leave_out(variant, f"not considered: {limit.reason}")
+            return self.leave_out(variant, f"not considered: {limit.reason}")
         except StackTooLargeError as error:
             self.obstacles[variant.label] = error.message
             self.too_large.append(error.smallest)
@@ -165,16 +166,17 @@ class _Attempts:
             self.obstacles[variant.label] = error.message
             return ()
         except SearchLimitError as error:
-            return self._leave_out(variant, f"not considered: {error.message}")
+            return self.leave_out(variant, f"not considered: {error.message}")
         except UnavailableError as error:
             self._failure = self._failure or error
-            return self._leave_out(variant, error.message)
+            return self.leave_out(variant, error.message)
         if optimum.stopped:
             self.stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
-            return self._leave_out(variant, f"not considered: {optimum.stopped}")
+            return self.leave_out(variant, f"not considered: {optimum.stopped}")
         return ((variant, request, optimum),)
 
-    def _leave_out(self, variant: ProblemVariant, reason: str) -> tuple[_Solved, ...]:
+    def leave_out(self, variant: ProblemVariant, reason: str) -> tuple[_Solved, ...]:
+        """Note why a variant is not considered; return nothing."""
         self.obstacles[variant.label] = reason
         self.undecided += 1
         return ()

@@ -38,8 +38,8 @@ def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, adv
     place = next(place for place, line in enumerate(lines) if line.startswith("score "))
     first = re.sub(r"[0-9]+ kinds of workloads", "WORKLOADS", lines[place])
     assert [first, lines[place + 1].strip()] == [
-        "score      rules, builds and freshness of all packages; speed, WORKLOADS: `numpy`, `tensorflow-cpu` measured "
-        "on comparable hardware",
+        "score      rules, builds and freshness of all packages; speed from a gain of 3 %, WORKLOADS: `numpy`, "
+        "`tensorflow-cpu` measured on comparable hardware",
         "unknown speed: `tf-nightly` (not measured on comparable hardware) and 2 other packages",
     ]
     assert lines[place + 2].startswith("proof      optimal for the score, over 5 candidate versions")
@@ -52,6 +52,7 @@ def test_the_json_report_lists_all_packages_of_the_stack(stack: Path, advisor_he
     assert score.pop("workload") in {kind.name for kind in kinds_of("tensorflow") + kinds_of("numpy")}
     assert score == {
         "criteria": ["rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"],
+        "min_gain": 0.03,
         "measured": ["numpy", "tensorflow-cpu"],
         "unmeasured": ["tf-nightly"],
         "not_in_workload": [],
