@@ -17,7 +17,6 @@ from advisor.index.archive import check_members, open_tar, open_zip
 from advisor.index.build_environment import BuildEnvironment, BuildError, last_line
 from advisor.index.confinement import run_confined
 from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
-from knowledge.domain.extras import needs_extra
 
 _LINK_DEPTH = 40
 """Maximum length of a chain of symbolic links, as in Linux."""
@@ -72,10 +71,9 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
         BuildError: If the backend fails or generates no metadata.
     """
     progress("building %s", name)
-    with needs_extra("sdists", "`--build-sdists`"):
-        import pyproject_hooks
-        from build import BuildBackendException, BuildException
-        from pyproject_hooks import BackendUnavailable
+    import pyproject_hooks
+    from build import BuildBackendException, BuildException
+    from pyproject_hooks import BackendUnavailable
 
     if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
         # They are for the authors of the package.
