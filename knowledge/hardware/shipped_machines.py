@@ -72,9 +72,9 @@ def find_machine(name: str) -> ShippedMachine | None:
 
 @cache
 def _machines_by_key() -> Mapping[str, ShippedMachine]:
-    named = [*shipped_machines().values(), *cloud_instances().values()]
-    models = {_key(m.model.model): m for m in named if m.model is not None and m.model.name == m.name}
-    return models | {_key(machine.name): machine for machine in named}
+    machines = [*shipped_machines().values(), *cloud_instances().values()]
+    models = {_key(m.model.model): m for m in machines if m.model is not None and m.model.name == m.name}
+    return models | {_key(machine.name): machine for machine in machines}
 
 
 def _key(spelling: str) -> str:
