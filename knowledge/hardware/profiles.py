@@ -125,8 +125,10 @@ def _driver(value: Any, where: str) -> dict[str, Any]:
     Raises:
         InputError: If its version is not a version.
     """
-    driver = value if isinstance(value, dict) else {"version": str(value) if type(value) is int else value}
-    version = driver.get("version")
+    driver: dict[str, Any] = (
+        value if isinstance(value, dict) else {"version": str(value) if type(value) is int else value}
+    )
+    version: Any = driver.get("version")
     try:
         Version(version)
     except (InvalidVersion, TypeError):
