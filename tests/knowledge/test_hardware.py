@@ -13,7 +13,7 @@ from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
 from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
-from knowledge.hardware.profiles import find_profile, shipped_machine, shipped_names
+from knowledge.hardware.profiles import find_profile, read_profile, shipped_machine, shipped_names
 from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 from tests.conftest import MACHINES
 
@@ -353,3 +353,33 @@ def test_an_older_nvidia_python_package_gives_a_part_of_the_values(monkeypatch: 
 
     assert [(a.model, a.compute_capability, a.numa_nodes) for a in reading.accelerators] == [("NVIDIA H100", "9.0", ())]
     assert reading.problem == ""
+
+
+PROFILE = """
+cpu: {architecture: x86_64, microarchitecture: zen4}
+os: linux
+libc: glibc
+libc_version: "2.28"
+"""
+
+
+@pytest.mark.parametrize(
+    ("driver", "version"),
+    [
+        ('"535.183.06"', "535.183.06"),
+        ("580", "580"),
+        ('{version: "535.183.06", newest_cuda: "12.2"}', "535.183.06"),
+        ("null", None),
+    ],
+)
+def test_the_driver_of_a_profile_may_be_a_version(driver: str, version: str | None) -> None:
+    profile = read_profile(f"{PROFILE}driver: {driver}\n", where="node.yaml", name="node")
+
+    assert (profile.driver and profile.driver.version) == version
+
+
+@pytest.mark.parametrize("driver", ["abc", "535.10", "true", "[535]", "{version: new}", "{newest_cuda: '12.2'}"])
+def test_a_driver_that_is_no_version_is_one_sentence(driver: str) -> None:
+    # A number such as 535.10 would lose its last digit.
+    with pytest.raises(InputError, match="`node.yaml` has a wrong field `driver`"):
+        read_profile(f"{PROFILE}driver: {driver}\n", where="node.yaml", name="node")
