@@ -204,6 +204,10 @@ class ResolutionRequest:
         """Return the request with another smallest gain of speed that counts, as a fraction."""
         return replace(self, criteria=self.criteria.with_min_gain(min_gain), optimum=None)
 
+    def with_untried_sdists(self) -> Self:
+        """Return the request without the rule about sdists whose build was not tried."""
+        return replace(self, criteria=self.criteria.with_untried_sdists(), optimum=None)
+
     def with_own_baseline(self) -> Self:
         """Return the request with the baseline of its own problem, as an advice for this problem has it.
 
@@ -213,7 +217,7 @@ class ResolutionRequest:
             baseline = resolve_newest_stack(self.problem, self.source, self.effort.limit, max_rounds=FIRST_ROUNDS)
         except NoStackError:
             return self
-        return replace(self, baseline=baseline, optimum=None)
+        return replace(self, baseline=baseline, criteria=self.criteria.with_baseline(baseline), optimum=None)
 
     def predict(self, stack: Sequence[Candidate], before: Mapping[str, Version]) -> Prediction:
         """Predict the speed-up of a stack over another."""
