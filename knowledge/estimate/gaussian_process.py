@@ -244,10 +244,10 @@ class StackPosterior:
 
     def levels(self) -> Array:
         """Return the mean log speed of each stack at each indicator (stacks, labels)."""
-        levels: Array = sum(
-            correlations[self._rows] @ self._indicators.means[effect].T
-            for effect, correlations in self._stacks.correlations.items()
-        )
+        import numpy as np
+
+        means, correlations = self._indicators.means, self._stacks.correlations
+        levels: Array = np.sum([own[self._rows] @ means[effect].T for effect, own in correlations.items()], axis=0)
         return levels
 
     def sums(self, weights: Array, anchor: int) -> Sums:

@@ -24,6 +24,7 @@ from packaging.version import InvalidVersion, Version
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Machine, Side
 from knowledge.estimate.similarity import (
+    Settings,
     similarity_of_machines,
     similarity_of_setting_pairs,
     similarity_of_settings,
@@ -207,16 +208,20 @@ class Design:
         ]
 
     @cached_property
-    def _settings(self) -> _Codes:
-        return _Codes(tuple(sorted(side.settings.items())) for side in self._distinct_sides.values())
+    def _settings(self) -> list[Settings]:
+        return [tuple(sorted(side.settings.items())) for side in self._distinct_sides.values()]
+
+    @cached_property
+    def _setting_codes(self) -> Array:
+        return codes(self._settings)
 
     @cached_property
     def _shared_settings(self) -> Array:
-        return similarity_of_settings(list(self._settings.numbers), self._setting_scales)
+        return similarity_of_settings(list(dict.fromkeys(self._settings)), self._setting_scales)
 
     @cached_property
     def _shared_pairs(self) -> Array:
-        return similarity_of_setting_pairs(list(self._settings.numbers), self._setting_scales)
+        return similarity_of_setting_pairs(list(dict.fromkeys(self._settings)), self._setting_scales)
 
     def correlation(self, effect: str, left: Array, right: Array) -> Array:
         """Return the correlation of stacks in one effect; the arrays of point indices broadcast."""
@@ -227,10 +232,10 @@ class Design:
         if effect == "framework":
             return self._framework.between(a, b)
         if effect in ("setting", "steady setting"):
-            correlation = self._shared_settings[self._settings.array[a], self._settings.array[b]]
+            correlation = self._shared_settings[self._setting_codes[a], self._setting_codes[b]]
             return correlation if effect == "steady setting" else correlation * self._framework.between(a, b)
         if effect == "setting pair":
-            correlation = self._shared_pairs[self._settings.array[a], self._settings.array[b]]
+            correlation = self._shared_pairs[self._setting_codes[a], self._setting_codes[b]]
             return correlation * self._framework.between(a, b)
         correlation = 0.0 * (a + b)
         for companion in self._companions:
