@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.console import say, say_error
+from advisor.cli.console import print_report, report_layout, say, say_error
 from advisor.cli.option_groups import ProjectOptions, expand_options
 
 
@@ -38,6 +38,9 @@ def check(
         list[str] | None,
         typer.Option("--output", "-o", metavar="[FORMAT=]FILE", help="Write the report to a file, too (repeatable)."),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print every finding with its source, every change and effect.")
+    ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
@@ -46,15 +49,21 @@ def check(
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.read_errors import UnreadableFileError
     from advisor.report.check.formats import FORMATS, format_report
+    from advisor.report.check.text import check_text
     from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.errors import InputError
 
     check_format(format, among=FORMATS)
+    if details and format != "text":
+        raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")
     files = _files(output or ())
 
     def report(result: GateResult) -> None:
         for kind, path in files:
             write_atomically(path, format_report(result, kind) + "\n")
-        typer.echo(format_report(result, format))
+        print_report(
+            check_text(result, report_layout(), details=details) if format == "text" else format_report(result, format)
+        )
 
     try:
         options = GateOptions(base=base, policy_from_base=policy_from_base)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli.consent import with_consent
+from advisor.cli.console import print_report, report_layout
 from advisor.cli.option_groups import ProjectOptions, expand_options
 from advisor.cli.options import FormatOption, check_format
 
@@ -28,7 +29,8 @@ def explain(
     def run(options: ProjectOptions) -> None:
         with open_session(*options.groups()) as session:
             explanation = session.explain(package)
-        typer.echo(explanation_json(explanation) if format == "json" else explanation_text(explanation))
+        is_json = format == "json"
+        print_report(explanation_json(explanation) if is_json else explanation_text(explanation, report_layout()))
 
     with_consent(run, project)
 
@@ -54,7 +56,7 @@ def prices(
     def run(options: ProjectOptions) -> None:
         with open_session(*options.groups()) as session:
             all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
-        typer.echo(prices_json(all_prices) if format == "json" else prices_text(all_prices))
+        print_report(prices_json(all_prices) if format == "json" else prices_text(all_prices, report_layout()))
 
     with_consent(run, project)
 

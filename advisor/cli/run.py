@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import say, visible, warn
+from advisor.cli.console import say, warn
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import check_format, read_pairs
+from advisor.domain.words import visible
 
 if TYPE_CHECKING:
     from advisor.api.run_plan import RunPlan

@@ -135,7 +135,7 @@ def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
 
 
 def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
-    from advisor.cli.console import visible
+    from advisor.domain.words import visible
     from advisor.report.workload import workload_json, workload_text
 
     text = json.dumps(workload_json(workload), indent=2) if format == "json" else workload_text(workload, parts=parts)
