@@ -22,15 +22,9 @@ if TYPE_CHECKING:
 class ReportOptions:
     """Options about what is printed."""
 
-    format: Annotated[
-        str, typer.Option("--format", metavar="text|json|html", help="What to print on standard output.")
-    ] = "text"
-    details: Annotated[
-        bool, typer.Option("--details", help="Print evidence, sizes, all settings and all changes, too.")
-    ] = False
-    show_code: Annotated[
-        bool, typer.Option("--show-code", help="Print the code that the recommended settings need, too.")
-    ] = False
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json or html.")] = "text"
+    details: Annotated[bool, typer.Option("--details", help="Print evidence, sizes, all settings, too.")] = False
+    show_code: Annotated[bool, typer.Option("--show-code", help="Print the code that settings need, too.")] = False
 
     def check(self) -> None:
         """Check the format.
@@ -64,19 +58,23 @@ def advise(
             "--output",
             "-o",
             metavar="FILE",
-            help="pylock.toml (default), pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
+            help="Lock to write (default: pylock.toml).\n"
+            "Also pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write no lock.")] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Make the smallest change of the lock that passes `advisor check`.")
+        bool,
+        typer.Option(
+            "--update",
+            help="Change the lock only as much as needed.\n"
+            "Make the smallest change of the lock that passes `advisor check`.",
+        ),
     ] = False,
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Recommend the best stack whatever the lock has (the default).")
-    ] = False,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Ignore the versions of the lock (the default).")] = False,
     targets: Annotated[
         str | None,
-        typer.Option("--targets", metavar="all", help="`all`: the same versions for all targets where possible."),
+        typer.Option("--targets", metavar="all", help="`all`: equal versions for all targets if possible."),
     ] = None,
     pr_body: Annotated[
         Path | None, typer.Option("--pr-body", metavar="FILE", help="Write the changes and their reasons as Markdown.")

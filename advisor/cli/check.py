@@ -17,29 +17,35 @@ def check(
     project: ProjectOptions,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="REF|FILE", help="Judge only the change from a commit, or from a lock."),
+        typer.Option("--base", metavar="COMMIT", help="Judge only the change from a commit or lock."),
     ] = None,
     policy_from_base: Annotated[
         bool,
         typer.Option(
             "--policy-from-base/--no-policy-from-base",
-            help="Judge by the policy and targets of the base (without one: of the last commit), not by the change's.",
+            help="Judge by the policy of the base.\n"
+            "By its policy and targets (without a base: those of the last commit), not by the change's.",
         ),
     ] = False,
     format: Annotated[
         str,
         typer.Option(
             "--format",
-            metavar="text|json|markdown|github|gitlab|sarif|junit|html",
-            help="What to print on standard output.",
+            metavar="FORMAT",
+            help="text, json, html, markdown, ... (default: text).\nAlso github, gitlab, sarif and junit.",
         ),
     ] = "text",
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="[FORMAT=]FILE", help="Write the report to a file, too (repeatable)."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the report to a file, too (repeatable).\n`FORMAT=FILE`, if the suffix names no format.",
+        ),
     ] = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Print every finding with its source, every change and effect.")
+        bool, typer.Option("--details", help="Print all findings, sources, changes and effects.")
     ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:

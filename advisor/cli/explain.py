@@ -41,7 +41,7 @@ def prices(
     pythons: Annotated[
         list[str] | None,
         typer.Option(
-            "--other-python", metavar="VERSION", help="Interpreter to price (repeatable; default: 3.10 to 3.14)."
+            "--other-python", metavar="VERSION", help="Interpreter to price (default: 3.10 to 3.14).\nRepeatable."
         ),
     ] = None,
     no_pythons: Annotated[bool, typer.Option("--no-pythons", help="Do not price other interpreters.")] = False,
@@ -68,8 +68,8 @@ def tree(
         str | None, typer.Option("--package", metavar="NAME", help="Start here instead of at the project.")
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Show below each package what requires it.")] = False,
-    depth: Annotated[int | None, typer.Option("--depth", min=1, help="Levels to show.")] = None,
-    format: Annotated[str, typer.Option("--format", metavar="text|json|mermaid|dot", help="Output format.")] = "text",
+    depth: Annotated[int | None, typer.Option("--depth", metavar="LEVELS", min=1, help="Levels to show.")] = None,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json, mermaid or dot.")] = "text",
 ) -> None:
     """Show the advised stack as a tree of requirements."""
     from packaging.utils import canonicalize_name
