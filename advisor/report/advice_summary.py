@@ -97,7 +97,7 @@ def current_line(report: AdviceResult) -> str:
     names = f" ({', '.join(direct[:_MOST_CHANGES])}{more})" if direct else ""
     text = f"{count(len(locked), 'package')}: {count(kinds['change'], 'change')}{names}"
     text += "".join(f", {kinds[kind]} {kind}" for kind in ("added", "removed") if kinds[kind])
-    if prediction.changes:
+    if prediction.is_known:
         text += f"; the recommended stack: {speed_text(prediction, 'the current lock')}{operations_text(prediction)}"
     return text
 
@@ -105,16 +105,11 @@ def current_line(report: AdviceResult) -> str:
 def speed_lines(report: AdviceResult) -> Iterator[str]:
     """Yield the predicted speed of the stack over the newest versions, alone and with its settings."""
     prediction = report.advice.prediction
-    if not prediction.changes or newest_does_not_run(report):
+    if not prediction.is_known or prediction.is_same:
         return
     yield f"{speed_text(prediction, 'the newest versions')}{operations_text(prediction)}"
     if total := gain_with_settings(prediction, report.settings_gain):
         yield f"with the settings below: {speed_text(total)}"
-
-
-def newest_does_not_run(report: AdviceResult) -> bool:
-    """Whether the newest versions do not run on the target, so that nothing can be faster than they are."""
-    return any(finding.code == "ADV101" for finding in report.advice.findings)
 
 
 def replaceable_line(report: AdviceResult) -> str:

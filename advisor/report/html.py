@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, workload_text
+from advisor.domain.words import count, no_speedup_text, workload_text
 from advisor.report.advice_summary import score_lines
 from advisor.report.interface import changes, target_line
 from advisor.report.interpreters import interpreter_rows, measured_lines
@@ -158,6 +158,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         title=f"{count(len(stack), 'package')}, {quality}",
         quality=quality,
         score=score_lines(advice.basis, prediction),
+        no_speedup=no_speedup_text(prediction),
         workload=workload_text(prediction),
         target=target_line(report.target),
         report=report,
@@ -199,11 +200,13 @@ def _price_lines(prices: Iterable[Price]) -> list[Interval]:
     return [
         _predicted(f"without {price.constraint}", price.prediction)
         for price in prices
-        if price.prediction is not None and price.prediction.changes
+        if price.prediction is not None and price.prediction.is_known
     ]
 
 
 def _overall(report: AdviceResult) -> list[Interval]:
+    if not report.advice.prediction.is_known or report.advice.prediction.is_same:
+        return []
     intervals = [_predicted("predicted speed over the baseline", report.advice.prediction)]
     if total := gain_with_settings(report.advice.prediction, report.settings_gain):
         intervals.append(_predicted("with the recommended settings", total))

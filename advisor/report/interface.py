@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
-from advisor.domain.words import count
+from advisor.domain.words import count, no_speedup_text
 from knowledge.domain.hardware import DETECTED, HardwareProfile
+from knowledge.estimate.interface import Prediction
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_NUMBERS = ("speedup", "low", "high", "score")
+"""Numbers of a prediction, which are null in JSON if there is no speed-up to report."""
 _TRADEMARKS = re.compile(r"\((?:R|TM|r|tm)\)|\b(?:CPU|Processor)\b|@ *[\d.]+ *GHz")
 
 
@@ -45,6 +49,17 @@ def _system(target: Target) -> str:
     system = target.markers["platform_system"].replace("Darwin", "macOS")
     is_usual = (system, target.architecture) == ("Linux", "x86_64")
     return "" if is_usual else f" on {system} {target.architecture}"
+
+
+def prediction_document(prediction: Prediction | None) -> dict[str, Any] | None:
+    """Return a prediction as JSON-ready values; its numbers are null if there is no speed-up to report."""
+    if prediction is None:
+        return None
+    document: dict[str, Any] = rounded(asdict(prediction))
+    del document["obstacle"], document["is_same"]
+    if reason := no_speedup_text(prediction):
+        document |= {**dict.fromkeys(_NUMBERS), "kinds": []}
+    return {**document, "not_predicted": reason or None}
 
 
 def changes(report: AdviceResult) -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.gate.compare import is_significant
-from advisor.report.interface import version_change
+from advisor.report.interface import prediction_document, version_change
 from advisor.report.interpreters import criterion_text
 from advisor.report.layout import Block, Layout, Row, labelled, render
 from advisor.report.text import evidence_lines
@@ -30,7 +30,8 @@ def prices_text(prices: Sequence[Price], layout: Layout | None = None) -> str:
 
 def prices_json(prices: Sequence[Price]) -> str:
     """Return prices as JSON."""
-    return json.dumps({"schema_version": 1, "prices": [asdict(p) for p in prices]}, indent=2)
+    documents = [{**asdict(p), "prediction": prediction_document(p.prediction)} for p in prices]
+    return json.dumps({"schema_version": 2, "prices": documents}, indent=2)
 
 
 def _price_block(label: str, prices: Sequence[Price]) -> Iterator[Row]:
@@ -68,7 +69,7 @@ def _age(newer: float) -> str:
 
 def _speed(prediction: Prediction | None) -> str:
     """Return a predicted speed-up in percent, with its interval."""
-    if prediction is None or not prediction.changes:
+    if prediction is None or not prediction.is_known:
         return "speed unknown"
     mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
     return f"{mean:.1f} % of speed [{low:.1f}, {high:.1f}]{'' if is_significant(prediction) else ', not significant'}"
@@ -87,13 +88,17 @@ def explanation_text(explanation: Explanation, layout: Layout | None = None) -> 
 
 def explanation_json(explanation: Explanation) -> str:
     """Return an explanation as JSON."""
-    return json.dumps({"schema_version": 1, **_plain(asdict(explanation))}, indent=2)
+    document = {**asdict(explanation), "prediction": prediction_document(explanation.prediction)}
+    for name in ("against_newest", "runner_up"):
+        if alternative := getattr(explanation, name):
+            document[name] = {**asdict(alternative), "prediction": prediction_document(alternative.prediction)}
+    return json.dumps({"schema_version": 2, **_plain(document)}, indent=2)
 
 
 def _explanation_blocks(e: Explanation) -> Iterator[Block]:
     yield [
         *labelled("package", [f"{e.name} {e.version}"]),
-        *labelled("instead of", [f"{replaced.name} ({replaced.source})" for replaced in e.replaces]),
+        *labelled("replaces", [f"{replaced.name} ({replaced.source})" for replaced in e.replaces]),
         *labelled("why", [e.why, *([] if e.against_newest else ["the newest version that the target can install"])]),
     ]
     yield [

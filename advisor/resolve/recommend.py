@@ -12,7 +12,7 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import explain_stack
 from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.findings import collect_findings
+from advisor.resolve.findings import collect_findings, run_obstacle
 from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
@@ -164,7 +164,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     verify(problem, source, optimum.stack)
     versions = {str(c.name): c.version for c in baseline}
     stack = {str(c.name): c.version for c in optimum.stack}
-    prediction = request.predict(optimum.stack, versions)
+    prediction = _predict(request, optimum, versions, label="the baseline")
     return Advice(
         objective=request.objective,
         baseline=baseline,
@@ -189,5 +189,12 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             settings=request.settings.missing_in(versions, stack, request.estimator) if request.settings else {},
         ),
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
-        current=None if current is None else (current, request.predict(optimum.stack, current)),
+        current=None if current is None else (current, _predict(request, optimum, current, label="the current stack")),
     )
+
+
+def _predict(request: ResolutionRequest, optimum: Optimum, before: Mapping[str, Version], *, label: str) -> Prediction:
+    """Predict the speed-up of the best stack over another one, or say why one of them does not run."""
+    stack = {str(c.name): c.version for c in optimum.stack}
+    obstacle = run_obstacle("the recommended stack", stack, request) or run_obstacle(label, before, request)
+    return replace(request.predict(optimum.stack, before), obstacle=obstacle)
