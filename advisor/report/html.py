@@ -19,7 +19,6 @@ from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.prices import Price
 from advisor.resolve.recommended_settings import CombinedGain, gain_with_settings
 from advisor.resolve.stack_requirements import PROJECT, requirements_within
-from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
@@ -121,9 +120,8 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def render(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
-    with needs_extra("html", "an HTML report"):
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup, escape
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
 
     def code_spans(text: object) -> Markup:
         """Return a text with the parts in backticks as code."""

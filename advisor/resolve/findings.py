@@ -99,6 +99,7 @@ def collect_findings(
             f"`{newest}`: what it changed is not known"
         )
         findings.append(AdviceFinding(code="ADV118", severity="note", message=message, package=package))
+    findings += _unknown_driver(rules, versions)
     if not optimum.proven:
         message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
@@ -110,6 +111,16 @@ def collect_findings(
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
+
+
+def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
+    """Yield which driver a stack needs, if nobody said which one the target has."""
+    if (runtime := rules.runtime_without_driver(versions)) is not None:
+        message = (
+            f"CUDA {runtime.cuda} needs driver {runtime.driver} or newer, and the driver of the target is not known; "
+            "`driver` in a hardware profile states it"
+        )
+        yield AdviceFinding(code="ADV119", severity="note", message=message, source=runtime.source)
 
 
 def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
