@@ -336,7 +336,7 @@ def test_a_report_prints_what_its_file_shows(
 def test_no_line_is_longer_than_the_width_or_ends_with_a_space(
     texts: dict[str, Callable[[Layout], str]], name: str
 ) -> None:
-    for width in (40, 80, WIDTH_OF_FILES):
+    for width in (60, 80, WIDTH_OF_FILES):
         lines = texts[name](Layout(width=width)).splitlines()
 
         assert max(map(len, lines)) <= WIDTH_OF_FILES
