@@ -242,5 +242,5 @@ def _update(
     if pr_body is not None:
         write_atomically(pr_body, pull_request_body(change))
     typer.echo(update_json(change) if format == "json" else update_text(change))
-    if change.remaining:
+    if not change.passes:
         raise typer.Exit(1)

@@ -43,6 +43,8 @@ def update_json(change: LockChange) -> str:
             "confidence": change.prediction.confidence,
         },
         "not_predicted": change.not_predicted or None,
+        "passes": change.passes,
+        "dropped_settings": list(change.dropped_settings),
         "locks": list(change.outputs),
         "commands": list(change.commands),
     }
@@ -63,7 +65,8 @@ def _text(change: LockChange) -> Iterator[str]:
         width = max(len(c.package) for c in change.changes)
         for c in change.changes:
             yield f"  {c.package:{width}}  {c.before or '-'} -> {c.after or '-'}  {_reason(c, change)}".rstrip()
-    for title, findings in (("resolved", change.cleared), ("remaining", change.remaining)):
+    resolved = "resolved" if change.outputs else "would resolve"
+    for title, findings in ((resolved, change.cleared), ("remaining", change.remaining)):
         if findings:
             yield ""
             yield from (f"{title} {f.code} {gate_codes()[f.code].name}: {f.message}" for f in findings)
@@ -72,6 +75,8 @@ def _text(change: LockChange) -> Iterator[str]:
     yield from (f"to apply it: {command}" for command in change.commands)
     if not change.outputs and not change.commands:
         yield "nothing was written"
+    if change.dropped_settings:
+        yield f"no longer recorded, because the new versions do not have it: {', '.join(change.dropped_settings)}"
 
 
 def _speed(change: LockChange) -> str:
@@ -81,24 +86,32 @@ def _speed(change: LockChange) -> str:
 
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the lock passes the gate" if change.is_smallest else "nothing changes"
+        if change.cleared:
+            return f"no version changes: writing the lock again resolves {_findings(change)}"
+        return (
+            "nothing changes: the lock passes the gate" if change.passes and change.is_smallest else "nothing changes"
+        )
     scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
     words = f"{describe_changes(change.changes)}, {scope}"
     if change.is_smallest:
-        proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
+        bounds = change.optimum.bounds
+        counted = [bound.objective for bound in bounds].index("added") + 1
+        proof = "not proven" if any(bound.gap for bound in bounds[:counted]) else "proven"
         state = f"{proof} to be the smallest change"
         if any(finding.code == "ADV008" for finding in change.cleared):
             state += ", among stacks with the same measured packages,"
-        return f"{words}: {state} that resolves {count(len(change.cleared), 'finding')}"
+        return f"{words}: {state} that resolves {_findings(change)}"
     proof = "optimal for the score" if change.optimum.proven else "not proven to be optimal for the score"
     return f"{words}: {proof}"
 
 
+def _findings(change: LockChange) -> str:
+    return count(len(change.cleared), "finding")
+
+
 def _reason(c: PackageChange, change: LockChange) -> str:
-    for finding in change.cleared:
-        if finding.package == c.package or c.package in dict(finding.cause.versions):
-            return f"resolves {finding.code}"
-    return "" if change.is_smallest else change.reasons.get(c.package, "")
+    codes = [f.code for f in change.cleared if f.package == c.package or c.package in dict(f.cause.versions)]
+    return "; ".join(filter(None, (*(f"resolves {code}" for code in codes[:1]), change.reasons.get(c.package))))
 
 
 def _markdown(change: LockChange) -> Iterator[str]:
