@@ -237,12 +237,12 @@ def _rendered(
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
         return change, {file: with_pins(file.read_text(encoding="utf-8"), versions) for file in pinned}
     recorded = read_settings(path) if path is not None and path.is_file() else None
-    kept = None
+    settings = None
     if recorded is not None:
-        kept = recorded.known_to({str(c.name): c.version for c in change.optimum.stack})
-        change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in kept))
+        settings = recorded.known_to({str(c.name): c.version for c in change.optimum.stack})
+        change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
-    return change, lock_texts(paths, change.optimum, request, client, settings=kept)
+    return change, lock_texts(paths, change.optimum, request, client, settings=settings)
 
 
 def _command(lock: str, change: LockChange) -> str:
