@@ -198,8 +198,8 @@ def test_pins_in_an_included_file_are_changed_there(project: Path, advisor_here:
     checked = advisor_here("check")
     result = advisor_here("advise", "--update")
 
-    assert "more.txt:1: error: ADV009" in checked.stdout
-    assert "wrote `more.txt`" in result.stdout
+    assert "more.txt:1: ADV009" in checked.stdout
+    assert "wrote     `more.txt`" in result.stdout
     assert (project / "more.txt").read_text() == "b==2.0\n"
     assert (project / "requirements.txt").read_text() == "a==1.0\n-r more.txt\n"
 
@@ -217,10 +217,10 @@ def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_her
     result = advisor_here("advise", "--update")
 
     assert result.returncode == 1
-    assert "would resolve ADV009" in result.stdout
-    assert "to apply it: uv lock --upgrade-package b==1.1" in result.stdout
+    assert "resolves  `b 1.0` has" in result.stdout
+    assert "to do     uv lock --upgrade-package b==1.1" in result.stdout
     assert (project / "uv.lock").read_bytes() == before
-    command = result.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
+    command = result.stdout.partition("to do     uv ")[2].split("\n")[0].split()
     subprocess.run([find_uv(), *command, "-q", "--no-cache"], cwd=project, check=True)
     assert advisor_here("check").returncode == 0
 
@@ -251,7 +251,7 @@ def test_a_new_requirement_is_older_where_a_newer_one_changes_more_of_the_lock(
 
     result = advisor_here("advise", "--update", "--refresh")
 
-    assert "web  - -> 1.0  resolves ADV001; 2.0 would change 1 more package of the lock" in result.stdout
+    assert "resolves ADV001; 2.0 would change 1 more package of the lock" in " ".join(result.stdout.split())
 
 
 def test_run_time_settings_of_a_lock_stay(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
@@ -283,7 +283,7 @@ def test_settings_that_the_new_versions_do_not_have_are_named(
 
     result = advisor_here("advise", "--update", "--refresh", "--current", "other.txt")
 
-    assert "no longer recorded, because the new versions do not have it: threads=4" in result.stdout
+    assert "dropped   setting threads=4 (torch): the new versions do not have it" in result.stdout
     assert (settings := read_settings(project / "other.txt")) is not None
     assert settings.settings == ()
 
