@@ -73,6 +73,7 @@ class TargetContext:
             that of this program; else empty.
         compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
             chosen; else empty.
+        names_workload: Whether somebody named the workload; a benchmark of the project then does not count.
     """
 
     name: str
@@ -96,6 +97,7 @@ class TargetContext:
     time_limit: float
     other_pythons: tuple[str, ...] = ()
     compared_pythons: tuple[str, ...] = ()
+    names_workload: bool = False
 
     @property
     def target_settings(self) -> TargetSettings | None:
@@ -162,14 +164,15 @@ class TargetContext:
 
     @property
     def benchmark_identity(self) -> str:
-        """Identity of the project's own benchmark; empty if it has none.
+        """Identity of the project's own benchmark; empty if it has none, or somebody named another workload.
 
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
         from advisor.project.benchmark import read_benchmark
 
-        return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
+        has_benchmark = "benchmark" in self.project.settings and not self.names_workload
+        return read_benchmark(self.files.directory).identity if has_benchmark else ""
 
     def request(
         self,
@@ -272,6 +275,7 @@ def prepare_target(
     )
     project = project.on_target(target)
     workload, proposal = choose("workload", resolution.workload, settings), None
+    names_workload = workload is not None
     profile = find_profile(files.directory, workload)
     if profile is not None:
         workload = profile.name
@@ -302,6 +306,7 @@ def prepare_target(
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
+        names_workload=names_workload,
     )
 
 

@@ -146,9 +146,7 @@ class Criteria:
     def with_speed_bound(self, bounds: Sequence[Bound], stack: Sequence[Candidate]) -> tuple[Bound, ...]:
         """Return the bounds of a stack that was found without speed, with the bound of its speed."""
         value = self._speed(self._offered(stack)).value(stack)
-        names = [
-            name for name in (*self._first_names, *self._names) if name in {"speed", *(b.objective for b in bounds)}
-        ]
+        names = [name for name in self._ordered_names if name in {"speed", *(b.objective for b in bounds)}]
         by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
         return tuple(by_name[name] for name in names)
 
@@ -264,6 +262,9 @@ class Criteria:
     ) -> Criteria:
         """Return criteria that minimise the changes of a lock before everything else.
 
+        The packages that a change adds are counted after the freshness of new direct requirements: otherwise an ancient
+        version of one, with fewer dependencies, would be chosen.
+
         Args:
             locked: Versions of the lock; a package with another version counts as one change.
             refused: Combinations of choices that are excluded.
@@ -284,15 +285,22 @@ class Criteria:
         Freshness of the packages that the project names comes before freshness of all packages: otherwise an older
         version of such a package would be chosen for newer versions of two of its dependencies.
         """
-        return tuple(self._criterion(name, candidates) for name in (*self._first_names, *self._names))
+        return tuple(self._criterion(name, candidates) for name in self._ordered_names)
 
     @property
-    def _first_names(self) -> tuple[str, ...]:
-        return () if self._locked is None else ("changes",)
+    def _ordered_names(self) -> tuple[str, ...]:
+        """The criteria in order, with those of the smallest change of a lock."""
+        names = self._names
+        if self._locked is None:
+            return names
+        place = names.index("freshness-direct")
+        return ("changes", *names[:place], "freshness-new", "added", *names[place:])
 
     def _criterion(self, name: str, candidates: Candidates) -> Objective:
         make = {
             "changes": self._changes,
+            "freshness-new": self._freshness_of_new,
+            "added": self._additions,
             "rules": self._prices,
             "idle-builds": self._idle_builds,
             "build": self._build_ranks,
@@ -315,13 +323,11 @@ class Criteria:
 
     def _changes(self, candidates: Candidates) -> Objective:
         locked = self._locked or {}
+        return _counting("changes", candidates, lambda c: int(locked.get(c.name, c.version) != c.version))
 
-        def change(candidate: Candidate) -> int:
-            if candidate.name not in locked:
-                return self._added
-            return int(locked[candidate.name] != candidate.version)
-
-        return _counting("changes", candidates, change)
+    def _additions(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        return _counting("added", candidates, lambda c: 0 if c.name in locked else self._added)
 
     def _freshness(self, candidates: Candidates) -> Objective:
         costs = {
@@ -333,7 +339,12 @@ class Criteria:
 
     def _freshness_of_direct(self, candidates: Candidates) -> Objective:
         direct = {name: offered for name, offered in candidates.items() if name in self._direct}
-        return Objective(name="freshness-direct", costs=self._freshness(direct).costs)
+        return replace(self._freshness(direct), name="freshness-direct")
+
+    def _freshness_of_new(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        new = {name: offered for name, offered in candidates.items() if name in self._direct and name not in locked}
+        return replace(self._freshness(new), name="freshness-new")
 
     def _idle_builds(self, candidates: Candidates) -> Objective:
         idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
