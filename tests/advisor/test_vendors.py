@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
+from knowledge.hardware.profiles import find_profile
+from knowledge.rules.catalogue import shipped_rules
+from knowledge.rules.engine import RuleBook
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -73,8 +77,6 @@ def test_a_jetson_module_gets_the_warning_that_a_generic_build_may_not_use_its_g
     arguments = ("advise", "--python", "3.12", "--dry-run", "--format", "json", "--hardware")
 
     jetson, server = (json.loads(advisor_here(*arguments, name).stdout) for name in ("jetson-agx-orin", "gh200"))
-    index.add("torch", "2.15.0+nv26.10", tag="cp312-cp312-manylinux_2_28_aarch64", code="")
-    own = json.loads(advisor_here(*arguments, "jetson-agx-orin", "--refresh").stdout)
 
     def unknown(document: dict[str, list[dict[str, str]]]) -> list[str]:
         return [
@@ -83,7 +85,15 @@ def test_a_jetson_module_gets_the_warning_that_a_generic_build_may_not_use_its_g
 
     assert unknown(jetson) == ["torch"]
     assert unknown(server) == []
-    assert unknown(own) == []
+
+
+@pytest.mark.parametrize(("version", "is_own"), [("2.14.0", False), ("2.5.0a0+872d972e41.nv24.08", True)])
+def test_the_builds_of_nvidia_for_jetson_are_known_by_their_local_version(version: str, is_own: bool) -> None:
+    hardware = find_profile("jetson-agx-orin")
+
+    verdicts = RuleBook(shipped_rules(), hardware).judge("torch", Version(version))
+
+    assert ("torch-jetson" not in {verdict.rule for verdict in verdicts}) == is_own
 
 
 def test_no_other_interpreter_is_named_if_the_rules_exclude_every_stack_there(
