@@ -109,13 +109,11 @@ class AnswerMemory:
 
     @cached_property
     def _key(self) -> str:
-        from knowledge.rules.catalogue import catalogue_digest
-
         session, context = self._session, self._session.context
         current = None if session.current is None else [str(session.current.path), session.current.versions]
         young = [context.min_age_days, str(datetime.now(UTC).date())] if context.objective == "stable" else []
         question = [
-            [_program_digest(), catalogue_digest(), session.estimator.state],
+            [_program_digest(), session.estimator.evidence_state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
             [context.allowed, context.reduced_precision, context.recommends_settings],
             [context.compared_pythons, context.max_size, context.uses_uv],
@@ -125,9 +123,14 @@ class AnswerMemory:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON-ready data that is equal in every process."""
+    """Return a value as JSON-ready data that is equal in every process.
+
+    Functions are a part of the program, whose digest is compared.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if callable(value):
+        return None
     if is_dataclass(value):
         # Private fields are computed from the others.
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}

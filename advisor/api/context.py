@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
     from advisor.resolve.builds import TargetBuilds
-    from advisor.resolve.package_choices import AllowedReplacements
     from advisor.resolve.predictor import Predictor
-    from advisor.resolve.problem import ResolutionProblem
+    from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.setting_choice import TargetSettings
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
     from knowledge.rules.engine import RuleBook
+    from knowledge.rules.model import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
@@ -164,9 +164,11 @@ class TargetContext:
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
+        if "benchmark" not in self.project.settings:
+            return ""
         from advisor.project.benchmark import read_benchmark
 
-        return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
+        return read_benchmark(self.files.directory).identity
 
     def request(
         self,
@@ -324,7 +326,6 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     """
     from advisor.project.interface import settings_requirements
     from advisor.resolve.problem import ResolutionProblem
-    from knowledge.rules.catalogue import undeclared_requirements
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
@@ -334,9 +335,16 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         target=target,
         policy=candidate_policy(resolution, project),
         overrides=overrides,
-        undeclared=undeclared_requirements(),
+        undeclared=_undeclared_requirements,
     )
     return problem.with_overridden_roots()
+
+
+def _undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
+    # A remembered answer does not need the rules.
+    from knowledge.rules.catalogue import undeclared_requirements
+
+    return undeclared_requirements()
 
 
 def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
