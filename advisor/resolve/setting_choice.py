@@ -127,9 +127,9 @@ class TargetSettings:
             stack: Versions of the stack, such as the baseline.
             estimator: Predictions from the observations.
         """
-        every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
-        if len(every) < 2:
+        if len(FRAMEWORKS.keys() & stack.keys()) < 2:
             return self
+        every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
         best = {gains.framework: dict(self.best(gains, stack[gains.framework]).values) for gains in every}
         disputed = {
             (name, value)
