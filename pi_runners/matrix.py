@@ -17,6 +17,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from knowledge.settings.catalogue import setting_error, shipped_settings
 from knowledge.settings.compatibility import contradictions
+from knowledge.settings.model import DEFAULT
 from pi_runners.benchmark import PROGRAM
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS
@@ -150,18 +151,20 @@ def choose_cases(
 
 
 def expand_settings(axes: Mapping[str, Sequence[Scalar]]) -> tuple[dict[str, Scalar], ...]:
-    """Return every combination of settings.
+    """Return every combination of settings; the value :data:`DEFAULT` stands for a setting that is not set.
 
     Raises:
         InputError: If a setting does not exist, or a value is not valid for it.
     """
     for name, values in axes.items():
         for value in values:
-            if (error := setting_error(name, value)) is not None:
+            is_default = value == DEFAULT and name in shipped_settings()
+            if not is_default and (error := setting_error(name, value)) is not None:
                 raise InputError(error, hint="`advisor pi settings` lists all settings and their values")
     names = sorted(axes)
     return tuple(
-        dict(zip(names, combination, strict=True)) for combination in itertools.product(*(axes[n] for n in names))
+        {name: value for name, value in zip(names, combination, strict=True) if value != DEFAULT}
+        for combination in itertools.product(*(axes[n] for n in names))
     )
 
 

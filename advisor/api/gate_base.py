@@ -18,7 +18,7 @@ from advisor.project.built_metadata import without_requirements
 from advisor.project.current import read_current, within
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from advisor.project.locks import Lock, read_lock
-from advisor.project.project_settings import ProjectSetting
+from advisor.project.project_settings import ProjectSettings
 from knowledge.domain.errors import InputError
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Base:
     lock: Path | None = None
 
 
-def read_base(files: ProjectFiles, base: str, project_settings: tuple[ProjectSetting, ...], stack: ExitStack) -> Base:
+def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings, stack: ExitStack) -> Base:
     """Return what a project is compared with.
 
     Args:
@@ -64,7 +64,7 @@ def read_base(files: ProjectFiles, base: str, project_settings: tuple[ProjectSet
 
 
 def policy_source(
-    files: ProjectFiles, base: Base | None, project_settings: tuple[ProjectSetting, ...], stack: ExitStack
+    files: ProjectFiles, base: Base | None, project_settings: ProjectSettings, stack: ExitStack
 ) -> Base | None:
     """Return the commit whose policy is in force; none in a repository without commits.
 
@@ -120,9 +120,9 @@ def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetC
     return None if base_lock is None else within(base_lock, project.roots)
 
 
-def _commit(files: ProjectFiles, base: str, project_settings: tuple[ProjectSetting, ...], stack: ExitStack) -> Base:
+def _commit(files: ProjectFiles, base: str, project_settings: ProjectSettings, stack: ExitStack) -> Base:
     current = [Path(files.current)] if files.current and Path(files.current).is_file() else []
-    paths = (*(s.path for s in project_settings), *files.requirements, *files.constraints, *files.overrides, *current)
+    paths = (*project_settings.paths, *files.requirements, *files.constraints, *files.overrides, *current)
     extra_files = {Path(os.path.relpath(path, files.directory)) for path in paths}
     directory = stack.enter_context(export_commit(base, files.directory, extra_files=extra_files, warn=logger.warning))
     base_files = files.moved_to(directory)

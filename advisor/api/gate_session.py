@@ -31,7 +31,7 @@ from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, with
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
-from advisor.project.project_settings import ProjectSetting, read_project_settings
+from advisor.project.project_settings import ProjectSettings, read_project_settings
 from advisor.project.read_errors import UnreadableFileError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.package_choices import locked_extras, locked_replacements
@@ -145,7 +145,7 @@ class _Head:
 
     client: IndexClient
     base: Base | None
-    project_settings: tuple[ProjectSetting, ...]
+    project_settings: ProjectSettings
     policy: GatePolicy
     resolution: ResolutionOptions
 

@@ -15,7 +15,7 @@ from advisor.lock.settings_table import SETTINGS_FILE, LockedSettings, locked_se
 from knowledge.domain.errors import InputError
 from knowledge.settings.catalogue import setting_error, shipped_settings
 from knowledge.settings.compatibility import contradictions
-from knowledge.settings.model import ANY, JOINED_VARIABLES
+from knowledge.settings.model import ANY, DEFAULT, JOINED_VARIABLES
 
 _DEFAULT_LOCKS = ("pylock.toml", SETTINGS_FILE)
 
@@ -47,7 +47,7 @@ def read_run_settings(
     Args:
         directory: Where the lock is, if neither a lock nor values are given.
         lock: A lock, or a settings file.
-        values: Names and values of settings.
+        values: Names and values of settings; the value :data:`DEFAULT` leaves out a setting of the lock.
         frameworks: Frameworks that the values are for; by default those of the lock, else those that have the setting
             if its name leaves no doubt.
 
@@ -61,6 +61,10 @@ def read_run_settings(
     for name, value in values:
         if last_values[name] != value:
             raise InputError(f"`--settings` has two values of `{name}`: `{value}` and `{last_values[name]}`")
+        if value == DEFAULT and name in shipped_settings():
+            for framework in (*names, ANY) if names else tuple(selection):
+                selection.get(framework, {}).pop(name, None)
+            continue
         for framework in _frameworks_of(name, value, names, content):
             selection.setdefault(framework, {})[name] = value
     if names:

@@ -53,6 +53,20 @@ def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> st
     return "; ".join(parts)
 
 
+def no_speedup_text(prediction: Prediction) -> str:
+    """Return why there is no speed-up to report; empty if there is one."""
+    if prediction.is_known:
+        return ""
+    if prediction.obstacle:
+        return prediction.obstacle
+    if prediction.unmeasured:
+        return unmeasured_text(prediction.unmeasured, prediction.refused)
+    if prediction.newest_measured:
+        listed = ", ".join(f"`{name}` up to {version}" for name, version in prediction.newest_measured)
+        return f"on such hardware, only {listed} was compared"
+    return "no measured package differs"
+
+
 def workload_text(prediction: Prediction) -> str:
     """Return which workload a prediction is for: the selected one, or the kind for which the stack gains least.
 
@@ -63,7 +77,7 @@ def workload_text(prediction: Prediction) -> str:
     if len(prediction.kinds) < 2:
         return f"workload `{prediction.workload}`"
     number = len(prediction.kinds)
-    if not prediction.changes:
+    if not (prediction.is_known and prediction.changes):
         return f"{number} kinds of workloads"
     return f"workload `{prediction.workload}`, the least of {number} kinds"
 

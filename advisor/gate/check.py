@@ -38,11 +38,12 @@ from advisor.gate.settings import (
     check_recommended_settings,
     check_slow_settings,
     check_supported_settings,
+    check_unread_files,
 )
 from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
-from advisor.project.project_settings import ProjectSetting
+from advisor.project.project_settings import ProjectSetting, ProjectSettings
 from advisor.project.read_errors import UnreadableFileError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor
@@ -78,10 +79,15 @@ class ProjectState:
     lock: Lock
     problem: ResolutionProblem
     allowed_indexes: Collection[str]
-    project_settings: Sequence[ProjectSetting] = ()
+    project_settings: ProjectSettings = field(default_factory=ProjectSettings)
     recommended_settings: RecommendedValues = field(default_factory=dict)
     requirements_known: bool = True
     trusted_references: tuple[DirectReference, ...] = ()
+
+    @property
+    def settings_on_target(self) -> tuple[ProjectSetting, ...]:
+        """Its run-time settings, without those of operations on devices that the target does not use."""
+        return self.project_settings.on("cuda" if self.problem.target.hardware.gpu else "cpu")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,8 +260,8 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
             versions = case.head.lock.versions
             path = case.head.lock.path or state.lock.path or Path()
             settings = setting_changes(
-                with_settings_of_lock(state.project_settings, state.recommended_settings, path),
-                with_settings_of_lock(case.head.project_settings, case.head.recommended_settings, path),
+                with_settings_of_lock(state.settings_on_target, state.recommended_settings, path),
+                with_settings_of_lock(case.head.settings_on_target, case.head.recommended_settings, path),
                 [versions, state.lock.versions],
                 case.predictor,
                 backends=FRAMEWORKS,
@@ -376,12 +382,12 @@ def _state_findings(
     scope = _scope(state, case.name, policy)
     rules = RuleBook(shipped_rules(), state.problem.target.hardware)
     yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
-    yield from check_slow_settings(scope, state.project_settings, case.predictor, backends=FRAMEWORKS)
-    yield from check_recommended_settings(
-        scope, state.project_settings, state.recommended_settings, backends=FRAMEWORKS
-    )
-    yield from check_supported_settings(scope, state.project_settings, backends=FRAMEWORKS)
-    yield from check_contradictions(scope, state.project_settings, backends=FRAMEWORKS)
+    settings = state.settings_on_target
+    yield from check_slow_settings(scope, settings, case.predictor, backends=FRAMEWORKS)
+    yield from check_recommended_settings(scope, settings, state.recommended_settings, backends=FRAMEWORKS)
+    yield from check_supported_settings(scope, settings, backends=FRAMEWORKS)
+    yield from check_contradictions(scope, settings, backends=FRAMEWORKS)
+    yield from check_unread_files(scope, state.project_settings.unread)
     files = LockArtifacts(LockedFiles(scope, case.client, allowed_indexes=state.allowed_indexes))
     installable.update(files.installable)
     yield from files.findings

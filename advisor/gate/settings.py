@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
-from advisor.project.project_settings import ProjectSetting
+from advisor.project.project_settings import ProjectSetting, UnreadFile
 from advisor.resolve.predictor import Predictor
 from knowledge.settings.catalogue import setting_error, shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for
@@ -137,6 +137,22 @@ def check_contradictions(
                 place=_place(used),
                 subject=f"{used.name} {other.name}",
             )
+
+
+def check_unread_files(scope: Scope, files: Sequence[UnreadFile]) -> Iterator[Finding]:
+    """Yield the files of the project that may contain settings, but cannot be parsed.
+
+    Args:
+        scope: The lock, the target and the policy.
+        files: The files.
+    """
+    for file in files:
+        yield scope.finding(
+            "ADV038",
+            f"this file contains words of run-time settings, but it was not read: {file.reason}",
+            place=Place(path=str(file.path), line=file.line),
+            subject=file.file,
+        )
 
 
 def _applications(

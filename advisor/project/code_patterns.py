@@ -31,7 +31,7 @@ _ROOTS = frozenset(
 )
 _MODULE = re.compile(rb"(\w+)\s*\.\s*\Z")
 _IMPORTED = re.compile(rb"\s*(?:,|\)|as\b|\r?\Z)")
-_ALIAS = re.compile(rb"\bas (\w+)")
+_ALIAS = re.compile(rb"\bas (\w+)|^[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#;\r]|$)", re.MULTILINE)
 _MOST_NAME = 50
 """Maximum number of bytes before a name in which the name of its module is searched."""
 _PREFIXES = (("tensorflow.compat.v1.", "tensorflow."), ("tensorflow.compat.v2.", "tensorflow."))
@@ -87,8 +87,8 @@ class CodeText:
 
     @cached_property
     def aliases(self) -> frozenset[bytes]:
-        """Names that are given to anything with `as`."""
-        return frozenset(_ALIAS.findall(self.content))
+        """Names that are given to anything with `as`, or to another name with `=`."""
+        return frozenset(name for names in _ALIAS.findall(self.content) for name in names if name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

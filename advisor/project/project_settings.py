@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.project.code_settings import CodeSetting, may_import, may_set, settings_in_code
+from advisor.project.code_settings import CodeSetting, UnreadCodeError, may_import, may_set, settings_in_code
 from advisor.project.interface import line_of
 from advisor.project.shell_variables import (
     Variable,
@@ -55,6 +55,7 @@ class ProjectSetting:
             lock, which recommends it.
         is_conditional: Whether it is set under a condition.
         is_default: Whether a value of the environment takes precedence over it.
+        device: Device of the operations that it is set for, ``cpu`` or ``cuda``; empty for all.
     """
 
     name: str
@@ -66,6 +67,7 @@ class ProjectSetting:
     origin: Origin
     is_conditional: bool = False
     is_default: bool = False
+    device: str = ""
 
     def applies_to(self, backend: str) -> bool:
         """Whether it applies to a framework."""
@@ -77,7 +79,49 @@ class ProjectSetting:
         return self.origin == "code" and not self.is_default
 
 
-def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> tuple[ProjectSetting, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadFile:
+    """A Python file with words of settings that cannot be parsed.
+
+    Attributes:
+        file: The file, relative to the project, with forward slashes.
+        path: The same file, as it was opened.
+        line: The line of the problem, from 1; 0 if unknown.
+        reason: Why it cannot be parsed.
+    """
+
+    file: str
+    path: Path
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectSettings:
+    """The run-time settings of a project.
+
+    Attributes:
+        settings: The settings.
+        unread: Files that may contain more of them.
+    """
+
+    settings: tuple[ProjectSetting, ...] = ()
+    unread: tuple[UnreadFile, ...] = ()
+
+    def __iter__(self) -> Iterator[ProjectSetting]:
+        return iter(self.settings)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files that set something, or may do so."""
+        return (*(setting.path for setting in self.settings), *(file.path for file in self.unread))
+
+    def on(self, device: str) -> tuple[ProjectSetting, ...]:
+        """Return the settings, without those of operations on other devices."""
+        return tuple(setting for setting in self.settings if setting.device in ("", device))
+
+
+def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> ProjectSettings:
     """Return the run-time settings of a project; none of its code is executed.
 
     Args:
@@ -87,8 +131,14 @@ def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> tuple
     Raises:
         InputError: If the table has a setting that does not exist, or an invalid value.
     """
-    files = (setting for file in project_files(directory, FILE_PATTERNS) for setting in _of_file(file))
-    return (*_from_table(directory / "pyproject.toml", settings), *files)
+    parts = [part for file in project_files(directory, FILE_PATTERNS) for part in _of_file(file)]
+    return ProjectSettings(
+        settings=(
+            *_from_table(directory / "pyproject.toml", settings),
+            *(part for part in parts if isinstance(part, ProjectSetting)),
+        ),
+        unread=tuple(part for part in parts if isinstance(part, UnreadFile)),
+    )
 
 
 def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
@@ -97,7 +147,8 @@ def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
         status = path.stat()
     except OSError:
         return ()
-    return tuple(_of_file(SourceFile(name=str(path), path=str(path), size=status.st_size, modified=status.st_mtime_ns)))
+    file = SourceFile(name=str(path), path=str(path), size=status.st_size, modified=status.st_mtime_ns)
+    return tuple(part for part in _of_file(file) if isinstance(part, ProjectSetting))
 
 
 def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSetting]:
@@ -115,14 +166,18 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSett
         )
 
 
-def _of_file(file: SourceFile) -> Iterator[ProjectSetting]:
+def _of_file(file: SourceFile) -> Iterator[ProjectSetting | UnreadFile]:
     """Yield the settings of a file, each value once; none if it is not what its name says."""
     try:
         content = file.read()
         listed = _of_code(content, file) if file.is_code else _of_variables(content, file)
-    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError):
+    except (ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError):
         return
-    distinct = {(s.name, s.value, s.backends, s.is_conditional, s.is_default): s for s in reversed(listed)}
+    except UnreadCodeError as error:
+        line = 0 if file.is_notebook else error.line
+        yield UnreadFile(file=Path(file.name).as_posix(), path=Path(file.path), line=line, reason=str(error))
+        return
+    distinct = {(s.name, s.value, s.backends, s.is_conditional, s.is_default, s.device): s for s in reversed(listed)}
     yield from sorted(distinct.values(), key=lambda s: (s.line, s.name, s.value, s.backends))
 
 
@@ -145,6 +200,7 @@ def _project_setting(found: CodeSetting, file: SourceFile) -> ProjectSetting:
         origin="code",
         is_conditional=found.is_conditional,
         is_default=found.is_default,
+        device=found.setting.device,
     )
 
 

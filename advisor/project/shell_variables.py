@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +19,12 @@ _OPENED = re.compile(r"(?:^|[;&|]|\b(?:then|do|else)\b)\s*(?:if|case)\b")
 _CLOSED = re.compile(r"(?:^|[;&|])\s*(?:fi|esac)\b")
 _EXPORTED = re.compile(r"^[ \t]*(?:export|declare[ \t]+-x)[ \t](.*)$", re.MULTILINE)
 _KEYWORDS = frozenset({"then", "do", "else", "{", "(", "!", "time", "if", "while", "until", "elif"})
+_HEREDOC = re.compile(
+    r"""'[^']*'|"(?:\\.|[^"\\])*"|(?<!<)<<(?P<tabs>-?)[ \t]*(?P<quote>["']?)\\?(?P<end>[\w.+-]+)(?P=quote)"""
+)
+"""A quoted text, or the beginning of a here-document, with the line that ends it."""
+_SHELL = re.compile(r"(?:^|[\s;&|(/])(?:ba|da|k|z)?sh(?=[\s;&|)]|$)|\b(?:sbatch|qsub|bsub|ssh)\b")
+"""A program that runs its input as a script."""
 _INSTRUCTION = re.compile(r"\s*(\w+)\s+(.*)", re.DOTALL)
 _SLURM = "#SBATCH"
 """Beginning of the comments that Slurm reads as options."""
@@ -53,8 +61,8 @@ def variables_of_shell(text: str, names: Collection[str]) -> Iterator[Variable]:
         text: The script.
         names: Variables of interest.
     """
-    exported = {word for line in _EXPORTED.findall(text) for word in line.split()}
-    lines = text.split("\n")
+    lines = _without_heredocs(text.split("\n"))
+    exported = {word for line in _EXPORTED.findall("\n".join(lines)) for word in line.split()}
     depth = 0
     for number, line in _logical_lines(lines, "\\"):
         depth += len(_OPENED.findall(line))
@@ -74,7 +82,7 @@ def variables_of_dockerfile(text: str, names: Collection[str]) -> Iterator[Varia
         names: Variables of interest.
     """
     escape = re.match(r"#\s*escape\s*=\s*`", text, re.IGNORECASE)
-    lines = text.split("\n")
+    lines = _without_heredocs(text.split("\n"))
     for number, line in _logical_lines(lines, "`" if escape else "\\"):
         match = _INSTRUCTION.match(line)
         instruction, rest = (match[1].upper(), match[2]) if match else ("", "")
@@ -184,6 +192,30 @@ def _command(text: str) -> str:
     except (ValueError, RecursionError):
         return text
     return shlex.join(map(str, words)) if isinstance(words, list) else text
+
+
+def _without_heredocs(lines: Sequence[str]) -> list[str]:
+    """Return the lines with empty ones for here-documents, which are data, except those that a shell runs."""
+    remaining = list(lines)
+    if not any("<<" in line for line in lines):
+        return remaining
+    ends: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        ends["", line].append(number)
+        ends["-", line.lstrip("\t")].append(number)
+    last = -1
+    for number, line in enumerate(lines):
+        if number <= last or "<<" not in line or line.lstrip().startswith("#"):
+            continue
+        first = number
+        for match in (match for match in _HEREDOC.finditer(line[:_MOST_LINE]) if match["end"]):
+            places = ends.get((match["tabs"], match["end"]), [])
+            place = bisect.bisect_right(places, max(last, number))
+            # Without its end, it is something else, such as a shift in an arithmetic expression.
+            last = places[place] if place < len(places) else last
+        if last > first and _SHELL.search(line) is None:
+            remaining[first + 1 : last + 1] = [""] * (last - first)
+    return remaining
 
 
 def _logical_lines(lines: Sequence[str], escape: str) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 _MOST_DEPTH = 50
@@ -13,6 +14,7 @@ _MUTATORS = frozenset(
     {"append", "extend", "insert", "remove", "pop", "clear", "update", "setdefault", "sort", "reverse", "add"}
 )
 _TEXT_METHODS = frozenset({"split", "splitlines", "strip", "lstrip", "rstrip", "lower", "upper"})
+_NO_LOCALS: Mapping[str, Any] = MappingProxyType({})
 
 
 class NotStaticError(ValueError):
@@ -33,21 +35,50 @@ class StaticModule:
         self._functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
         self._changed: set[str] = set()
         self._known: dict[str, Any] = {}
+        self._local = _NO_LOCALS
         self._work = 0
         for node in ast.walk(tree):
             self._record(node)
 
-    def value(self, node: ast.expr) -> Any:
+    def value(self, node: ast.expr, local: Mapping[str, Any] = _NO_LOCALS) -> Any:
         """Return the value of an expression.
+
+        Args:
+            node: The expression.
+            local: Values of names that are bound where it is, such as those of a loop.
 
         Raises:
             NotStaticError: If it is known only when the code runs.
         """
         try:
-            value = self._value(node, 0)
+            return self._value_with(local, node, 0)
         except (TypeError, KeyError, IndexError, ValueError, MemoryError) as error:
             raise NotStaticError(str(error)) from None
-        return value
+
+    def rounds(
+        self, target: ast.expr, items: ast.expr, local: Mapping[str, Any] = _NO_LOCALS
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the local names of each round of a loop, with their values.
+
+        Args:
+            target: The variable of the loop, or a tuple of variables.
+            items: What the loop runs over.
+            local: Values of names that are bound around the loop.
+
+        Raises:
+            NotStaticError: If they are known only when the code runs.
+        """
+        value = self.value(items, local)
+        if not isinstance(value, (list, dict)):
+            raise NotStaticError(f"line {target.lineno}")
+        for item in value:
+            self._spend(1 + len(local))
+            yield {**local, **_unpacked(target, item)}
+
+    def definition(self, name: str) -> ast.expr | None:
+        """Return the expression that a name stands for; none if it is bound more than once, or if it is changed."""
+        is_constant = name in self._top and len(self._bound[name]) == 1 and name not in self._changed
+        return self._top[name] if is_constant else None
 
     def texts_behind(self, node: ast.expr) -> Iterator[str]:
         """Yield the texts in an expression, in the functions that it calls, and in the values of its names.
@@ -76,7 +107,7 @@ class StaticModule:
                 self._bound.setdefault(name.id, []).append(value)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                 if not isinstance(target, ast.Name):
-                    self._changed |= {name.id for name in ast.walk(target) if isinstance(name, ast.Name)}
+                    self._changed |= _changed_by(target)
         elif isinstance(node, (ast.AugAssign, ast.For, ast.comprehension)):
             self._changed |= {name.id for name in ast.walk(node.target) if isinstance(name, ast.Name)}
             if isinstance(node, (ast.For, ast.AugAssign)) and isinstance(node.target, ast.Name):
@@ -109,6 +140,13 @@ class StaticModule:
         ):
             self._changed |= set(names)
 
+    def _value_with(self, local: Mapping[str, Any], node: ast.expr, depth: int) -> Any:
+        around, self._local = self._local, local
+        try:
+            return self._value(node, depth)
+        finally:
+            self._local = around
+
     def _value(self, node: ast.expr, depth: int) -> Any:
         if depth > _MOST_DEPTH:
             raise NotStaticError("too deeply nested")
@@ -124,9 +162,14 @@ class StaticModule:
                 return self._items(node.elts, depth)
             case ast.Dict():
                 return self._table(node, depth)
-            case ast.Name() if node.id in self._top and len(self._bound[node.id]) == 1 and node.id not in self._changed:
+            case ast.DictComp() | ast.ListComp() | ast.SetComp() | ast.GeneratorExp():
+                return self._comprehension(node, depth)
+            case ast.Name() if node.id in self._local:
+                return self._local[node.id]
+            case ast.Name() if (definition := self.definition(node.id)) is not None:
                 if node.id not in self._known:
-                    self._known[node.id] = value(self._top[node.id])
+                    # The names of a loop have no values where the name is bound.
+                    self._known[node.id] = self._value_with(_NO_LOCALS, definition, depth + 1)
                 return self._known[node.id]
             case ast.BinOp(op=ast.Add()):
                 left, right = value(node.left), value(node.right)
@@ -146,12 +189,35 @@ class StaticModule:
                     return str(inserted)
             case ast.Call(func=ast.Name(id="list" | "sorted" | "dict" as kind)) if kind not in self._changed:
                 return self._constructed(kind, node, depth)
+            case ast.Call(func=ast.Name(id="str"), args=[part], keywords=[]) if "str" not in self._changed:
+                written = value(part)
+                if isinstance(written, (str, int, float)):
+                    return str(written)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="dict"), attr="fromkeys"), args=[keys, item]):
+                return dict.fromkeys(value(keys), value(item))
+            case ast.Call(func=ast.Attribute(attr="items" | "keys" | "values" as view), args=[], keywords=[]):
+                table = value(node.func.value)  # type: ignore[attr-defined]
+                self._spend(len(table))
+                return [list(part) if view == "items" else part for part in getattr(table, view)()]
             case ast.Call(func=ast.Attribute(attr=method)) if method in _TEXT_METHODS and not node.keywords:
                 text = value(node.func.value)  # type: ignore[attr-defined]
                 if isinstance(text, str):
                     self._spend(len(text))
                     return getattr(text, method)(*map(value, node.args))
         raise NotStaticError(f"line {getattr(node, 'lineno', 0)}")
+
+    def _comprehension(
+        self, node: ast.DictComp | ast.ListComp | ast.SetComp | ast.GeneratorExp, depth: int
+    ) -> dict[Any, Any] | list[Any]:
+        match node.generators:
+            case [ast.comprehension(ifs=[], is_async=0) as loop]:
+                rounds = list(self.rounds(loop.target, loop.iter, self._local))
+            case _:
+                raise NotStaticError(f"line {node.lineno}")
+        if isinstance(node, ast.DictComp):
+            key, item = node.key, node.value
+            return {self._value_with(r, key, depth + 1): self._value_with(r, item, depth + 1) for r in rounds}
+        return [self._value_with(r, node.elt, depth + 1) for r in rounds]
 
     def _items(self, nodes: list[ast.expr], depth: int) -> list[Any]:
         items: list[Any] = []
@@ -194,6 +260,27 @@ class StaticModule:
         if node.keywords:
             raise NotStaticError(f"line {node.lineno}")
         return list(*values) if kind == "list" else sorted(*values)
+
+
+def _changed_by(target: ast.expr) -> set[str]:
+    """Return the names whose values an assignment changes; an index keeps its value."""
+    match target:
+        case ast.Subscript(value=part) | ast.Attribute(value=part) | ast.Starred(value=part):
+            return _changed_by(part)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return {name for part in parts for name in _changed_by(part)}
+    return {name.id for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def _unpacked(target: ast.expr, item: Any) -> dict[str, Any]:
+    """Return the names that an item of a loop is assigned to, with their values."""
+    match target:
+        case ast.Name():
+            return {target.id: item}
+        case ast.Tuple() | ast.List() if isinstance(item, list) and len(item) == len(target.elts):
+            pairs = zip(target.elts, item, strict=True)
+            return {name: value for part, own in pairs for name, value in _unpacked(part, own).items()}
+    raise NotStaticError(f"line {target.lineno}")
 
 
 def _bindings(statement: ast.stmt) -> list[tuple[ast.Name, ast.expr]]:

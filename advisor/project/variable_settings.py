@@ -24,11 +24,13 @@ class BackendSetting:
         name: Name of the setting, such as ``onednn``.
         value: Its value; empty if it is known only when the program runs.
         backends: Frameworks in which something sets it, sorted; empty for all that have the setting.
+        device: Device of the operations that it is set for, ``cpu`` or ``cuda``; empty for all.
     """
 
     name: str
     value: str
     backends: tuple[str, ...]
+    device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

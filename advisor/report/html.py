@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, workload_text
+from advisor.domain.words import count, no_speedup_text, workload_text
 from advisor.report.interface import changes, target_line
 from advisor.report.interpreters import interpreter_rows, measured_lines
 from advisor.report.reasons import price_text
@@ -19,7 +19,6 @@ from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.prices import Price
 from advisor.resolve.recommended_settings import CombinedGain, gain_with_settings
 from advisor.resolve.stack_requirements import PROJECT, requirements_within
-from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
@@ -121,9 +120,8 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def render(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
-    with needs_extra("html", "an HTML report"):
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup, escape
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
 
     def code_spans(text: object) -> Markup:
         """Return a text with the parts in backticks as code."""
@@ -158,6 +156,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
         title=f"{count(len(stack), 'package')}, {quality}",
         quality=quality,
         score=score_lines(advice.basis, prediction),
+        no_speedup=no_speedup_text(prediction),
         workload=workload_text(prediction),
         target=target_line(report.target),
         report=report,
@@ -199,11 +198,13 @@ def _price_lines(prices: Iterable[Price]) -> list[Interval]:
     return [
         _predicted(f"without {price.constraint}", price.prediction)
         for price in prices
-        if price.prediction is not None and price.prediction.changes
+        if price.prediction is not None and price.prediction.is_known
     ]
 
 
 def _overall(report: AdviceResult) -> list[Interval]:
+    if not report.advice.prediction.is_known or report.advice.prediction.is_same:
+        return []
     intervals = [_predicted("predicted speed over the baseline", report.advice.prediction)]
     if total := gain_with_settings(report.advice.prediction, report.settings_gain):
         intervals.append(_predicted("with the recommended settings", total))

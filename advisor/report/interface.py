@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
+from advisor.domain.words import no_speedup_text
+from advisor.report.digits import rounded
+from knowledge.estimate.interface import Prediction
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_NUMBERS = ("speedup", "low", "high", "score")
+"""Numbers of a prediction, which are null in JSON if there is no speed-up to report."""
 
 
 def target_line(target: Target) -> str:
@@ -19,6 +26,17 @@ def target_line(target: Target) -> str:
         f"Python {target.python} on {target.platform}, {hardware.name} ({hardware.cpu.microarchitecture}, "
         f"{devices}{driver})"
     )
+
+
+def prediction_document(prediction: Prediction | None) -> dict[str, Any] | None:
+    """Return a prediction as JSON-ready values; its numbers are null if there is no speed-up to report."""
+    if prediction is None:
+        return None
+    document: dict[str, Any] = rounded(asdict(prediction))
+    del document["obstacle"], document["is_same"]
+    if reason := no_speedup_text(prediction):
+        document |= {**dict.fromkeys(_NUMBERS), "kinds": []}
+    return {**document, "not_predicted": reason or None}
 
 
 def changes(report: AdviceResult) -> list[tuple[str, str, str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION, changes_from_current
+from advisor.report.interface import SCHEMA_VERSION, changes_from_current, prediction_document
 from advisor.report.interpreters import interpreters_document
 from advisor.report.sizes import sizes_document
 from advisor.resolve.problem import Candidate
@@ -72,7 +72,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
         "gain_with_settings": rounded(asdict(total)) if total else None,
         "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
-        "prediction": rounded(asdict(advice.prediction)),
+        "prediction": prediction_document(advice.prediction),
         "findings": [asdict(f) for f in advice.findings],
         "proof": {
             "bound": {b.objective: b.bound for b in advice.optimum.bounds},
@@ -102,5 +102,5 @@ def _current(report: AdviceResult) -> dict[str, Any] | None:
     return {
         "packages": [{"name": name, "version": str(version)} for name, version in sorted(locked.items())],
         "changes": [{"name": n, "before": before, "after": after} for n, before, after in changes_from_current(report)],
-        "prediction": rounded(asdict(prediction)),
+        "prediction": prediction_document(prediction),
     }

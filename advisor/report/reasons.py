@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.gate.compare import is_significant
+from advisor.report.interface import prediction_document
 from advisor.resolve.alternatives import Alternative, Explanation, alternatives_of
 from advisor.resolve.prices import Price
 from knowledge.estimate.interface import Prediction
@@ -22,7 +23,8 @@ def prices_text(prices: Sequence[Price]) -> str:
 
 def prices_json(prices: Sequence[Price]) -> str:
     """Return prices as JSON."""
-    return json.dumps({"schema_version": 1, "prices": [asdict(p) for p in prices]}, indent=2)
+    documents = [{**asdict(p), "prediction": prediction_document(p.prediction)} for p in prices]
+    return json.dumps({"schema_version": 2, "prices": documents}, indent=2)
 
 
 def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
@@ -58,14 +60,14 @@ def _is_interpreter(price: Price) -> bool:
 
 def price_difference(price: Price, kind: str = "cost") -> str:
     """Return the speed and the libyears that a constraint costs, or that another interpreter gains."""
-    has_prediction = price.prediction is not None and price.prediction.changes
+    has_prediction = price.prediction is not None and price.prediction.is_known
     speed = f"estimated {kind} {_speed(price.prediction)}" if has_prediction else f"{kind} in speed unknown"
     return f"{speed}; {price.libyears:.1f} libyears"
 
 
 def _speed(prediction: Prediction | None) -> str:
     """Return a predicted speed-up in percent, with its interval."""
-    if prediction is None or not prediction.changes:
+    if prediction is None or not prediction.is_known:
         return "unknown speed"
     mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
     significance = "" if is_significant(prediction) else ": not significant"
@@ -85,7 +87,11 @@ def explanation_text(explanation: Explanation) -> str:
 
 def explanation_json(explanation: Explanation) -> str:
     """Return an explanation as JSON."""
-    return json.dumps({"schema_version": 1, **_plain(asdict(explanation))}, indent=2)
+    document = {**asdict(explanation), "prediction": prediction_document(explanation.prediction)}
+    for name in ("against_newest", "runner_up"):
+        if alternative := getattr(explanation, name):
+            document[name] = {**asdict(alternative), "prediction": prediction_document(alternative.prediction)}
+    return json.dumps({"schema_version": 2, **_plain(document)}, indent=2)
 
 
 def _explanation_lines(e: Explanation) -> Iterator[str]:

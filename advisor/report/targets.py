@@ -75,6 +75,8 @@ def targets_json(results: TargetResults) -> str:
 def _cost_document(price: Price) -> dict[str, Any]:
     return {
         "changes": [{"name": name, "before": own, "after": agreed} for name, agreed, own in price.changes],
-        "speedup_without": rounded(price.prediction.speedup) if price.prediction else None,
+        "speedup_without": rounded(price.prediction.speedup)
+        if price.prediction and price.prediction.is_known
+        else None,
         "libyears": round(price.libyears, 3),
     }

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, operations_text, quoted, range_text, unmeasured_text, workload_text
+from advisor.domain.words import count, no_speedup_text, operations_text, quoted, range_text, workload_text
 from advisor.project.sources import Proposal
 from advisor.report.interface import changes, changes_from_current, target_line
 from advisor.report.interpreters import interpreters_text
@@ -74,7 +74,7 @@ def _lines(report: AdviceResult) -> Iterator[str]:
     elif report.proposal is not None:
         yield f"workload   {_proposal(report.proposal)}"
     yield f"prediction {_prediction(advice.prediction)}"
-    if advice.prediction.changes and advice.prediction.kinds:
+    if advice.prediction.is_known and not advice.prediction.is_same and advice.prediction.kinds:
         yield f"           {range_text(advice.prediction)}"
     if total := gain_with_settings(advice.prediction, report.settings_gain):
         yield f"           with its settings {total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
@@ -106,13 +106,10 @@ def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
 
 
 def _prediction(prediction: Prediction) -> str:
-    if not prediction.changes:
-        if prediction.unmeasured:
-            return f"none: {unmeasured_text(prediction.unmeasured, prediction.refused)}"
-        if prediction.newest_measured:
-            listed = ", ".join(f"`{name}` up to {version}" for name, version in prediction.newest_measured)
-            return f"none: on such hardware, only {listed} was compared"
-        return "same speed as the baseline: no measured package differs"
+    if reason := no_speedup_text(prediction):
+        return f"none: {reason}"
+    if prediction.is_same:
+        return "same speed as the baseline: the stacks are the same"
     ratio = (
         f"{prediction.speedup:.3f}x the speed of the baseline [{prediction.low:.3f}, {prediction.high:.3f}] at "
         f"{prediction.confidence:.0%}, {workload_text(prediction)}"
@@ -139,7 +136,7 @@ def _current(report: AdviceResult) -> str:
     more = " and others" if len(changed) > len(direct[:_MAX_LINES]) else ""
     names = f" ({quoted(direct[:_MAX_LINES])}{more})" if direct else ""
     speed = ""
-    if prediction.changes:
+    if prediction.is_known:
         interval = f"[{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}"
         speed = f"; predicted speed of the stack {prediction.speedup:.3f}x the current one {interval}"
         speed += operations_text(prediction)

@@ -14,7 +14,10 @@ from advisor.gate.compare import PackageChange
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
 from advisor.report.digits import rounded
-from advisor.report.interface import target_line
+from advisor.report.interface import prediction_document, target_line
+
+SCHEMA_VERSION = 3
+_PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
 
 
 def update_text(change: LockChange) -> str:
@@ -24,8 +27,9 @@ def update_text(change: LockChange) -> str:
 
 def update_json(change: LockChange) -> str:
     """Return a change as JSON; the schema is documented in `docs/reference/check-json.md`."""
+    prediction = prediction_document(change.prediction)
     document = {
-        "schema_version": 2,
+        "schema_version": SCHEMA_VERSION,
         "proven": change.optimum.proven,
         "changes": [
             {"package": c.package, "kind": c.kind, "before": _text_of(c.before), "after": _text_of(c.after)}
@@ -33,15 +37,7 @@ def update_json(change: LockChange) -> str:
         ],
         "cleared": [{"code": f.code, "package": f.package, "message": f.message} for f in change.cleared],
         "remaining": [{"code": f.code, "package": f.package, "message": f.message} for f in change.remaining],
-        "prediction": None
-        if change.prediction is None
-        else {
-            "workload": change.prediction.workload,
-            "speedup": change.prediction.speedup,
-            "low": change.prediction.low,
-            "high": change.prediction.high,
-            "confidence": change.prediction.confidence,
-        },
+        "prediction": prediction and {key: prediction[key] for key in _PREDICTION_KEYS},
         "not_predicted": change.not_predicted or None,
         "locks": list(change.outputs),
         "commands": list(change.commands),

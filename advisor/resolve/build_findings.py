@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 
-from advisor.domain.words import count, quoted
+from advisor.domain.words import count, quoted, size_text
 from advisor.index.configuration import without_credentials
 from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.problem import Candidate
-from advisor.resolve.stack_requirements import replaced_packages
-from knowledge.builds.model import Replacement
+from advisor.resolve.problem import Candidate, Substitution
+from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
 from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -20,6 +19,9 @@ if TYPE_CHECKING:
 
 _CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""
+
+_MOST_NAMES = 3
+"""Number of packages up to which they are named."""
 
 
 def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
@@ -32,7 +34,7 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
     libraries = sum(candidate.name.startswith(_CUDA_LIBRARIES) for candidate in stack)
     for candidate in stack:
         yield from _of_build(request, candidate, libraries)
-        yield from _proposals(request, candidate)
+        yield from _proposals(request, stack, candidate)
     names = {candidate.name for candidate in stack}
     replaced = {package.name for package in replaced_packages(request.problem, request.source, stack)}
     for substitution in request.problem.substitutions.values():
@@ -124,7 +126,7 @@ def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
             )
 
 
-def _proposals(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate) -> Iterator[AdviceFinding]:
     """Yield the packages that could replace one on the target, each with its effect."""
     if candidate.name in request.problem.substitutions or candidate.direct is not None:
         return
@@ -135,22 +137,51 @@ def _proposals(request: ResolutionRequest, candidate: Candidate) -> Iterator[Adv
             allow = f'`replace-packages = {{ {entry.package} = "{entry.replacement}" }}` in `[tool.advisor]`'
         message = (
             f"`{entry.replacement}` provides the same modules as `{entry.package}` for the target{condition}"
-            f"{_effect(request, candidate, entry)}; {allow} allows it"
+            f"{_effect(request, stack, candidate, canonicalize_name(entry.replacement))}; {allow} allows it"
         )
         yield AdviceFinding(
             code="ADV112", severity="note", message=message, package=candidate.name, source=entry.source
         )
 
 
-def _effect(request: ResolutionRequest, candidate: Candidate, entry: Replacement) -> str:
+def _effect(
+    request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate, replacement: NormalizedName
+) -> str:
     """Return how the download changes with a replacement of the same version; empty if it is not known."""
     try:
-        offered = request.source.candidates(canonicalize_name(entry.replacement))
+        offered = request.source.candidates(replacement)
+        same = next((c for c in offered if c.version.public == candidate.version.public), None)
+        if same is None:
+            return f" (it has no version {candidate.version.public})"
+        sizes = {c.name: request.source.size(c) for c in (*stack, same)}
+        unneeded, missing = _other_packages(request, stack, candidate, same)
     except UnavailableError:
         return ""
-    same = next((c for c in offered if c.version.public == candidate.version.public), None)
-    if same is None:
-        return f" (it has no version {candidate.version.public})"
-    if candidate.file.size is None or same.file.size is None:
+    before = [sizes[name] for name in (candidate.name, *unneeded)]
+    if sizes[same.name] is None or None in before:
         return ""
-    return f" ({same.file.size / 1e6:.0f} MB instead of {candidate.file.size / 1e6:.0f} MB to download)"
+    total = sum(size or 0 for size in before)
+    text = f" ({size_text(sizes[same.name] or 0)} instead of {size_text(total)} to download"
+    if unneeded:
+        text += f": {_listed(unneeded)} {'is' if len(unneeded) == 1 else 'are'} not needed either"
+    if missing:
+        text += f"; it also requires {_listed(missing)}"
+    return f"{text})"
+
+
+def _other_packages(
+    request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate, same: Candidate
+) -> tuple[list[NormalizedName], list[NormalizedName]]:
+    """Return the packages that a stack does not need with a replacement, and those that it needs in addition."""
+    substitution = Substitution(package=candidate.name, replacement=same.name)
+    other = request.with_problem(request.problem.with_substitutions([substitution]))
+    replaced = [*(c for c in stack if c.name not in (candidate.name, same.name)), same]
+    other.source.fetch([same])
+    needed = requirements_within(other.problem, other.source, replaced).keys() - {PROJECT}
+    present = {c.name for c in replaced}
+    return sorted(present - needed), sorted(needed - present)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names, or the number of packages if there are many."""
+    return quoted(names) if len(names) <= _MOST_NAMES else count(len(names), "package")

@@ -19,17 +19,32 @@ from advisor.resolve.slowdowns import slowdown_texts
 from knowledge.estimate.interface import Prediction
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Verdict
+from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:
     from advisor.resolve.request import ResolutionRequest
 
 
-def violated_rules(stack: Sequence[Candidate], rules: RuleBook) -> list[Verdict]:
-    """Return the verdicts of the rules that a stack violates."""
-    versions = {str(c.name): c.version for c in stack}
-    return [v for c in stack for v in rules.judge(c.name, c.version) if v.severity == "forbidden"] + [
-        verdict for _, verdict in rules.judge_together(versions)
-    ]
+def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Verdict]:
+    """Return the verdicts of the rules that say why a stack does not run on the target."""
+    alone = [verdict for name, version in versions.items() for verdict in rules.judge(name, version)]
+    verdicts = [*alone, *(verdict for _, verdict in rules.judge_together(versions))]
+    return [verdict for verdict in verdicts if verdict.severity == "forbidden"]
+
+
+def run_obstacle(label: str, versions: Mapping[str, Version], request: ResolutionRequest) -> str:
+    """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does.
+
+    Args:
+        label: What to call the stack.
+        versions: Its versions.
+        request: The request, with the rules and the observations.
+    """
+    reasons = [verdict.message for verdict in violated_rules(versions, request.rules)]
+    for name in sorted(FRAMEWORKS.keys() & versions.keys()):
+        if reason := request.estimator.failures(name).get(str(versions[name])):
+            reasons.append(f"`{name} {versions[name]}` failed to run on comparable hardware: {reason}")
+    return f"{label} does not run on the target: {reasons[0]}" if reasons else ""
 
 
 def collect_findings(
@@ -55,7 +70,7 @@ def collect_findings(
             message=f"the newest versions do not run on the target: {v.message}",
             source=v.source,
         )
-        for v in violated_rules(request.baseline, rules)
+        for v in violated_rules({str(c.name): c.version for c in request.baseline}, rules)
     ]
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
@@ -84,6 +99,7 @@ def collect_findings(
             f"`{newest}`: what it changed is not known"
         )
         findings.append(AdviceFinding(code="ADV118", severity="note", message=message, package=package))
+    findings += _unknown_driver(rules, versions)
     if not optimum.proven:
         message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
@@ -95,6 +111,16 @@ def collect_findings(
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
+
+
+def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
+    """Yield which driver a stack needs, if nobody said which one the target has."""
+    if (runtime := rules.runtime_without_driver(versions)) is not None:
+        message = (
+            f"CUDA {runtime.cuda} needs driver {runtime.driver} or newer, and the driver of the target is not known; "
+            "`driver` in a hardware profile states it"
+        )
+        yield AdviceFinding(code="ADV119", severity="note", message=message, source=runtime.source)
 
 
 def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:

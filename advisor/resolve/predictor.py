@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -126,7 +126,9 @@ class Predictor:
     def predict(self, stack: Versions, baseline: Versions) -> Prediction:
         """Predict the speed-up of a stack over the baseline."""
         query = ["predict", self._texts(stack), self._texts(baseline)]
-        return _prediction(self.cached(query, lambda: asdict(self.estimator.predict(stack, baseline))))
+        prediction = _prediction(self.cached(query, lambda: asdict(self.estimator.predict(stack, baseline))))
+        # Cached for the measured packages alone; the others decide whether the stacks are the same.
+        return replace(prediction, is_same=dict(stack) == dict(baseline))
 
     def effects(self, stack: Versions, baseline: Versions) -> tuple[Effect, ...]:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""

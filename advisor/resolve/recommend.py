@@ -12,8 +12,8 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import explain_stack
 from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.findings import collect_findings
-from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error
+from advisor.resolve.findings import collect_findings, run_obstacle
+from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error, untried_sdists_error
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem
@@ -97,6 +97,7 @@ def make_request(
             baseline=baseline,
             source=source,
             young_after=young_after,
+            policy=problem.policy,
         ).with_settings(own_settings)
         return ResolutionRequest(
             problem=problem,
@@ -118,7 +119,7 @@ def make_request(
     except BaselineLimitError:
         # The exact search finds a contradiction in seconds for which the plain resolver needs minutes.
         request = with_baseline(())
-        if request.is_contradictory():
+        if request.with_untried_sdists().is_contradictory():
             raise no_stack_error(request, baseline=False) from None
     except NoStackError:
         raise no_stack_error(with_baseline(()), baseline=False) from None
@@ -157,14 +158,14 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
                 f"no stack was found, and no proof that there is none: {request.not_compared}",
                 hint="allow more time with `--time-limit`, or fewer replacements",
             ) from None
-        raise no_stack_error(request, baseline=bool(baseline)) from None
+        raise untried_sdists_error(request) or no_stack_error(request, baseline=bool(baseline)) from None
     if request.not_compared:
         stopped = optimum.stopped or request.effort.limit.reason
         optimum = replace(optimum, not_compared=request.not_compared, stopped=stopped)
     verify(problem, source, optimum.stack)
     versions = {str(c.name): c.version for c in baseline}
     stack = {str(c.name): c.version for c in optimum.stack}
-    prediction = request.predict(optimum.stack, versions)
+    prediction = _predict(request, optimum, versions, label="the baseline")
     return Advice(
         objective=request.objective,
         baseline=baseline,
@@ -189,5 +190,12 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             settings=request.settings.missing_in(versions, stack, request.estimator) if request.settings else {},
         ),
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
-        current=None if current is None else (current, request.predict(optimum.stack, current)),
+        current=None if current is None else (current, _predict(request, optimum, current, label="the current stack")),
     )
+
+
+def _predict(request: ResolutionRequest, optimum: Optimum, before: Mapping[str, Version], *, label: str) -> Prediction:
+    """Predict the speed-up of the best stack over another one, or say why one of them does not run."""
+    stack = {str(c.name): c.version for c in optimum.stack}
+    obstacle = run_obstacle("the recommended stack", stack, request) or run_obstacle(label, before, request)
+    return replace(request.predict(optimum.stack, before), obstacle=obstacle)

@@ -177,9 +177,9 @@ def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> Com
         gain: What the settings gain; none if none are recommended.
 
     Returns:
-        The speed-up; none without settings, or if no measured package differs from the baseline.
+        The speed-up; none without settings, or if there is no speed-up over the baseline to report.
     """
-    if gain is None or not prediction.changes:
+    if gain is None or prediction.is_same or not prediction.is_known:
         return None
     half = math.hypot(*(math.log(p.high / p.low) / 2 for p in (prediction, gain)))
     mean = math.log(prediction.speedup * gain.speedup)

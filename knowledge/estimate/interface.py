@@ -268,6 +268,8 @@ class Prediction:
             was measured.
         coverage: With a profiled workload, how much of its time was measured with each framework; otherwise empty.
         kinds: Without a selected workload, the predictions for each kind; otherwise empty.
+        is_same: Whether the two stacks are the same.
+        obstacle: Why one of the two stacks does not run on the target; empty if both do.
     """
 
     speedup: float
@@ -283,6 +285,13 @@ class Prediction:
     operations_only: tuple[str, ...] = ()
     coverage: tuple[ProfileCoverage, ...] = ()
     kinds: tuple[KindPrediction, ...] = ()
+    is_same: bool = False
+    obstacle: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether there is a speed-up to report: both stacks run, and they are the same or measured packages differ."""
+        return not self.obstacle and (self.is_same or bool(self.changes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,13 @@ import difflib
 from pathlib import Path
 from typing import Any
 
+from packaging.version import InvalidVersion, Version
+
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
-from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_instance, shipped_machines
+from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_machine, shipped_machines
 
 _SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""
@@ -29,7 +31,7 @@ def shipped_machine(name: str) -> ShippedMachine:
     Raises:
         InputError: If there is neither; the hint has the nearest names.
     """
-    machine = shipped_machines().get(name.lower()) or find_instance(name)
+    machine = find_machine(name)
     if machine is None:
         raise InputError(f"there is no hardware profile `{name}`", hint=_hint(name))
     return machine
@@ -104,6 +106,8 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
         raise InputError(f"the hardware profile `{where}` is not a table of fields")
     for comment in ("source", "catalogue", "matrix"):
         document.pop(comment, None)
+    if document.get("driver") is not None:
+        document["driver"] = _driver(document["driver"], where)
     try:
         return TypeAdapter(HardwareProfile).validate_python({"name": name, **document})
     except ValidationError as error:
@@ -113,3 +117,23 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
             f"the hardware profile `{where}` has a wrong field `{field}`: {first['msg'].lower()}",
             hint="`advisor hardware show --format json` prints a valid profile",
         ) from None
+
+
+def _driver(value: Any, where: str) -> dict[str, Any]:
+    """Return the driver of a profile, which may be its version alone.
+
+    Raises:
+        InputError: If its version is not a version.
+    """
+    driver: dict[str, Any] = (
+        value if isinstance(value, dict) else {"version": str(value) if type(value) is int else value}
+    )
+    version: Any = driver.get("version")
+    try:
+        Version(version)
+    except (InvalidVersion, TypeError):
+        raise InputError(
+            f"the hardware profile `{where}` has a wrong field `driver`: `{version}` is not the version of a driver",
+            hint='write it in quotes: `driver: "580.65.06"`; `nvidia-smi` prints it',
+        ) from None
+    return driver

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -100,6 +100,24 @@ class RuleBook:
             if isinstance(rule, CapabilityRule) and rule.default and rule.cuda and self.admits(rule.versions, version):
                 return rule.cuda
         return None
+
+    def runtime_without_driver(self, versions: Mapping[str, Version]) -> RuntimeRule | None:
+        """Return the CUDA runtime of a stack that needs the newest driver, if the driver of the machine is not known.
+
+        None if the stack has no such runtime, or the machine no NVIDIA GPU, or its driver is known.
+        """
+        hardware = self._hardware
+        if hardware.gpu is None or hardware.driver is not None or hardware.os != "linux":
+            return None
+        needed = [rule for name, version in versions.items() for rule in self._runtime_rules(name, version)]
+        return max(needed, key=lambda rule: (Version(rule.driver), Version(rule.cuda)), default=None)
+
+    def _runtime_rules(self, name: str, version: Version) -> Iterator[RuntimeRule]:
+        """Yield the rules about the CUDA runtime that a package version contains or is built for."""
+        named = cuda_of_local_version(version) or self.default_cuda(name, version)
+        for rule in (*self._unary.get(name, ()), *self._runtimes.get(named or "", ())):
+            if isinstance(rule, RuntimeRule) and rule.cuda == (named or _runtime_of(version)):
+                yield rule
 
     def admits(self, specifier: str, version: Version) -> bool:
         """Whether a rule's specifier admits a version; an empty one admits all."""

@@ -16,6 +16,9 @@ operations (differences by rounding only), or a lower precision."""
 ANY = "*"
 """Value of a choice that stands for every integer of a setting, and name of the framework that stands for all."""
 
+DEFAULT = "default"
+"""Value in commands and reports of a setting that is not set."""
+
 JOINED_VARIABLES: Mapping[str, str] = {"XLA_FLAGS": " ", "TF_XLA_FLAGS": " ", "LD_PRELOAD": ":"}
 """Environment variables that are lists, with their separators: settings add to them."""
 

@@ -49,7 +49,7 @@ def test_the_json_report_has_the_documented_shape(advisor: Advisor, project: Pat
 
     document = json.loads(result.stdout)
     documented = (Path(__file__).parents[2] / "docs" / "reference" / "advice-json.md").read_text()
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert {"status", "target", "objective", "baseline", "stack", "settings", "prediction", "findings", "proof"} <= set(
         document
     )

@@ -153,6 +153,25 @@ def test_further_forms_set_values_of_the_catalogue() -> None:
         ("import os\nos.environ.update({'TF_ENABLE_ONEDNN_OPTS': '0'})\n", ("onednn", "off")),
         ("import os\nos.environ.update(OMP_NUM_THREADS='4')\n", ("threads", "4")),
         ("from os import environ\nenviron |= {'OMP_NUM_THREADS': '4'}\n", ("threads", "4")),
+        ("from os import environ as env\nenv['OMP_NUM_THREADS'] = '4'\n", ("threads", "4")),
+        ("from os import environ as env\nenv.setdefault('OMP_NUM_THREADS', '4')\n", ("threads", "4")),
+        ("import os\nenv = os.environ\nenv['OMP_NUM_THREADS'] = '4'\n", ("threads", "4")),
+        ("from os import putenv\nputenv('OMP_NUM_THREADS', '4')\n", ("threads", "4")),
+        ("import os\nos.environ.update(dict(OMP_NUM_THREADS='4'))\n", ("threads", "4")),
+        ("import os\nos.environ.update(dict({'OMP_NUM_THREADS': '4'}, X=x))\n", ("threads", "4")),
+        ("import os\nos.environ.update([('OMP_NUM_THREADS', '4')])\n", ("threads", "4")),
+        ("import os\nos.environ.update(dict.fromkeys(['A', 'OMP_NUM_THREADS'], '4'))\n", ("threads", "4")),
+        ("import os\nos.environ |= {n: str(4) for n in ('A', 'OMP_NUM_THREADS')}\n", ("threads", "4")),
+        ("import os\nT = {'X': f(), 'OMP_NUM_THREADS': '4'}\nos.environ.update(**T)\n", ("threads", "4")),
+        ("import os\nfor v in ('OMP_NUM_THREADS', 'A'):\n    os.environ[v] = '4'\n", ("threads", "4")),
+        ("import os\nV = ['A', 'OMP_NUM_THREADS']\nfor v in V:\n    os.environ.setdefault(v, '4')\n", ("threads", "4")),
+        ("import os\nfor k, v in {'OMP_NUM_THREADS': '4'}.items():\n    os.environ[k] = v\n", ("threads", "4")),
+        ("import os\nfor k, v in (('A', '1'), ('OMP_NUM_THREADS', '4')):\n    os.environ[k] = v\n", ("threads", "4")),
+        ("import os\n[os.environ.setdefault(v, '4') for v in ('OMP_NUM_THREADS',)]\n", ("threads", "4")),
+        ("import os\nNAME = 'OMP_NUM_THREADS'\nos.environ[NAME] = '4'\n", ("threads", "4")),
+        ("import torch\nt = torch; t.set_num_threads(4)\n", ("threads", "4")),
+        ("import torch\nt = torch\nu = t\nu.set_num_threads(4)\n", ("threads", "4")),
+        ("import torch\nlimit = torch.set_num_threads\nlimit(4)\n", ("threads", "4")),
     ],
 )
 def test_settings_are_read_from_code(text: str, expected: tuple[str, str]) -> None:
@@ -174,6 +193,10 @@ def test_settings_are_read_from_code(text: str, expected: tuple[str, str]) -> No
         "def f():\n    '''import torch; torch.set_num_threads(4)'''\n",
         "import torch\ntorch.backends.cudnn.allow_tf32 = True\n",
         "import os\nos.environ['OMP_PLACES'] = 'cores'\n",
+        "import os, torch\nt = torch\nt = other\nt.set_num_threads(4)\n",
+        "import os\nfor v in ('OMP_NUM_THREADS',):\n    other[v] = '4'\n",
+        "import os\nfor v in names('OMP_NUM_THREADS'):\n    os.environ[v] = '4'\n",
+        "import os\nfor OMP_NUM_THREADS in ('A', 'B'):\n    os.environ[OMP_NUM_THREADS] = '4'\n",
     ],
 )
 def test_other_code_sets_nothing(text: str) -> None:
@@ -186,10 +209,60 @@ def test_other_code_sets_nothing(text: str) -> None:
         "import torch\ntorch.set_num_threads(args.threads)\n",
         "import torch\ntorch.set_num_threads(0)\n",
         "import os\nos.environ['OMP_NUM_THREADS'] = str(n)\n",
+        "import os\nfor n in ('1', '2'):\n    os.environ['OMP_NUM_THREADS'] = n\n",
+        "import os\nfor v in ('A', 'OMP_NUM_THREADS'):\n    os.environ[v] = str(n)\n",
     ],
 )
 def test_a_value_that_only_the_program_knows_is_empty(text: str) -> None:
     assert [matches[:2] for matches in of_code(text)] == [("threads", "")]
+
+
+@pytest.mark.parametrize(
+    ("call", "device"),
+    [
+        ("torch.autocast('cuda', dtype=torch.bfloat16)", "cuda"),
+        ("torch.autocast(device_type='cuda:1', dtype=torch.bfloat16)", "cuda"),
+        ("torch.cuda.amp.autocast(dtype=torch.bfloat16)", "cuda"),
+        ("torch.autocast('cpu')", "cpu"),
+        ("x.to('cpu', memory_format=torch.channels_last)", "cpu"),
+        ("torch.autocast(device, dtype=torch.bfloat16)", ""),
+        ("torch.autocast('cuda' if torch.cuda.is_available() else 'cpu', dtype=torch.bfloat16)", ""),
+        ("torch.set_num_threads(4)", ""),
+    ],
+)
+def test_the_device_of_a_setting_is_read(call: str, device: str) -> None:
+    (setting,) = settings_in_code(f"import torch\n{call}\n")
+
+    assert setting.setting.device == device
+
+
+def test_loops_are_followed_with_bounded_work() -> None:
+    loops = "".join(f"{'    ' * depth}for v{depth} in NAMES:\n" for depth in range(15))
+    text = f"import os\nNAMES = ['OMP_NUM_THREADS', 'A', 'B', 'C']\n{loops}{'    ' * 15}os.environ[v0] = '4'\n"
+
+    assert len(settings_in_code(text)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("content", "line"),
+    [
+        ("import torch\nx = " + " + ".join(["1"] * 60_000) + "\ntorch.set_num_threads(1)\n", 0),
+        ("import torch\ntorch.set_num_threads(1)\nprint 'x'\n", 3),
+    ],
+    ids=["a long expression", "another language"],
+)
+def test_a_file_with_words_of_settings_that_cannot_be_parsed_is_named(tmp_path: Path, content: str, line: int) -> None:
+    (tmp_path / "a.py").write_text(content)
+
+    (unread,) = read_project_settings(tmp_path, {}).unread
+
+    assert (unread.file, unread.line) == ("a.py", line)
+
+
+def test_a_file_without_words_of_settings_need_not_be_parsed(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import torch\nprint 'x'\n")
+
+    assert read_project_settings(tmp_path, {}).unread == ()
 
 
 def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
@@ -253,6 +326,13 @@ def test_conditions_and_defaults_are_noted(tmp_path: Path) -> None:
             "kind: Job\n---\nspec:\n  containers:\n    - env:\n        - name: OMP_NUM_THREADS\n          value: '4'\n",
             [("threads", "4", 7)],
         ),
+        ("run.sh", "cat <<EOF\nexport OMP_NUM_THREADS=4\nEOF\nexport OMP_NUM_THREADS=2\n", [("threads", "2", 4)]),
+        ("run.sh", "cat > a.sh <<-'END' && ls\n\texport OMP_NUM_THREADS=4\n\tEND\n", []),
+        ("run.sh", "cat <<A <<B\nexport OMP_NUM_THREADS=4\nA\nexport OMP_NUM_THREADS=4\nB\n", []),
+        ("run.sh", "sbatch <<EOF\nexport OMP_NUM_THREADS=4\nEOF\n", [("threads", "4", 2)]),
+        ("run.sh", "ssh host bash -s <<'EOF'\nexport OMP_NUM_THREADS=4\nEOF\n", [("threads", "4", 2)]),
+        ("run.sh", "n=$((1 << x))\necho '<<EOF'\nexport OMP_NUM_THREADS=4\nEOF\n", [("threads", "4", 3)]),
+        ("Dockerfile", "FROM x\nCOPY <<EOF /a\nENV OMP_NUM_THREADS=4\nEOF\nENV A=1\n", []),
         ("k8s/map.yaml", "kind: ConfigMap\ndata:\n  TF_ENABLE_ONEDNN_OPTS: '1'\n", [("onednn", "on", 3)]),
         ("config.yaml", "model:\n  OMP_NUM_THREADS: 4\n", []),
     ],
@@ -281,7 +361,7 @@ def test_the_table_of_the_project_is_read(tmp_path: Path) -> None:
         line=2,
         origin="table",
     )
-    assert read_project_settings(tmp_path, {"threads": 4}) == (expected,)
+    assert read_project_settings(tmp_path, {"threads": 4}).settings == (expected,)
 
 
 @pytest.mark.parametrize("settings", [{"treads": 4}, {"threads": 0}, {"onednn": "maybe"}])

@@ -100,7 +100,7 @@ def test_the_json_report_has_a_document_for_each_target(advisor: Advisor, projec
     result = advisor("advise", "--format", "json", "--dry-run", cwd=project)
 
     document = json.loads(result.stdout)
-    assert document["schema_version"] == 1
+    assert document["schema_version"] == 2
     assert [(t["name"], t["target"]["python"][:4], t["locks"]) for t in document["targets"]] == [
         ("old", "3.10", []),
         ("new", "3.13", []),

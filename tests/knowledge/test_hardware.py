@@ -13,7 +13,7 @@ from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
 from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
-from knowledge.hardware.profiles import find_profile, shipped_machine, shipped_names
+from knowledge.hardware.profiles import find_profile, read_profile, shipped_machine, shipped_names
 from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 from tests.conftest import MACHINES
 
@@ -121,6 +121,34 @@ def test_a_shipped_machine_is_valid_and_known_to_archspec(name: str) -> None:
     assert (machine.model is None) == (profile.accelerators == ())
 
 
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *((spelling, "rtx4090") for spelling in ("rtx-4090", "RTX 4090", "rtx_4090", "NVIDIA GeForce RTX 4090")),
+        ("Tesla V100", "v100"),
+        ("A100 PCIe 80GB", "a100-pcie-80gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("CPU Zen 4", "cpu-zen4"),
+        ("nd96asr v4", "Standard_ND96asr_v4"),
+    ],
+)
+def test_a_profile_has_its_name_in_any_spelling(spelling: str, name: str) -> None:
+    assert find_profile(spelling) == find_profile(name)
+
+
+def test_no_two_profiles_have_names_that_differ_only_in_spelling() -> None:
+    names = [*shipped_machines(), *cloud_instances()]
+
+    assert [shipped_machine(name).name for name in names] == names
+
+
+@pytest.mark.parametrize("name", ["A100 64GB", "rtx 4090 laptop", "nvidia", " "])
+def test_a_spelling_with_a_word_that_no_profile_has_is_refused(name: str) -> None:
+    with pytest.raises(InputError):
+        find_profile(name)
+
+
 def test_the_usual_gpus_have_a_profile() -> None:
     machines = shipped_machines()
     names = """
@@ -173,7 +201,7 @@ def test_every_provider_has_instances_with_and_without_accelerators() -> None:
     ("name", "nearest"),
     [
         ("h20", "`h200`"),
-        ("Tesla V100", "`v100` or `v100-sxm2-16gb` or `v100-sxm2-32gb`"),
+        ("Tesla V100 GB", "`v100` or `v100-sxm2-16gb` or `v100-sxm2-32gb`"),
         ("RTX 4099", "`rtx4090`"),
         ("p4d.24xlarg", "`p4d.24xlarge`"),
     ],
@@ -325,3 +353,33 @@ def test_an_older_nvidia_python_package_gives_a_part_of_the_values(monkeypatch: 
 
     assert [(a.model, a.compute_capability, a.numa_nodes) for a in reading.accelerators] == [("NVIDIA H100", "9.0", ())]
     assert reading.problem == ""
+
+
+PROFILE = """
+cpu: {architecture: x86_64, microarchitecture: zen4}
+os: linux
+libc: glibc
+libc_version: "2.28"
+"""
+
+
+@pytest.mark.parametrize(
+    ("driver", "version"),
+    [
+        ('"535.183.06"', "535.183.06"),
+        ("580", "580"),
+        ('{version: "535.183.06", newest_cuda: "12.2"}', "535.183.06"),
+        ("null", None),
+    ],
+)
+def test_the_driver_of_a_profile_may_be_a_version(driver: str, version: str | None) -> None:
+    profile = read_profile(f"{PROFILE}driver: {driver}\n", where="node.yaml", name="node")
+
+    assert (profile.driver and profile.driver.version) == version
+
+
+@pytest.mark.parametrize("driver", ["abc", "535.10", "true", "[535]", "{version: new}", "{newest_cuda: '12.2'}"])
+def test_a_driver_that_is_no_version_is_one_sentence(driver: str) -> None:
+    # A number such as 535.10 would lose its last digit.
+    with pytest.raises(InputError, match="`node.yaml` has a wrong field `driver`"):
+        read_profile(f"{PROFILE}driver: {driver}\n", where="node.yaml", name="node")

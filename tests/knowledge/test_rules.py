@@ -84,6 +84,28 @@ def test_a_driver_gets_only_cuda_runtimes_that_it_supports(driver: str, runtime:
     assert forbidden(machine("8.0", driver), name, runtime) is not runs
 
 
+@pytest.mark.parametrize(
+    ("versions", "driver"),
+    [
+        ({"torch": "2.15.0"}, "580"),
+        ({"torch": "2.8.0+cu126"}, "525.60.13"),
+        ({"nvidia-cuda-runtime-cu12": "12.8.90", "a": "13.0"}, "525.60.13"),
+        ({"nvidia-cuda-runtime-cu12": "12.8.90", "nvidia-cuda-runtime": "13.0.48"}, "580"),
+        ({"numpy": "2.0.2"}, None),
+    ],
+)
+def test_the_needed_driver_is_that_of_the_newest_runtime(versions: dict[str, str], driver: str | None) -> None:
+    h100 = shipped_profile("h100")
+    stack = {name: Version(version) for name, version in versions.items()}
+
+    needed = RuleBook(shipped_rules(), h100).runtime_without_driver(stack)
+    known = RuleBook(shipped_rules(), dataclasses.replace(h100, driver=Driver(version="535.183.06")))
+
+    assert (needed and needed.driver) == driver
+    assert known.runtime_without_driver(stack) is None
+    assert RuleBook(shipped_rules(), shipped_profile("cpu-zen4")).runtime_without_driver(stack) is None
+
+
 def test_every_cuda_runtime_from_11_to_13_has_a_rule() -> None:
     versions = {rule.cuda for rule in shipped_rules() if isinstance(rule, RuntimeRule)}
 

@@ -189,6 +189,12 @@ def test_settings_expand_to_every_combination() -> None:
     assert fitting({"threads": 1, "xla": "on", "tf32": "on"}, "tensorflow", "cpu") == {"threads": 1, "xla": "on"}
 
 
+def test_default_is_a_setting_that_is_not_set() -> None:
+    assert expand_settings({"allocator": ["default", "tcmalloc"]}) == ({}, {"allocator": "tcmalloc"})
+    with pytest.raises(InputError, match="there is no setting `speed`"):
+        expand_settings({"speed": ["default"]})
+
+
 def test_an_absent_numa_node_is_unsupported() -> None:
     from pi_runners.harness.contract import Unsupported
 

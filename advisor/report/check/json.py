@@ -11,9 +11,14 @@ from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding, unique_fingerprints
 from advisor.gate.setting_changes import SettingChange
 from advisor.report.digits import rounded
+from advisor.report.interface import prediction_document
 from knowledge.estimate.interface import Effect, Prediction
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+_PREDICTION_KEYS = (
+    *("workload", "speedup", "low", "high", "confidence", "unmeasured", "newest_measured", "refused"),
+    *("operations_only", "coverage", "kinds", "not_predicted"),
+)
 
 
 def check_json(result: GateResult) -> str:
@@ -109,20 +114,9 @@ def _setting(change: SettingChange) -> dict[str, Any]:
 
 
 def _prediction(prediction: Prediction | None) -> dict[str, Any] | None:
-    if prediction is None:
-        return None
-    return {
-        "workload": prediction.workload,
-        "speedup": prediction.speedup,
-        "low": prediction.low,
-        "high": prediction.high,
-        "confidence": prediction.confidence,
-        "unmeasured": list(prediction.unmeasured),
-        "refused": list(prediction.refused),
-        "operations_only": list(prediction.operations_only),
-        "coverage": [asdict(coverage) for coverage in prediction.coverage],
-        "kinds": [asdict(kind) for kind in prediction.kinds],
-    }
+    """Return a prediction without its evidence."""
+    document = prediction_document(prediction)
+    return document and {key: value for key, value in document.items() if key in _PREDICTION_KEYS}
 
 
 def _effect(effect: Effect) -> dict[str, Any]:

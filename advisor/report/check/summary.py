@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from advisor.domain.words import count, operations_text, unmeasured_text, workload_text
+from advisor.domain.words import count, no_speedup_text, operations_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import PackageChange, is_significant
 from advisor.gate.findings import Finding
@@ -36,15 +36,15 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
     """
     if prediction is None:
         return f"not predicted: {not_predicted}"
-    if prediction.changes:
+    if prediction.is_same:
+        return "no significant difference: no package differs"
+    if prediction.is_known:
         ratio = (
             f"{prediction.speedup:.3f}x [{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}, "
             f"{workload_text(prediction)}{operations_text(prediction)}"
         )
         return ratio if is_significant(prediction) else f"no significant difference: {ratio}"
-    if prediction.unmeasured:
-        return f"not predicted: {unmeasured_text(prediction.unmeasured, prediction.refused)}"
-    return "no significant difference for any workload: no measured package differs"
+    return f"not predicted: {no_speedup_text(prediction)}"
 
 
 def listed_effects(prediction: Prediction | None, effects: Sequence[Effect]) -> Sequence[Effect]:

@@ -59,7 +59,7 @@ def test_the_name_of_each_output_file_selects_its_format(failing: Path, advisor_
 
     report(advisor_here, "github", *(word for name in names for word in ("-o", name)))
 
-    assert json.loads((failing / "a.json").read_text())["schema_version"] == 2
+    assert json.loads((failing / "a.json").read_text())["schema_version"] == 3
     assert json.loads((failing / "b.json").read_text())[0]["check_name"] == "ADV006"
     assert (failing / "a.md").read_text().startswith("## ")
     assert (failing / "a.html").read_text().startswith("<!doctype html>")
@@ -179,15 +179,17 @@ def test_html_pages_are_readable_in_a_browser(failing: Path, advisor_here: Advis
     assert problems == []
 
 
-def test_an_unmeasured_stack_has_no_predicted_speed(failing: Path, index: PackageIndex, advisor_here: Advisor) -> None:
+def test_an_unmeasured_baseline_has_no_predicted_speed(
+    failing: Path, index: PackageIndex, advisor_here: Advisor
+) -> None:
     for version in ("2.7.0", "2.8.0"):
         index.add("torch", version, code="")
     (failing / "torch.txt").write_text("torch\n")
 
     page = advisor_here("advise", "--format", "html", "--dry-run", "--hardware", "h100", "-r", "torch.txt").stdout
 
-    assert "<b>speed unknown</b>" in page
-    assert "as fast" not in page
+    assert "<b>same speed</b><span>it is the baseline" in page
+    assert "1.000x" not in page
 
 
 def test_the_reports_do_not_import_the_solver() -> None:

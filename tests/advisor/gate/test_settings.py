@@ -172,6 +172,30 @@ def test_settings_that_contradict_each_other_are_reported(project: Path, check: 
     assert "`matmul_precision=high`, which contradicts `tf32=off` of `train.py:2`" in message(report, "ADV037")
 
 
+def test_a_setting_for_another_device_than_that_of_the_target_is_not_reported(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    lock(project, index, torch="2.10.0")
+    code = "import torch\nwith torch.autocast({}, dtype=torch.bfloat16):\n    pass\n"
+    (project / "cuda.py").write_text(code.format("'cuda'"))
+    (project / "cpu.py").write_text(code.format("'cpu'"))
+
+    report = check(*ARGUMENTS, "--hardware", "cpu-haswell")
+
+    assert found(report, "ADV036") == [("ADV036", "cpu.py", 2)]
+
+
+def test_a_file_that_may_contain_settings_and_cannot_be_parsed_is_reported(
+    project: Path, check: Run, index: PackageIndex
+) -> None:
+    lock(project, index, torch="2.10.0")
+    (project / "main.py").write_text(f"import torch\nx = {' + '.join(['1'] * 60_000)}\ntorch.set_num_threads(1)\n")
+
+    report = check(*ARGUMENTS)
+
+    assert found(report, "ADV038") == [("ADV038", "main.py", None)]
+
+
 def test_settings_of_the_lock_that_cannot_be_read_are_an_error(
     project: Path, advisor_here: Advisor, index: PackageIndex
 ) -> None:

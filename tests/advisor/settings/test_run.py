@@ -84,6 +84,22 @@ def test_named_settings_replace_those_of_the_named_lock(run: Run, tmp_path: Path
     assert (only["OMP_NUM_THREADS"], only.get("ONEDNN_MAX_CPU_ISA")) == ("1", None)
 
 
+def test_default_leaves_out_a_setting_of_the_lock(run: Run, tmp_path: Path) -> None:
+    write_settings(tmp_path, torch={"threads": 2, "isa": "avx2"})
+    command = ("--", sys.executable, "-c", ENVIRONMENT)
+
+    result = run("--lock", SETTINGS_FILE, "--settings", "threads=default,allocator=default", *command)
+
+    variables = json.loads(result.stdout)
+    assert (variables.get("OMP_NUM_THREADS"), variables["ONEDNN_MAX_CPU_ISA"]) == (None, "AVX2")
+
+
+def test_default_alone_sets_nothing(run: Run) -> None:
+    result = run("--settings", "allocator=default", "--", "true")
+
+    assert (result.returncode, result.stderr.strip()) == (0, "applied: no setting")
+
+
 def test_the_program_gets_its_input_its_arguments_and_its_directory(run: Run, tmp_path: Path) -> None:
     program = "import os, sys; print(sys.stdin.read(), sys.argv[1:], os.getcwd())"
 
