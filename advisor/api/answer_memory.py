@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
 
 _BUCKET = "answers"
-_FORMAT = 1
+_FORMAT = 2
 """Version of the stored answers; raise it when their meaning changes."""
 _PACKAGES = ("advisor", "knowledge", "pi_runners")
 
@@ -81,6 +81,8 @@ class AnswerMemory:
         client = self._session.client
         try:
             document = json.loads(stored)
+            if not (document["final"] or client.offline):
+                return None
             pages = document["pages"]
             client.prefetch(projects=[NormalizedName(name) for name in pages])
             if any(client.digest(NormalizedName(name)) != digest for name, digest in pages.items()):
@@ -92,15 +94,16 @@ class AnswerMemory:
             return None
 
     def store(self, answer: RememberedAnswer) -> None:
-        """Store an answer, unless it was cut short, or lacks sizes that the next run may be able to read."""
+        """Store an answer, unless it was cut short; one that lacks sizes or an index is valid only without network."""
         session = self._session
         # A part of the indexes or of the sizes may be available in the next run.
         is_complete = session.sizes().final and not session.client.failed_builds
         optimum = session.recommend().optimum
-        if not self._is_possible or optimum.stopped or optimum.not_compared or not is_complete:
+        if not self._is_possible or optimum.stopped or optimum.not_compared:
             return
         packages = sorted(session.loaded_packages)
         document = {
+            "final": is_complete,
             "report": answer.report,
             "locks": {str(path): text for path, text in answer.locks.items()},
             "pages": {name: session.client.digest(name) for name in packages},
