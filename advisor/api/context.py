@@ -325,6 +325,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         InputError: If a requirement in the settings is malformed.
     """
     from advisor.project.interface import settings_requirements
+    from advisor.project.stated_metadata import read_stated_metadata
     from advisor.resolve.problem import ResolutionProblem
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
@@ -336,6 +337,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         policy=candidate_policy(resolution, project),
         overrides=overrides,
         undeclared=_undeclared_requirements,
+        stated=read_stated_metadata(project.settings.get("metadata", ())),
     )
     return problem.with_overridden_roots()
 

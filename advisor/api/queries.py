@@ -176,7 +176,7 @@ def estimate(
                 f"{f'indicator `{indicator}`' if indicator else f'workload `{workload}`'} on such a device",
                 hint="`advisor knowledge status` lists what was measured; `advisor pi run` measures more",
             )
-        other = _versions(against) if against else {**versions, framework: model.usual_reference}
+        other = _versions(against) if against else {**versions, framework: model.measured.usual_reference}
         if framework not in other:
             raise InputError(f"`--against {against}` does not name a version of `{framework}`")
         return StackEstimate(

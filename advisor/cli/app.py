@@ -8,13 +8,14 @@ import signal
 import sys
 from collections.abc import Iterable
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say_cause, say_error, show_warnings
+from advisor.cli.plain_values import PlainCommand, with_plain_absence
 from advisor.cli.progress import show_progress
 from advisor.domain.announcement import set_announcer
 from knowledge.domain.errors import AdvisorError
@@ -27,7 +28,7 @@ class _Group(typer.core.TyperGroup):
     """Ends a command quietly if the reader of its output, such as `head`, has ended."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        return _with_plain_absence(super().get_help_option(ctx))
+        return with_plain_absence(super().get_help_option(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -36,57 +37,6 @@ class _Group(typer.core.TyperGroup):
             # Python flushes standard output once more at exit, which would fail again.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(_CLOSED_PIPE) from None
-
-
-class _Command(typer.core.TyperCommand):
-    """Reads names, paths and defaults without pydantic, whose import takes longer than reading a remembered answer."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        for parameter in self.params:
-            annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
-            if annotation in _PLAIN:
-                _read_plainly(parameter, *_PLAIN[annotation])
-
-    def get_help_option(self, ctx: Any) -> Any:
-        return _with_plain_absence(super().get_help_option(ctx))
-
-
-_PLAIN: dict[Any, tuple[Any, Any]] = {
-    str: (str, str),
-    list[str]: (str, str),
-    Path: (str | Path, Path),
-    list[Path]: (str | Path, Path),
-    # Texts of numbers are left to typer.
-    int: (int, int),
-    float: (int | float, float),
-    bool: (bool, bool),
-}
-"""By the type of a parameter: types of values that need no check, and what converts them."""
-
-
-def _read_plainly(parameter: Any, plain: Any, read: Any) -> None:
-    """Let a parameter of a command convert values of plain types itself; other values are left to typer."""
-    process = parameter.process_value
-
-    def process_value(context: Any, value: Any) -> Any:
-        texts = value if isinstance(value, list | tuple) else (value,)
-        is_plain = parameter.callback is None and not parameter.required
-        if not is_plain or not all(text is None or isinstance(text, plain) for text in texts):
-            return process(context, value)
-        if parameter.multiple or parameter.nargs == -1:
-            return () if value is None else [read(text) for text in texts]
-        return None if value is None else read(value)
-
-    parameter.process_value = process_value
-
-
-def _with_plain_absence(option: Any) -> Any:
-    """Let `--help` leave only its presence to typer."""
-    if option is not None:
-        process = type(option).process_value
-        option.process_value = lambda context, value: process(option, context, value) if value else value
-    return option
 
 
 COMMANDS = {
@@ -116,7 +66,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     Args:
         names: The commands; all by default.
     """
-    app = typer.Typer(
+    app = CommandGroup(
         cls=_Group,
         name="advisor",
         help="Lock the best-scored Python machine-learning stack for your hardware, with a proof.",
@@ -140,7 +90,7 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         else:
             # Options after the first argument of `run` belong to the program.
             settings = {"allow_interspersed_args": False} if name == "run" else None
-            app.command(name, cls=_Command, context_settings=settings)(command)
+            app.command(name, cls=PlainCommand, context_settings=settings)(command)
     return app
 
 

@@ -20,6 +20,7 @@ from knowledge.estimate.compared_settings import compared_settings, setting_chan
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.published_rows import published_contrasts
@@ -214,7 +215,7 @@ def model_of_world(observations: list[Observation], workload: str, gpu: str) -> 
     machine = machine_of(hardware, "cuda")
     times = time_shares(contrasts, find_workload(workload), process.amplitudes, machine)
     assert times.basis == TASKS
-    return FrameworkModel("torch", process, times.shares, machine, basis=times.basis), process
+    return FrameworkModel(MeasuredFramework("torch", process, machine), times.shares, basis=times.basis), process
 
 
 def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> None:
