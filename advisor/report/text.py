@@ -21,7 +21,7 @@ from advisor.report.advice_summary import (
 )
 from advisor.report.interface import changes, target_line, version_change
 from advisor.report.interpreters import interpreters_text
-from advisor.report.layout import Block, Layout, TextRow, Style, labelled, render
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 from advisor.report.outputs import output_lines, uv_sources
 from advisor.report.settings import combined_line, setting_lines, setting_rows
 from advisor.report.sizes import size_lines, startup_lines

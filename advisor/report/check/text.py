@@ -21,7 +21,7 @@ from advisor.report.check.summary import (
     target_names,
 )
 from advisor.report.interface import target_line, version_change
-from advisor.report.layout import Block, Layout, TextRow, Style, render
+from advisor.report.layout import Block, Layout, Style, TextRow, render
 
 _MOST_LINES = 12
 _MOST_ALIKE = 5
