@@ -77,7 +77,8 @@ def commands_below(context: Any) -> Iterator[tuple[str, Any]]:
         yield context.command_path, group
         return
     for name in group.list_commands(context):
-        command: Any = group.get_command(context, name)
+        command = group.get_command(context, name)
+        assert command is not None
         with command.make_context(name, [], parent=context, resilient_parsing=True) as below:
             yield from commands_below(below)
 
