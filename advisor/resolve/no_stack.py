@@ -223,6 +223,8 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
         if problem is None:
             continue
         relaxed = request.with_problem(problem)
+        # To compute predictions takes longer than the limit.
+        relaxed = replace(relaxed, criteria=relaxed.criteria.without_predictions())
         try:
             optimum = _best_within_hint(relaxed, limit)
         except (BaselineLimitError, SearchLimitError):
