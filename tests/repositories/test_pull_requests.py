@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 
 
 SECOND_FORMAT = pytest.mark.slow
-"""Marks findings that a test proves for pinned requirements, in another lock; one test of each lock proves its lines."""
+"""Marks findings of another lock that a test proves for pinned requirements; one test of each lock proves its lines."""
 
 
 @pytest.fixture(scope="module")
