@@ -147,7 +147,11 @@ def open_repository(
                 assert result.returncode == 0, result.stderr
             elif (folder / "uv.lock").exists() or name == "language-model":
                 arguments = [word for pin in wanted for word in ("--upgrade-package", pin)]
-                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", sys.executable, *arguments]
+                # The example requires this version; the tests may run on another one.
+                python = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+                if python is None:
+                    pytest.skip("Python 3.11 is not installed")
+                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", python, *arguments]
                 subprocess.run(command, cwd=folder, check=True)
 
         if name == "language-model":
