@@ -14,6 +14,7 @@ from advisor.api.option_values import (
     read_allowed_replacements,
     read_days,
     read_max_size,
+    read_min_gain,
     recommends_settings,
 )
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
@@ -54,6 +55,7 @@ class TargetContext:
         problem: The resolution problem.
         objective: Name of the objective.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
+        min_gain: Smallest gain of speed that counts, as a fraction.
         address: Address of the knowledge base, or none for the user's own.
         workload: Name of the workload; none if nobody selected one, the project has no single profiled workload, and
             the sources suggest none.
@@ -71,6 +73,7 @@ class TargetContext:
             that of this program; else empty.
         compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
             chosen; else empty.
+        names_workload: Whether somebody named the workload; a benchmark of the project then does not count.
     """
 
     name: str
@@ -80,6 +83,7 @@ class TargetContext:
     problem: ResolutionProblem
     objective: str
     min_age_days: int
+    min_gain: float
     address: str | None
     workload: str | None
     profile: ProfiledWorkload | None
@@ -93,6 +97,7 @@ class TargetContext:
     time_limit: float
     other_pythons: tuple[str, ...] = ()
     compared_pythons: tuple[str, ...] = ()
+    names_workload: bool = False
 
     @property
     def target_settings(self) -> TargetSettings | None:
@@ -159,14 +164,15 @@ class TargetContext:
 
     @property
     def benchmark_identity(self) -> str:
-        """Identity of the project's own benchmark; empty if it has none.
+        """Identity of the project's own benchmark; empty if it has none, or somebody named another workload.
 
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
         from advisor.project.benchmark import read_benchmark
 
-        return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
+        has_benchmark = "benchmark" in self.project.settings and not self.names_workload
+        return read_benchmark(self.files.directory).identity if has_benchmark else ""
 
     def request(
         self,
@@ -218,7 +224,7 @@ class TargetContext:
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
             settings=self.target_settings,
         )
-        request = request.with_max_size(self.max_size)
+        request = request.with_max_size(self.max_size).with_min_gain(self.min_gain)
         return with_best_packages(request, self.allowed) if choose_packages else request
 
 
@@ -269,6 +275,7 @@ def prepare_target(
     )
     project = project.on_target(target)
     workload, proposal = choose("workload", resolution.workload, settings), None
+    names_workload = workload is not None
     profile = find_profile(files.directory, workload)
     if profile is not None:
         workload = profile.name
@@ -285,6 +292,7 @@ def prepare_target(
         problem=make_problem(project, target, resolution),
         objective=choose("objective", resolution.objective, settings) or "",
         min_age_days=read_days(choose("min-age", None if min_age is None else str(min_age), settings) or ""),
+        min_gain=read_min_gain(choose("min-gain", resolution.min_gain, settings) or ""),
         address=choose("knowledge", resolution.knowledge, settings),
         workload=workload,
         profile=profile,
@@ -298,6 +306,7 @@ def prepare_target(
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
+        names_workload=names_workload,
     )
 
 
