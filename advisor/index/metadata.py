@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
@@ -15,6 +14,9 @@ from packaging.version import InvalidVersion, Version
 from advisor.index.limits import HEADER_BYTES, bytes_text
 from advisor.index.variant_markers import check_variant_requirement, uses_variants
 from knowledge.domain.requirements import requirement_from, specifiers_from
+
+if TYPE_CHECKING:
+    from packaging.metadata import RawMetadata
 
 _T = TypeVar("_T")
 _MESSAGE_CHARACTERS = 300
@@ -67,6 +69,8 @@ def parse_metadata(header: str) -> CoreMetadata:
     Raises:
         ValueError: If a required field is absent or malformed; the message contains the field.
     """
+    from packaging.metadata import parse_email
+
     raw, _ = parse_email(header)
     try:
         name, version = raw["name"], Version(_one_line("Version", raw["version"]))
