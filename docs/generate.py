@@ -76,7 +76,7 @@ def commands_page() -> str:
     lines = [
         "# Commands and options",
         "",
-        "`advisor COMMAND --help` prints the same texts.",
+        "`advisor COMMAND --help` prints the first sentence of each text.",
         "[The command line](cli.md) explains settings, exit codes and files.",
         "",
     ]
@@ -103,13 +103,13 @@ def _commands(context: Any) -> Iterator[tuple[Any, str]]:
 
 def _parameter_row(parameter: Any) -> str:
     """Return the table row of an argument or option: names and value, meaning and variable, default."""
-    value = parameter.metavar or "VALUE"
+    value = parameter.metavar or parameter.name.upper()
     if parameter.param_type_name == "argument":
         names = f"`{parameter.metavar or parameter.name.upper()}`"
     else:
         names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
         names += "" if parameter.is_flag else f" `{value}`"
-    meaning = parameter.help or ""
+    meaning = " ".join((parameter.help or "").split())
     if parameter.envvar:
         meaning += f" Variable: `{parameter.envvar}`."
     default = parameter.default

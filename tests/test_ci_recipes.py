@@ -213,7 +213,7 @@ def test_the_shell_recipe_fails_on_a_finding(clone: Path, variables: dict[str, s
 
     assert completed.returncode == 1, completed.stderr
     assert not marker.exists()
-    assert "requirements.txt:2: error: ADV006" in completed.stdout
+    assert "requirements.txt:2: ADV006" in completed.stdout
     assert {"advisor.xml", "advisor.sarif"} <= {path.name for path in clone.iterdir()}
 
 
@@ -236,4 +236,4 @@ def test_pre_commit_runs_the_hook(clone: Path, variables: dict[str, str], tmp_pa
 
     assert completed.returncode == 1, completed.stdout + completed.stderr
     assert "advisor check" in completed.stdout
-    assert "requirements.txt:2: error: ADV006" in completed.stdout
+    assert "requirements.txt:2: ADV006" in completed.stdout

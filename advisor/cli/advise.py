@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.consent import with_consent
+from advisor.cli.console import print_report, report_layout
 from advisor.cli.option_groups import ProjectOptions, expand_options
 from advisor.cli.options import check_format
 
@@ -17,35 +18,34 @@ if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
 
 
-_WITH_CODE = "text with code"
-"""Format of a text report with the lines of code that the recommended settings need."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class ReportOptions:
     """Options about what is printed."""
 
-    format: Annotated[
-        str, typer.Option("--format", metavar="text|json|html", help="What to print on standard output.")
-    ] = "text"
-    show_code: Annotated[
-        bool, typer.Option("--show-code", help="Print the lines of code that the recommended settings need, too.")
-    ] = False
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json or html.")] = "text"
+    details: Annotated[bool, typer.Option("--details", help="Print evidence, sizes, all settings, too.")] = False
+    show_code: Annotated[bool, typer.Option("--show-code", help="Print the code that settings need, too.")] = False
 
-    def checked_format(self) -> str:
-        """Return the format of the report.
+    def check(self) -> None:
+        """Check the format.
 
         Raises:
-            InputError: If it is not known, or has no place for lines of code.
+            InputError: If it is not known, or has no place for details or lines of code.
         """
         from knowledge.domain.errors import InputError
 
         check_format(self.format, among=("text", "json", "html"))
-        if self.show_code and self.format != "text":
-            raise InputError(
-                f"`--show-code` and `--format {self.format}` contradict each other", hint="take `--format text`"
-            )
-        return _WITH_CODE if self.show_code else self.format
+        for option, is_set in (("--details", self.details), ("--show-code", self.show_code)):
+            if is_set and self.format != "text":
+                raise InputError(
+                    f"`{option}` and `--format {self.format}` contradict each other", hint="take `--format text`"
+                )
+
+    @property
+    def question(self) -> str:
+        """Everything that the printed text depends on, except the advice."""
+        layout = f" {report_layout()} {self.details} {self.show_code}" if self.format == "text" else ""
+        return f"{self.format}{layout}"
 
 
 @expand_options
@@ -58,19 +58,23 @@ def advise(
             "--output",
             "-o",
             metavar="FILE",
-            help="pylock.toml (default), pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
+            help="Lock to write (default: pylock.toml).\n"
+            "Also pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Write no lock.")] = False,
     update: Annotated[
-        bool, typer.Option("--update", help="Make the smallest change of the lock that passes `advisor check`.")
+        bool,
+        typer.Option(
+            "--update",
+            help="Change the lock only as much as needed.\n"
+            "Make the smallest change of the lock that passes `advisor check`.",
+        ),
     ] = False,
-    upgrade: Annotated[
-        bool, typer.Option("--upgrade", help="Recommend the best stack whatever the lock has (the default).")
-    ] = False,
+    upgrade: Annotated[bool, typer.Option("--upgrade", help="Ignore the versions of the lock (the default).")] = False,
     targets: Annotated[
         str | None,
-        typer.Option("--targets", metavar="all", help="`all`: the same versions for all targets where possible."),
+        typer.Option("--targets", metavar="all", help="`all`: equal versions for all targets if possible."),
     ] = None,
     pr_body: Annotated[
         Path | None, typer.Option("--pr-body", metavar="FILE", help="Write the changes and their reasons as Markdown.")
@@ -80,7 +84,7 @@ def advise(
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.errors import InputError
 
-    format = printed.checked_format()
+    printed.check()
     for path in output or ():
         check_lock_path(path)
     if pr_body is not None and not pr_body.parent.is_dir():
@@ -89,7 +93,9 @@ def advise(
         raise InputError("`--update` and `--upgrade` contradict each other", hint="name one of them")
     if update and printed.show_code:
         raise InputError("`--update` recommends no settings", hint="take `--show-code` without `--update`")
-    if update and format == "html":
+    if update and printed.details:
+        raise InputError("`--update` has no further details", hint="take `--update` without `--details`")
+    if update and printed.format == "html":
         raise InputError(
             "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
         )
@@ -99,9 +105,9 @@ def advise(
 
     def run(options: ProjectOptions) -> None:
         if update:
-            _update(options, output or (), format, dry_run=dry_run, pr_body=pr_body)
+            _update(options, output or (), printed.format, dry_run=dry_run, pr_body=pr_body)
         else:
-            _advise(options, output, format, dry_run=dry_run, pr_body=pr_body, agree=targets is not None)
+            _advise(options, output, printed, dry_run=dry_run, pr_body=pr_body, agree=targets is not None)
 
     with_consent(run, project)
 
@@ -109,7 +115,7 @@ def advise(
 def _advise(
     project: ProjectOptions,
     output: Sequence[Path] | None,
-    format: str,
+    printed: ReportOptions,
     *,
     dry_run: bool,
     pr_body: Path | None,
@@ -119,20 +125,26 @@ def _advise(
 
     with open_sessions(*project.groups()) as sessions:
         if len(sessions) == 1 and not agree:
-            _advise_one(sessions[0], output, format, dry_run=dry_run, pr_body=pr_body)
+            _advise_one(sessions[0], output, printed, dry_run=dry_run, pr_body=pr_body)
         else:
             refused = {
                 "--output": output,
                 "--pr-body": pr_body,
-                "--format html": format == "html",
-                "--show-code": format == _WITH_CODE,
+                "--format html": printed.format == "html",
+                "--details": printed.details,
+                "--show-code": printed.show_code,
             }
             options = [name for name, value in refused.items() if value]
-            _advise_all(sessions, options, format, dry_run=dry_run, agree=agree)
+            _advise_all(sessions, options, printed.format, dry_run=dry_run, agree=agree)
 
 
 def _advise_one(
-    session: AdviceSession, output: Sequence[Path] | None, format: str, *, dry_run: bool, pr_body: Path | None
+    session: AdviceSession,
+    output: Sequence[Path] | None,
+    printed: ReportOptions,
+    *,
+    dry_run: bool,
+    pr_body: Path | None,
 ) -> None:
     from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
     from advisor.api.lock_files import write_locks
@@ -144,24 +156,24 @@ def _advise_one(
     for path in paths:
         check_lock_path(path)
     check_only_target(session.context, paths)
-    memory = None if pr_body else AnswerMemory(session, format=format, outputs=paths)
+    memory = None if pr_body else AnswerMemory(session, format=printed.question, outputs=paths)
     answer = memory.recall() if memory else None
     if answer is not None:
         write_locks(answer.locks)
-        typer.echo(answer.report)
+        print_report(answer.report)
         return
     session.keeps_result = session.announces = session.reads_sizes = True
     if session.recommend().optimum.interrupted:
-        typer.echo(_report(session, (), format))
+        print_report(_report(session, (), printed))
         raise KeyboardInterrupt
-    answer = RememberedAnswer(locks=session.lock_texts(paths), report=_report(session, paths, format))
+    answer = RememberedAnswer(locks=session.lock_texts(paths), report=_report(session, paths, printed))
     write_locks(answer.locks)
     if pr_body is not None:
         from advisor.api.update import change_to_best
         from advisor.report.update import pull_request_body
 
         write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
-    typer.echo(answer.report)
+    print_report(answer.report)
     if memory is not None:
         memory.store(answer)
 
@@ -209,26 +221,27 @@ def _advise_all(
         names = quoted([session.context.name for session in sessions])
         raise InputError(f"`{refused[0]}` is for one target, and the project has {names}", hint="name one `--target`")
     results = advise_targets(sessions, agree=agree, dry_run=dry_run)
-    typer.echo(targets_json(results) if format == "json" else targets_text(results))
+    print_report(targets_json(results) if format == "json" else targets_text(results, report_layout()))
 
 
-def _report(session: AdviceSession, outputs: Sequence[Path], format: str) -> str:
+def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOptions) -> str:
     result = session.result(outputs=outputs)
-    if format == "json":
+    if printed.format == "json":
         from advisor.report.json import advice_json
 
         return advice_json(result)
-    if format == "html":
+    if printed.format == "html":
         from advisor.report.html import advice_html
 
         return advice_html(result, session.prices(other_pythons=()))
     from advisor.report.text import advice_text
 
-    if format == _WITH_CODE:
+    text = advice_text(result, report_layout(), details=printed.details)
+    if printed.show_code:
         from advisor.report.settings_code import settings_code
 
-        return f"{advice_text(result)}\n\n{settings_code(result.setting_values)}"
-    return advice_text(result)
+        return f"{text}\n\n{settings_code(result.setting_values)}"
+    return text
 
 
 def _update(
@@ -241,6 +254,6 @@ def _update(
     change = update_lock(*project.groups(), outputs=output, dry_run=dry_run)
     if pr_body is not None:
         write_atomically(pr_body, pull_request_body(change))
-    typer.echo(update_json(change) if format == "json" else update_text(change))
+    print_report(update_json(change) if format == "json" else update_text(change, report_layout()))
     if change.remaining:
         raise typer.Exit(1)

@@ -12,6 +12,7 @@ import typer
 import typer.core
 
 from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, run, serve, workload
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say_cause, say_error, show_warnings
 from advisor.cli.progress import show_progress
 from advisor.domain.announcement import set_announcer
@@ -33,7 +34,7 @@ class _Group(typer.core.TyperGroup):
             raise typer.Exit(_CLOSED_PIPE) from None
 
 
-app = typer.Typer(
+app = CommandGroup(
     cls=_Group,
     name="advisor",
     help="Lock the best-scored Python machine-learning stack for your hardware, with a proof.",

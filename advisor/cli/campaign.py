@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        "--home", help="Directory of the campaign, shared by all nodes; by default next to the knowledge base."
+        "--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base."
     ),
 ]
 EngineOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--engine", metavar="NAME=VALUE", help="Option of the executor, such as `partition=gpu` (repeatable)."
+        "--engine", metavar="NAME=VALUE", help="Option of the executor (repeatable).\nSuch as `partition=gpu`."
     ),
 ]
 AttemptsOption = Annotated[
-    int, typer.Option("--attempts", min=1, help="Give up on a task after this many attempts without a new result.")
+    int, typer.Option("--attempts", min=1, help="Attempts at a task without a new result.\nThen the task is given up.")
 ]
 
 
@@ -41,20 +41,18 @@ class MatrixGroup:
     """Options of what a campaign measures."""
 
     matrix: Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file (TOML).")]
-    most: Annotated[
-        int, typer.Option("--max-runs", min=1, help="Maximum number of indicator runs per round of the matrix.")
-    ] = 20000
+    most: Annotated[int, typer.Option("--max-runs", min=1, help="Most indicator runs in a round.")] = 20000
     python: Annotated[
         str | None,
         typer.Option(
             "--python",
-            help="Interpreter if the matrix names none: a path, or a version for other machines.",
+            help="Interpreter if the matrix names none.\nA path, or a version for other machines.",
             show_default="the running one",
         ),
     ] = None
     repetition: Annotated[
         int,
-        typer.Option("--repetition", min=1, help="Number of the repetition: a new number measures everything again."),
+        typer.Option("--repetition", min=1, help="A new number measures everything again."),
     ] = 1
     hardware: HardwareOption = None
 
@@ -74,17 +72,17 @@ class MatrixGroup:
 class ExecutorGroup:
     """Options of where a campaign runs."""
 
-    executor: Annotated[
-        str, typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="Engine that runs the tasks.")
-    ] = "local"
+    executor: Annotated[str, typer.Option("--executor", "-e", metavar="NAME", help="local, slurm or kubernetes.")] = (
+        "local"
+    )
     engine: EngineOption = None
     attempts: AttemptsOption = 3
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit and return; `advisor pi collect` fetches the observations.")
+        bool, typer.Option("--detach", help="Submit and return.\n`advisor pi collect` fetches the observations.")
     ] = False
     render: Annotated[
         Path | None,
-        typer.Option("--render", metavar="DIR", help="Write Kubernetes manifests to DIR, and submit nothing."),
+        typer.Option("--render", metavar="DIR", help="Only write Kubernetes manifests to DIR."),
     ] = None
     home: HomeOption = None
 

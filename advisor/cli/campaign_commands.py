@@ -20,7 +20,7 @@ from advisor.domain.words import count
 
 CampaignArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[CAMPAIGN]", help="Campaign name or a unique prefix; optional if there is only one."),
+    typer.Argument(metavar="[CAMPAIGN]", help="Name or a unique prefix.\nOptional if there is only one campaign."),
 ]
 _WATCH_SECONDS = 2.0
 
@@ -84,7 +84,7 @@ def retry(
     failed: Annotated[bool, typer.Option("--failed", help="Also tasks that were given up.")] = False,
     executor: Annotated[
         str | None,
-        typer.Option("--executor", "-e", metavar="local|slurm|kubernetes", help="Another engine than before."),
+        typer.Option("--executor", "-e", metavar="NAME", help="Another engine: local, slurm or kubernetes."),
     ] = None,
     engine: EngineOption = None,
     attempts: AttemptsOption = 3,
@@ -134,9 +134,7 @@ def collect(
 def forget(
     campaign: CampaignArgument = None,
     home: HomeOption = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Also if tasks run, or results were not stored in the knowledge base.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also if tasks run or results are not stored.")] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Delete the directory of a campaign; its observations stay in the knowledge base."""
@@ -152,7 +150,7 @@ class WorkGroup:
     """Options of a worker."""
 
     environments: Annotated[
-        Path | None, typer.Option("--environments", help="Directory of environments; by default a temporary one.")
+        Path | None, typer.Option("--environments", help="Directory of environments.\nBy default a temporary one.")
     ] = None
     keep_environments: Annotated[
         bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
@@ -165,7 +163,7 @@ class WorkGroup:
     ] = None
     token: TokenOption = ""
     print_cells: Annotated[
-        bool, typer.Option("--print", help="Also print the observations, for engines that keep only the output.")
+        bool, typer.Option("--print", help="Also print the observations.\nFor engines that keep only the output.")
     ] = False
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.console import say, say_error
+from advisor.cli.console import print_report, report_layout, say, say_error
 from advisor.cli.option_groups import ProjectOptions, expand_options
 
 
@@ -17,27 +17,36 @@ def check(
     project: ProjectOptions,
     base: Annotated[
         str | None,
-        typer.Option("--base", metavar="REF|FILE", help="Judge only the change from a commit, or from a lock."),
+        typer.Option("--base", metavar="COMMIT", help="Judge only the change from a commit or lock."),
     ] = None,
     policy_from_base: Annotated[
         bool,
         typer.Option(
             "--policy-from-base/--no-policy-from-base",
-            help="Judge by the policy and targets of the base (without one: of the last commit), not by the change's.",
+            help="Judge by the policy of the base.\n"
+            "By its policy and targets (without a base: those of the last commit), not by the change's.",
         ),
     ] = False,
     format: Annotated[
         str,
         typer.Option(
             "--format",
-            metavar="text|json|markdown|github|gitlab|sarif|junit|html",
-            help="What to print on standard output.",
+            metavar="FORMAT",
+            help="text, json, html, markdown, ... (default: text).\nAlso github, gitlab, sarif and junit.",
         ),
     ] = "text",
     output: Annotated[
         list[str] | None,
-        typer.Option("--output", "-o", metavar="[FORMAT=]FILE", help="Write the report to a file, too (repeatable)."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the report to a file, too (repeatable).\n`FORMAT=FILE`, if the suffix names no format.",
+        ),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print all findings, sources, changes and effects.")
+    ] = False,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
@@ -46,15 +55,21 @@ def check(
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.read_errors import UnreadableFileError
     from advisor.report.check.formats import FORMATS, format_report
+    from advisor.report.check.text import check_text
     from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.errors import InputError
 
     check_format(format, among=FORMATS)
+    if details and format != "text":
+        raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")
     files = _files(output or ())
 
     def report(result: GateResult) -> None:
         for kind, path in files:
             write_atomically(path, format_report(result, kind) + "\n")
-        typer.echo(format_report(result, format))
+        print_report(
+            check_text(result, report_layout(), details=details) if format == "text" else format_report(result, format)
+        )
 
     try:
         options = GateOptions(base=base, policy_from_base=policy_from_base)

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.options import FormatOption, check_format
 
-app = typer.Typer(help="Show the configuration that is in force.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="Show the configuration that is in force.")
 
 Row = tuple[str, Any, str]
 """A key, its value, where that comes from."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,14 +12,26 @@ from contextlib import contextmanager
 
 import typer
 
+from advisor.domain.words import visible
+from advisor.report.layout import WIDTH_OF_FILES, Layout
 from knowledge.domain.errors import AdvisorError, without_secrets
 
+_WIDEST, _NARROWEST = 120, 40
+"""Most and fewest columns of a report on a terminal: longer lines are hard to read."""
 
-def visible(text: str) -> str:
-    """Return a text with control characters escaped: text from servers and files must not control the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+def report_layout() -> Layout:
+    """Return the layout of reports on standard output: as wide as the terminal, in colour unless `NO_COLOR` is set."""
+    is_terminal = sys.stdout.isatty()
+    widest = _WIDEST if is_terminal else WIDTH_OF_FILES
+    columns = shutil.get_terminal_size((WIDTH_OF_FILES, 24)).columns
+    has_colour = is_terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Layout(width=max(_NARROWEST, min(columns, widest)), colour=has_colour)
+
+
+def print_report(text: str) -> None:
+    """Print a report to standard output; its colours were decided by :func:`report_layout`."""
+    typer.echo(text, color=True)
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from advisor.cli.consent import with_consent
+from advisor.cli.console import print_report, report_layout
 from advisor.cli.option_groups import ProjectOptions, expand_options
 from advisor.cli.options import FormatOption, check_format
 
@@ -28,7 +29,8 @@ def explain(
     def run(options: ProjectOptions) -> None:
         with open_session(*options.groups()) as session:
             explanation = session.explain(package)
-        typer.echo(explanation_json(explanation) if format == "json" else explanation_text(explanation))
+        is_json = format == "json"
+        print_report(explanation_json(explanation) if is_json else explanation_text(explanation, report_layout()))
 
     with_consent(run, project)
 
@@ -39,7 +41,7 @@ def prices(
     pythons: Annotated[
         list[str] | None,
         typer.Option(
-            "--other-python", metavar="VERSION", help="Interpreter to price (repeatable; default: 3.10 to 3.14)."
+            "--other-python", metavar="VERSION", help="Interpreter to price (default: 3.10 to 3.14).\nRepeatable."
         ),
     ] = None,
     no_pythons: Annotated[bool, typer.Option("--no-pythons", help="Do not price other interpreters.")] = False,
@@ -54,7 +56,7 @@ def prices(
     def run(options: ProjectOptions) -> None:
         with open_session(*options.groups()) as session:
             all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
-        typer.echo(prices_json(all_prices) if format == "json" else prices_text(all_prices))
+        print_report(prices_json(all_prices) if format == "json" else prices_text(all_prices, report_layout()))
 
     with_consent(run, project)
 
@@ -66,8 +68,8 @@ def tree(
         str | None, typer.Option("--package", metavar="NAME", help="Start here instead of at the project.")
     ] = None,
     invert: Annotated[bool, typer.Option("--invert", help="Show below each package what requires it.")] = False,
-    depth: Annotated[int | None, typer.Option("--depth", min=1, help="Levels to show.")] = None,
-    format: Annotated[str, typer.Option("--format", metavar="text|json|mermaid|dot", help="Output format.")] = "text",
+    depth: Annotated[int | None, typer.Option("--depth", metavar="LEVELS", min=1, help="Levels to show.")] = None,
+    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json, mermaid or dot.")] = "text",
 ) -> None:
     """Show the advised stack as a tree of requirements."""
     from packaging.utils import canonicalize_name

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.hardware_comparison import compare_hardware
 from advisor.cli.options import FormatOption, HardwareOption, check_format
 
 if TYPE_CHECKING:
     from knowledge.hardware.shipped_machines import ShippedMachine
 
-app = typer.Typer(help="Show and compare hardware.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="Show and compare hardware.")
 app.command("compare")(compare_hardware)
 _PROCESSOR = "processor"
 """Kind of a machine without an accelerator."""
@@ -24,7 +25,11 @@ _PROCESSOR = "processor"
 def show(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="A shipped profile, a cloud instance, a YAML or JSON file, or `detect`."),
+        typer.Argument(
+            metavar="[NAME]",
+            help="Profile, cloud instance or file.\n"
+            "A shipped profile, a cloud instance, a YAML or JSON file, or `detect`.",
+        ),
     ] = None,
     hardware: HardwareOption = None,
     format: FormatOption = "text",
@@ -50,31 +55,29 @@ def show(
 
 @app.command("list")
 def list_profiles(
-    text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="Only profiles whose name or model contains this text.")
-    ] = None,
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Only names or models with this text.")] = None,
     vendor: Annotated[
         str | None, typer.Option("--vendor", metavar="NAME", help="Vendor of the accelerator or the processor.")
     ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
-            "--kind", metavar="KIND", help="`data-centre`, `workstation`, `consumer`, `embedded` or `processor`."
+            "--kind",
+            metavar="KIND",
+            help="Kind of device.\n`data-centre`, `workstation`, `consumer`, `embedded` or `processor`.",
         ),
     ] = None,
     architecture: Annotated[
         str | None,
-        typer.Option("--architecture", metavar="NAME", help="Architecture, compute capability or gfx target."),
+        typer.Option("--architecture", metavar="NAME", help="Architecture, capability or gfx target."),
     ] = None,
     min_memory: Annotated[
         float | None,
-        typer.Option("--min-memory", metavar="GIB", help="Least memory of one accelerator, or else of the machine."),
+        typer.Option("--min-memory", metavar="GIB", help="Least memory of an accelerator or machine."),
     ] = None,
     instances: Annotated[
         str | None,
-        typer.Option(
-            "--instances", metavar="PROVIDER", help="Instances of `aws`, `gcp`, `azure` or `all` instead of profiles."
-        ),
+        typer.Option("--instances", metavar="PROVIDER", help="Instances of aws, gcp, azure or all instead."),
     ] = None,
     format: FormatOption = "text",
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 
@@ -26,4 +27,4 @@ def compare_hardware(
     if format == "json":
         typer.echo(json.dumps(hardware_comparison_document(comparison), indent=2))
     else:
-        typer.echo(hardware_comparison_text(comparison))
+        print_report(hardware_comparison_text(comparison, report_layout()))

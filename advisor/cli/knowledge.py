@@ -14,6 +14,7 @@ import typer
 from advisor.api.admission import AdmittingSink
 from advisor.api.resources import open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from knowledge.store.base import KnowledgeBase, StoredBlock
     from knowledge.store.sql import SqlKnowledgeBase
 
-app = typer.Typer(
+app = CommandGroup(
     help="Query, import, export and verify the knowledge base.", no_args_is_help=True, rich_markup_mode=None
 )
 _MANY = 20
@@ -54,11 +55,11 @@ def import_(
     sources: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE|URL...", help="Observation files (JSON Lines, also gzipped), or other knowledge bases."
+            metavar="FILE|URL...", help="Observation files or knowledge bases.\nFiles are JSON Lines, also gzipped."
         ),
     ],
     keep_valid: Annotated[
-        bool, typer.Option("--keep-valid", help="Store the sound observations of a damaged file, and list the rest.")
+        bool, typer.Option("--keep-valid", help="Store what is sound in a damaged file.\nThe rest is listed.")
     ] = False,
     source: knowledge_sync.SourceOption = None,
     knowledge: KnowledgeOption = None,
@@ -89,7 +90,7 @@ def import_advisories(
     sources: Annotated[
         list[Path],
         typer.Argument(
-            metavar="FILE|DIR...", help="Records in the OSV format: a JSON file, a zip archive or a directory of them."
+            metavar="FILE|DIR...", help="Records in the OSV format.\nA JSON file, a zip archive or a directory of them."
         ),
     ],
 ) -> None:
@@ -152,7 +153,7 @@ def export(
     block: Annotated[str | None, typer.Option("--block", help="Only the observations of one block.")] = None,
     indicator: Annotated[str | None, typer.Option("--indicator", help="Only those of one indicator.")] = None,
     parquet: Annotated[
-        bool, typer.Option("--parquet", help="One flat table in Apache Parquet, for analysis; it is not read back.")
+        bool, typer.Option("--parquet", help="One flat table in Apache Parquet.\nFor analysis; it is not read back.")
     ] = False,
     knowledge: KnowledgeOption = None,
 ) -> None:

@@ -24,8 +24,8 @@ _MachineOption = Annotated[
     str | None,
     typer.Option(
         "--hardware",
-        metavar="NAME|detect",
-        help="Only this machine: a profile, a microarchitecture, an accelerator model, or an identity.",
+        metavar="NAME",
+        help="Only this machine.\nA profile, a microarchitecture, an accelerator model, or an identity.",
     ),
 ]
 _PlotOption = Annotated[Path | None, typer.Option("--plot", metavar="FILE.svg", help="Draw it, too.")]
@@ -42,12 +42,13 @@ def compare(
         typer.Option(
             "--stack",
             metavar="NAME==VERSION",
-            help="Compare this stack with the other named ones (repeatable); by default each stack with the reference "
-            "of its block.",
+            help="Compare this stack with the others (repeatable).\n"
+            "By default each stack with the reference of its block.",
         ),
     ] = None,
     scaling: Annotated[
-        bool, typer.Option("--scaling", help="MLPerf: what more accelerators gain, instead of other software.")
+        bool,
+        typer.Option("--scaling", help="MLPerf: what more accelerators gain.\nInstead of what other software gains."),
     ] = False,
     plot: _PlotOption = None,
     format: FormatOption = "text",
@@ -149,7 +150,7 @@ def estimate(
         typer.Option("--against", metavar="NAME==VERSION...", help="Compared with this; else the usual reference."),
     ] = None,
     hardware: Annotated[
-        str, typer.Option("--hardware", metavar="NAME|FILE|detect", envvar="ADVISOR_HARDWARE", help="Target hardware.")
+        str, typer.Option("--hardware", metavar="NAME", envvar="ADVISOR_HARDWARE", help="Target hardware.")
     ] = "detect",
     indicator: Annotated[
         str | None, typer.Option("--indicator", metavar="NAME", help="One indicator instead of a workload.")
@@ -183,7 +184,7 @@ def import_mlperf(
     paths: Annotated[
         list[Path],
         typer.Argument(
-            metavar="PATH...", help="Trees of MLPerf Training or Inference results: checkouts or tar files."
+            metavar="PATH...", help="Trees of MLPerf results.\nOf Training or Inference: checkouts or tar files."
         ),
     ],
     round_: Annotated[
@@ -191,7 +192,7 @@ def import_mlperf(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead (*.gz is compressed)."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
     ] = None,
     knowledge: KnowledgeOption = None,
 ) -> None:

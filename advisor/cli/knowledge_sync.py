@@ -10,6 +10,7 @@ import typer
 
 from advisor.api.admission import AdmittingSink
 from advisor.api.resources import open_writable_store
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
@@ -24,14 +25,14 @@ TokenOption = Annotated[
 ]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Name of who delivers it.")]
 WhichArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID...]", help="Identities or unique prefixes, as `list` prints them.")
+    list[str] | None, typer.Argument(metavar="[ID...]", help="Identities or prefixes, as `list` prints them.")
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All quarantined observations.")]
 OfOption = Annotated[str | None, typer.Option("--source", help="All quarantined observations of this source.")]
 
-tokens = typer.Typer(help="Tokens of the service.", no_args_is_help=True, rich_markup_mode=None)
-quarantine = typer.Typer(help="Implausible observations in quarantine.", no_args_is_help=True, rich_markup_mode=None)
-sources = typer.Typer(help="Sources of observations.", no_args_is_help=True, rich_markup_mode=None)
+tokens = CommandGroup(help="Tokens of the service.")
+quarantine = CommandGroup(help="Implausible observations in quarantine.")
+sources = CommandGroup(help="Sources of observations.")
 _FEW = 10
 
 

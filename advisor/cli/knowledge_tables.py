@@ -33,11 +33,11 @@ _VALUE = re.compile(r"`[^`]*`|[-+]?\d[\d.,e+]*")
 def import_published(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Tables of published measurements: CSV or JSON Lines, also gzipped."),
+        typer.Argument(metavar="FILE...", help="Tables of published measurements.\nCSV or JSON Lines, also gzipped."),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead (*.gz is compressed)."),
+        typer.Option("--output", "-o", metavar="FILE", help="Write an observation file instead.\n*.gz is compressed."),
     ] = None,
     format: FormatOption = "text",
     knowledge: KnowledgeOption = None,

@@ -29,9 +29,11 @@ BudgetOption = Annotated[
 ]
 PrometheusOption = Annotated[
     Path | None,
-    typer.Option("--prometheus", metavar="FILE", help="Write the newest figures to a file for node_exporter."),
+    typer.Option("--prometheus", metavar="FILE", help="Write figures to a file for node_exporter."),
 ]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Also write the observations to a file.")]
+OutputOption = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the observations to a file.")
+]
 
 
 @dataclass(frozen=True, kw_only=True)

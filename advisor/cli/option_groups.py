@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.cli.command_help import INDEX, OBJECTIVE, PROJECT, TARGET
 from advisor.cli.options import (
     CacheOption,
     ExtraIndexUrlOption,
@@ -34,77 +35,49 @@ _Paths = list[Path] | None
 class ProjectOptions:
     """Options of the commands that resolve a project."""
 
-    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The project.")] = Path(".")
+    directory: Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The project (default: here).")] = Path(".")
     requirements: Annotated[
-        _Paths, typer.Option("--requirements", "-r", metavar="FILE", help="Requirements file instead (repeatable).")
+        _Paths,
+        typer.Option(
+            *("--requirements", "-r"),
+            metavar="FILE",
+            rich_help_panel=PROJECT,
+            help="Requirements file instead (repeatable).",
+        ),
     ] = None
     constraints: Annotated[
-        _Paths, typer.Option("--constraint", "-c", metavar="FILE", help="Constraints file (repeatable).")
+        _Paths,
+        typer.Option(
+            "--constraint", "-c", metavar="FILE", rich_help_panel=PROJECT, help="Constraints file (repeatable)."
+        ),
     ] = None
     overrides: Annotated[
-        _Paths, typer.Option("--override", metavar="FILE", help="Requirements that replace all others (repeatable).")
+        _Paths,
+        typer.Option(
+            "--override",
+            metavar="FILE",
+            rich_help_panel=PROJECT,
+            help="Requirements that replace others (repeatable).",
+        ),
     ] = None
-    extra: Annotated[_Texts, typer.Option("--extra", help="Extra of the project (repeatable).")] = None
-    group: Annotated[_Texts, typer.Option("--group", help="Dependency group (repeatable).")] = None
+    extra: Annotated[
+        _Texts,
+        typer.Option("--extra", metavar="NAME", rich_help_panel=PROJECT, help="Extra of the project (repeatable)."),
+    ] = None
+    group: Annotated[
+        _Texts, typer.Option("--group", metavar="NAME", rich_help_panel=PROJECT, help="Dependency group (repeatable).")
+    ] = None
     current: Annotated[
         _Text,
-        typer.Option("--current", metavar="LOCK|PYTHON", help="Stack to compare with: a lock or an interpreter."),
-    ] = None
-    target: Annotated[
-        _Texts,
-        typer.Option("--target", metavar="NAME", help="A target of `[tool.advisor.targets]` (`check`: repeatable)."),
-    ] = None
-    hardware: HardwareOption = None
-    python: Annotated[
-        _Text,
-        typer.Option(
-            "--python",
-            metavar="VERSION|best",
-            envvar="ADVISOR_PYTHON",
-            help="Target Python; `best`: the one with the best stack (default: this one).",
-        ),
-    ] = None
-    platform: Annotated[
-        _Text, typer.Option("--platform", metavar="TAG", envvar="ADVISOR_PLATFORM", help="Target platform tag.")
-    ] = None
-    objective: Annotated[
-        _Text,
-        typer.Option(
-            "--objective",
-            metavar="performance|latest|stable|security|size",
-            envvar="ADVISOR_OBJECTIVE",
-            help="Objective of the resolution (default: performance).",
-        ),
-    ] = None
-    workload: Annotated[
-        _Text,
-        typer.Option(
-            "--workload", metavar="NAME", envvar="ADVISOR_WORKLOAD", help="Workload that predictions are for."
-        ),
-    ] = None
-    min_age: Annotated[
-        _Text,
-        typer.Option(
-            "--min-age",
-            metavar="DAYS",
-            envvar="ADVISOR_MIN_AGE",
-            help="Minimum age of a release for `stable` (default: 14).",
-        ),
-    ] = None
-    prereleases: Annotated[bool, typer.Option("--prereleases", "--pre", help="Admit pre-releases.")] = False
-    only_binary: Annotated[
-        _Texts,
-        typer.Option("--only-binary", metavar="NAME", help="Package never taken from an sdist; `:all:` for all."),
-    ] = None
-    no_binary: Annotated[
-        _Texts, typer.Option("--no-binary", metavar="NAME", help="Package never taken from a wheel; `:all:` for all.")
+        typer.Option("--current", metavar="FILE", rich_help_panel=PROJECT, help="Lock or interpreter to compare with."),
     ] = None
     build_project: Annotated[
         bool,
         typer.Option(
             "--build-project",
             envvar="ADVISOR_BUILD_PROJECT",
-            help="Build the project's metadata if only a build knows what it requires: runs its code.",
+            rich_help_panel=PROJECT,
+            help="Build the project's metadata: runs its code.\nOnly if nothing but a build knows what it requires.",
         ),
     ] = False
     build_sdists: Annotated[
@@ -112,34 +85,58 @@ class ProjectOptions:
         typer.Option(
             "--build-sdists",
             envvar="ADVISOR_BUILD_SDISTS",
-            help="Build the project and sdists to learn what they require: runs their code.",
+            rich_help_panel=PROJECT,
+            help="Build sdists, too: runs their code.\nThe project and sdists are built to learn what they require.",
         ),
     ] = False
-    allow: Annotated[
+    target: Annotated[
         _Texts,
         typer.Option(
-            "--allow",
-            metavar="replace-packages|reduced-precision",
-            envvar="ADVISOR_ALLOW",
-            help="Take other packages with the same modules if they suit the hardware better; recommend run-time "
-            "settings with a lower precision (repeatable).",
+            "--target",
+            metavar="NAME",
+            rich_help_panel=TARGET,
+            help="A target of the project.\nThey are in `[tool.advisor.targets]`. `check`: repeatable.",
         ),
     ] = None
-    recommend_settings: Annotated[
-        bool | None,
+    hardware: HardwareOption = None
+    python: Annotated[
+        _Text,
         typer.Option(
-            "--recommend-settings/--no-recommend-settings",
-            envvar="ADVISOR_RECOMMEND_SETTINGS",
-            help="Choose run-time settings together with the versions; by default so.",
+            "--python",
+            metavar="VERSION",
+            envvar="ADVISOR_PYTHON",
+            rich_help_panel=TARGET,
+            help="Python version, or `best` (default: this one).\n`best` is the one with the best stack.",
         ),
     ] = None
-    exclude_newer: Annotated[
-        _Text, typer.Option("--exclude-newer", metavar="DATE", help="Ignore files uploaded after this date.")
-    ] = None
-    preview: Annotated[
-        _Texts,
+    platform: Annotated[
+        _Text,
         typer.Option(
-            "--preview", metavar="NAME", envvar="ADVISOR_PREVIEW", help="Preview feature: `variants` (repeatable)."
+            "--platform",
+            metavar="TAG",
+            envvar="ADVISOR_PLATFORM",
+            rich_help_panel=TARGET,
+            help="Platform tag, such as manylinux_2_28_x86_64.",
+        ),
+    ] = None
+    objective: Annotated[
+        _Text,
+        typer.Option(
+            "--objective",
+            metavar="NAME",
+            envvar="ADVISOR_OBJECTIVE",
+            rich_help_panel=OBJECTIVE,
+            help="performance, latest, stable, security or size.\nBy default performance.",
+        ),
+    ] = None
+    workload: Annotated[
+        _Text,
+        typer.Option(
+            "--workload",
+            metavar="NAME",
+            envvar="ADVISOR_WORKLOAD",
+            rich_help_panel=OBJECTIVE,
+            help="Workload that predictions are for.",
         ),
     ] = None
     max_size: Annotated[
@@ -148,17 +145,90 @@ class ProjectOptions:
             "--max-size",
             metavar="SIZE",
             envvar="ADVISOR_MAX_SIZE",
-            help="Largest admissible download of the stack, such as 2GB.",
+            rich_help_panel=OBJECTIVE,
+            help="Largest download of the stack, such as 2GB.",
         ),
     ] = None
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Threads of the solver.")] = 1
+    allow: Annotated[
+        _Texts,
+        typer.Option(
+            "--allow",
+            metavar="WHAT",
+            envvar="ADVISOR_ALLOW",
+            rich_help_panel=OBJECTIVE,
+            help="`replace-packages` or `reduced-precision`.\n"
+            "Take other packages with the same modules if they suit the hardware better; recommend run-time "
+            "settings with a lower precision (repeatable).",
+        ),
+    ] = None
+    recommend_settings: Annotated[
+        bool | None,
+        typer.Option(
+            "--recommend-settings/--no-recommend-settings",
+            envvar="ADVISOR_RECOMMEND_SETTINGS",
+            rich_help_panel=OBJECTIVE,
+            help="Choose run-time settings, too (default: yes).",
+        ),
+    ] = None
+    min_age: Annotated[
+        _Text,
+        typer.Option(
+            "--min-age",
+            metavar="DAYS",
+            envvar="ADVISOR_MIN_AGE",
+            rich_help_panel=OBJECTIVE,
+            help="Least age of releases for `stable` (default: 14).",
+        ),
+    ] = None
+    prereleases: Annotated[
+        bool, typer.Option("--prereleases", "--pre", rich_help_panel=OBJECTIVE, help="Admit pre-releases.")
+    ] = False
+    only_binary: Annotated[
+        _Texts,
+        typer.Option(
+            "--only-binary",
+            metavar="NAME",
+            rich_help_panel=OBJECTIVE,
+            help="No sdist of this package; `:all:` for all.",
+        ),
+    ] = None
+    no_binary: Annotated[
+        _Texts,
+        typer.Option(
+            "--no-binary", metavar="NAME", rich_help_panel=OBJECTIVE, help="No wheel of this package; `:all:` for all."
+        ),
+    ] = None
+    exclude_newer: Annotated[
+        _Text,
+        typer.Option(
+            "--exclude-newer",
+            metavar="DATE",
+            rich_help_panel=OBJECTIVE,
+            help="Ignore files uploaded after this date.",
+        ),
+    ] = None
+    preview: Annotated[
+        _Texts,
+        typer.Option(
+            "--preview",
+            metavar="NAME",
+            envvar="ADVISOR_PREVIEW",
+            rich_help_panel=OBJECTIVE,
+            help="Preview feature: `variants` (repeatable).",
+        ),
+    ] = None
+    workers: Annotated[
+        int,
+        typer.Option("--workers", metavar="NUMBER", min=1, rich_help_panel=OBJECTIVE, help="Threads of the solver."),
+    ] = 1
     time_limit: Annotated[
         float,
         typer.Option(
             "--time-limit",
             metavar="SECONDS",
             min=1,
-            help="Time for the search; then the best stack so far is the result, with what is not proven.",
+            rich_help_panel=OBJECTIVE,
+            help="Time for the search.\nThen the best stack so far is the result, with what is not proven.",
         ),
     ] = 300
     knowledge: KnowledgeOption = None
@@ -166,23 +236,30 @@ class ProjectOptions:
     extra_index_url: ExtraIndexUrlOption = None
     package_index: Annotated[
         _Texts,
-        typer.Option("--package-index", metavar="NAME=URL", help="Take a package from this index only (repeatable)."),
+        typer.Option(
+            "--package-index",
+            metavar="NAME=URL",
+            rich_help_panel=INDEX,
+            help="The only index of a package (repeatable).",
+        ),
     ] = None
     framework_indexes: Annotated[
         bool | None,
         typer.Option(
             "--framework-indexes/--no-framework-indexes",
             envvar="ADVISOR_FRAMEWORK_INDEXES",
-            help="Take builds of frameworks also from their publishers' indexes (PyTorch, ...); by default not.",
+            rich_help_panel=INDEX,
+            help="Also builds on publishers' indexes (default: no).\nSuch as those of PyTorch for one CUDA version.",
         ),
     ] = None
     index_strategy: Annotated[
         _Text,
         typer.Option(
             "--index-strategy",
-            metavar="first-index|unsafe-best-match",
+            metavar="NAME",
             envvar="ADVISOR_INDEX_STRATEGY",
-            help="Which of several indexes a package comes from.",
+            rich_help_panel=INDEX,
+            help="`first-index` (default) or `unsafe-best-match`.\nWhich of several indexes a package comes from.",
         ),
     ] = None
     find_links: FindLinksOption = None
@@ -190,16 +267,21 @@ class ProjectOptions:
         _Text,
         typer.Option(
             "--advisories",
-            metavar="URL|off",
+            metavar="URL",
             envvar="ADVISOR_ADVISORIES",
-            help="Service for known vulnerabilities that the index has no record of (default: OSV).",
+            rich_help_panel=INDEX,
+            help="Service for vulnerabilities, or `off`.\nFor those that the index has no record of (default: OSV).",
         ),
     ] = None
     cache_dir: CacheOption = None
-    refresh: Annotated[bool, typer.Option("--refresh", help="Ask for index pages even where they are fresh.")] = False
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", rich_help_panel=INDEX, help="Ask for index pages even where they are fresh."),
+    ] = False
     offline: OfflineOption = False
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the number of index requests to standard error.")
+        bool,
+        typer.Option("--verbose", "-v", help="Print the number of index requests."),
     ] = False
 
     def files(self) -> ProjectFiles:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.command_help import INDEX, TARGET
+
 if TYPE_CHECKING:
     from datetime import datetime
 
@@ -15,9 +17,11 @@ HardwareOption = Annotated[
     str | None,
     typer.Option(
         "--hardware",
-        metavar="NAME|FILE|detect",
+        metavar="NAME",
         envvar="ADVISOR_HARDWARE",
-        help="Target hardware: a shipped profile, a cloud instance, a YAML or JSON file, or `detect`.",
+        rich_help_panel=TARGET,
+        help="Hardware profile, cloud instance or file.\n"
+        "A shipped profile, a cloud instance, a YAML or JSON file, or `detect` (this machine).",
     ),
 ]
 KnowledgeOption = Annotated[
@@ -26,12 +30,14 @@ KnowledgeOption = Annotated[
         "--knowledge",
         metavar="URL",
         envvar="ADVISOR_KNOWLEDGE",
-        help="Knowledge base; by default a SQLite file in the user's data directory.",
+        rich_help_panel=INDEX,
+        help="Knowledge base (default: the user's own).\nBy default a SQLite file in the user's data directory.",
     ),
 ]
-FormatOption = Annotated[str, typer.Option("--format", metavar="text|json", help="Output format.")]
+FormatOption = Annotated[str, typer.Option("--format", metavar="FORMAT", help="text or json.")]
 OfflineOption = Annotated[
-    bool, typer.Option("--offline", envvar="ADVISOR_OFFLINE", help="Answer from the cache alone.")
+    bool,
+    typer.Option("--offline", envvar="ADVISOR_OFFLINE", rich_help_panel=INDEX, help="Answer from the cache alone."),
 ]
 IndexUrlOption = Annotated[
     str | None,
@@ -39,21 +45,32 @@ IndexUrlOption = Annotated[
         "--index-url",
         "-i",
         metavar="URL",
-        help="Default index; replaces everything that pip and uv are configured to use.",
+        rich_help_panel=INDEX,
+        help="Default index instead of the configured ones.\nReplaces all that pip and uv are configured to use.",
     ),
 ]
 ExtraIndexUrlOption = Annotated[
-    list[str] | None, typer.Option("--extra-index-url", metavar="URL", help="Further index (repeatable).")
+    list[str] | None,
+    typer.Option("--extra-index-url", metavar="URL", rich_help_panel=INDEX, help="Further index (repeatable)."),
 ]
 FindLinksOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--find-links", "-f", metavar="DIR|URL", help="Directory of wheels, or page with links to them (repeatable)."
+        *("--find-links", "-f"),
+        metavar="PLACE",
+        rich_help_panel=INDEX,
+        help="Directory or page of wheels (repeatable).",
     ),
 ]
 CacheOption = Annotated[
     Path | None,
-    typer.Option("--cache-dir", envvar="ADVISOR_CACHE_DIR", help="Cache directory; by default the user's."),
+    typer.Option(
+        "--cache-dir",
+        metavar="DIRECTORY",
+        envvar="ADVISOR_CACHE_DIR",
+        rich_help_panel=INDEX,
+        help="Cache (default: the user's own).",
+    ),
 ]
 
 

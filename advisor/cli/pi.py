@@ -13,6 +13,7 @@ import typer
 from advisor.api.resources import open_readable_store
 from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import (
     EnvironmentGroup,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _LISTED_BLOCKS = 5
 
-app = typer.Typer(help="Measure performance indicators.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="Measure performance indicators.")
 app.command("plan")(plan)
 app.command("campaign")(campaign)
 for command in (
@@ -80,14 +81,14 @@ class _IndicatorGroup:
     size: Annotated[str, typer.Option("--size", help="Parameter set: small, medium or large.")] = "small"
     shapes: Annotated[
         str | None,
-        typer.Option("--shapes", metavar="NAME", help="List of shapes instead: deepbench, models-small, ..."),
+        typer.Option("--shapes", metavar="NAME", help="List of shapes instead, such as deepbench."),
     ] = None
     parameters: Annotated[
-        str | None, typer.Option("--parameters", metavar="NAME=VALUE,...", help="Parameters of your own instead.")
+        str | None, typer.Option("--parameters", metavar="NAME=VALUE", help="Parameters of your own instead.")
     ] = None
     settings: Annotated[
         list[str] | None,
-        typer.Option("--settings", metavar="NAME=VALUE,...", help="Sweep a run-time setting (repeatable)."),
+        typer.Option("--settings", metavar="NAME=VALUE", help="Sweep a run-time setting (repeatable)."),
     ] = None
     dtype: Annotated[list[str] | None, typer.Option("--dtype", help="Element type (repeatable).")] = None
     device: Annotated[str, typer.Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto"
@@ -120,14 +121,15 @@ class _SamplingGroup:
         typer.Option(
             "--samples",
             min=1,
-            help="Samples in each process: of an indicator (default: 7, up to three times as many if they vary), or "
-            "runs of the benchmark (default: 3).",
+            help="Samples in each process.\n"
+            "Of an indicator (default: 7, up to three times as many if they vary), or runs of the benchmark "
+            "(default: 3).",
         ),
     ] = None
     min_time: Annotated[float, typer.Option("--min-time", min=0.001, help="Minimum seconds of one sample.")] = 0.05
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, help="Maximum seconds of one process, or one run of a benchmark.")
-    ] = 600.0
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Most seconds of a process or benchmark run.")] = (
+        600.0
+    )
     memory_limit: MemoryLimitOption = None
     control: Annotated[bool, typer.Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
 
@@ -151,17 +153,15 @@ class _BlockGroup:
 
     stack: Annotated[
         list[str] | None,
-        typer.Option("--stack", metavar="REQUIREMENTS", help="Requirements of one stack, with spaces (repeatable)."),
+        typer.Option("--stack", metavar="REQUIREMENTS", help="Requirements of a stack (repeatable)."),
     ] = None
-    benchmark: Annotated[
-        bool, typer.Option("--benchmark", help="Run the benchmark of the project in this directory.")
-    ] = False
+    benchmark: Annotated[bool, typer.Option("--benchmark", help="Run the benchmark of the project here.")] = False
     workload: Annotated[
         str | None,
         typer.Option(
             "--workload",
             metavar="NAME",
-            help="Measure the parts of a profiled workload of the project in this directory.",
+            help="Measure the parts of a profiled workload.\nOf the project in this directory.",
         ),
     ] = None
     resume: Annotated[str | None, typer.Option("--resume", metavar="BLOCK", help="Continue a block.")] = None

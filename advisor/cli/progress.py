@@ -7,8 +7,8 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from advisor.cli.console import visible
 from advisor.domain.progress import set_progress_display
+from advisor.domain.words import visible
 from knowledge.domain.errors import without_secrets
 
 if TYPE_CHECKING:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.options import FormatOption, check_format
 
 if TYPE_CHECKING:
     from knowledge.rules.model import Rule
 
-app = typer.Typer(help="Show the rules and their sources.", no_args_is_help=True, rich_markup_mode=None)
+app = CommandGroup(help="Show the rules and their sources.")
 
 
 @app.command("list")

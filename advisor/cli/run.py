@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.console import say, visible, warn
+from advisor.cli.console import say, warn
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import check_format, read_pairs
+from advisor.domain.words import visible
 
 if TYPE_CHECKING:
     from advisor.api.run_plan import RunPlan
@@ -31,20 +32,20 @@ class SettingsOptions:
         typer.Option(
             "--lock",
             metavar="FILE",
-            help="Lock or settings file (default: `pylock.toml` or `advisor-settings.toml` in this directory).",
+            help="Lock or settings file.\nBy default `pylock.toml` or `advisor-settings.toml` in this directory.",
         ),
     ] = None
     settings: Annotated[
         list[str] | None,
         typer.Option(
             "--settings",
-            metavar="NAME=VALUE,...",
-            help="Settings, which replace those of `--lock`; without it, only these (repeatable).",
+            metavar="NAME=VALUE",
+            help="Settings; they replace those of `--lock`.\nWithout `--lock`, only these (repeatable).",
         ),
     ] = None
     framework: Annotated[
         list[str] | None,
-        typer.Option("--framework", metavar="NAME", help="Apply the settings of this framework only (repeatable)."),
+        typer.Option("--framework", metavar="NAME", help="Only the settings of this framework (repeatable)."),
     ] = None
 
     def read(self) -> RunSettings:
@@ -123,16 +124,16 @@ def env(
     options: SettingsOptions,
     shell: Annotated[
         str | None,
-        typer.Option(
-            "--shell", metavar="bash|fish|powershell", help="Shell that reads the output (default: from `$SHELL`)."
-        ),
+        typer.Option("--shell", metavar="NAME", help="bash, fish or powershell (default: `$SHELL`)."),
     ] = None,
     format: Annotated[
         str,
         typer.Option(
             "--format",
-            metavar="shell|dotenv|docker|slurm|kubernetes",
-            help="Commands of a shell, a `.env` file, lines of a Dockerfile, a batch script, or a list of a container.",
+            metavar="FORMAT",
+            help="shell, dotenv, docker, slurm, kubernetes.\n"
+            "Commands of a shell, a `.env` file, lines of a Dockerfile, a batch script, or a list of a "
+            "container.",
         ),
     ] = "shell",
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, check_format
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from advisor.api.workload import WorkloadResult
     from knowledge.domain.workload import ProfiledWorkload
 
-app = typer.Typer(
+app = CommandGroup(
     help="Profile your own program: which operations take its time.", no_args_is_help=True, rich_markup_mode=None
 )
 
@@ -24,7 +25,7 @@ _ProjectOption = Annotated[
 ]
 _NameOption = Annotated[
     str | None,
-    typer.Option("--name", metavar="NAME", help="Name of the workload; by default that of the program or trace."),
+    typer.Option("--name", metavar="NAME", help="Name of the workload.\nBy default that of the program or trace."),
 ]
 _LISTED_PARTS = 12
 
@@ -66,8 +67,9 @@ def import_(
         Path,
         typer.Argument(
             metavar="TRACE",
-            help="Trace of torch.profiler or ONNX Runtime (JSON), or of TensorFlow or JAX (XPlane file, JSON, or the "
-            "directory that they wrote); JSON may be gzipped.",
+            help="Trace of a profiler: JSON or XPlane.\n"
+            "Of torch.profiler or ONNX Runtime (JSON), or of TensorFlow or JAX (XPlane file, JSON, or the "
+            "directory that they wrote). JSON may be gzipped.",
         ),
     ],
     framework: Annotated[
@@ -75,7 +77,7 @@ def import_(
         typer.Option("--framework", metavar="NAME==VERSION", help="Framework that wrote the trace; else unknown."),
     ] = None,
     steps: Annotated[
-        int, typer.Option("--steps", min=0, help="Number of steps in a trace of TensorFlow or JAX; 0 if unknown.")
+        int, typer.Option("--steps", min=0, help="Steps in a trace of TensorFlow or JAX.\n0 if unknown.")
     ] = 0,
     name: _NameOption = None,
     project: _ProjectOption = Path("."),
@@ -135,7 +137,7 @@ def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
 
 
 def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
-    from advisor.cli.console import visible
+    from advisor.domain.words import visible
     from advisor.report.workload import workload_json, workload_text
 
     text = json.dumps(workload_json(workload), indent=2) if format == "json" else workload_text(workload, parts=parts)

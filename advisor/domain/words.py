@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from knowledge.estimate.interface import Prediction
+
+_INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
+_SUBJECTS = ("model", "task", "benchmark", "block")
+"""Parameters of indicators that say what runs."""
+_SIZES = ("batch", "length", "size", "gpus")
+"""Further parameters that are named with a whole model."""
+_ACRONYMS = {"bert": "BERT", "gpt2": "GPT-2", "vit": "ViT", "resnet50": "ResNet-50", "unet": "U-Net", "dlrm": "DLRM"}
+_USUAL_TYPES = ("", "float32", "as-published", "as-submitted")
+
+
+class Ratio(Protocol):
+    """A ratio of speeds with its interval."""
+
+    @property
+    def speedup(self) -> float:
+        """The ratio."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of its interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper end of its interval."""
+
+
+def visible(text: str) -> str:
+    """Return a text with control characters escaped: text of servers and files must not control the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
 
 
 def count(number: int, noun: str) -> str:
@@ -101,3 +133,36 @@ def operations_text(prediction: Prediction) -> str:
             f"{coverage.related:.0%} at other sizes, {rest:.0%} not"
         )
     return "".join(f"; {part}" for part in parts)
+
+
+def interval_text(ratio: Ratio) -> str:
+    """Return the interval of a ratio: ``[1.08, 1.28]``."""
+    return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+
+
+def speed_text(ratio: Ratio, other: str = "") -> str:
+    """Return a ratio of speeds in words, with its interval.
+
+    Args:
+        ratio: The ratio.
+        other: What it is compared with; empty if the reader knows.
+    """
+    is_clear = not ratio.low <= 1 <= ratio.high
+    if is_clear:
+        return f"{ratio.speedup:.2f} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
+    return f"no clear difference{f' from {other}' if other else ''}: {ratio.speedup:.2f} {interval_text(ratio)}"
+
+
+def indicator_text(label: str) -> str:
+    """Return the label of an indicator in words: ``BERT base training, batch 1``; any other text unchanged."""
+    match = _INDICATOR.match(label)
+    if match is None:
+        return label
+    parameters = dict(part.split("=", 1) for part in match["parameters"].split(",") if "=" in part)
+    subject = next((parameters[name] for name in _SUBJECTS if name in parameters), "")
+    words = " ".join(_ACRONYMS.get(word, word) for word in (subject or match["name"]).split("_"))
+    mode = parameters.pop("mode", "" if not subject else parameters.get("scenario", ""))
+    rest = [(n, v) for n, v in parameters.items() if (n in _SIZES if subject else True) and (n, v) != ("gpus", "1")]
+    dtype = match["dtype"] or ""
+    parts = [" ".join(filter(None, (words, mode))), *(f"{name} {value}" for name, value in rest)]
+    return ", ".join([*parts, *([] if dtype in _USUAL_TYPES else [dtype])])

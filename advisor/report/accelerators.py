@@ -3,54 +3,48 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from advisor.api.queries import HardwareComparison
-from advisor.domain.words import count
-from advisor.report.evidence import table
+from advisor.domain.words import count, speed_text
+from advisor.report.layout import Block, Layout, Row, labelled, render
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
 
-_MOST_ROWS = 12
+_MOST_ROWS = 6
 
 
-def hardware_comparison_text(comparison: HardwareComparison) -> str:
+def hardware_comparison_text(comparison: HardwareComparison, layout: Layout | None = None) -> str:
     """Return a comparison as text: the predicted ratio, and the published pairs of the two accelerators."""
+    return render(_blocks(comparison), layout or Layout())
+
+
+def _blocks(comparison: HardwareComparison) -> Iterator[Block]:
     ratio = comparison.ratio
     tasks = ", ".join(f"{task} {mode}" for task, mode in comparison.tasks)
-    lines = [
-        f"{comparison.accelerator} against {comparison.reference}, workload `{comparison.workload}` ({tasks}):",
-        f"{ratio.speedup:.2f} times as fast [{ratio.low:.2f}, {ratio.high:.2f}] at 95%",
-        "",
-    ]
+    basis = f"{count(len(ratio.pairs), 'published pair')} of these two, and {ratio.related} pairs in all"
     if not ratio.pairs:
-        lines.append(
-            f"nobody published this pair in one configuration: predicted from {count(ratio.related, 'pair')} of "
-            "accelerators and tasks"
-        )
-        return "\n".join(lines)
-    lines += [
-        f"{count(len(ratio.pairs), 'published pair')} of these two, of {ratio.related} that the prediction rests on:",
-        table(
-            ("ratio", "accelerators", "batch", "year", "source", "configuration"),
-            (
-                (
-                    f"{math.exp(pair.mean):.2f}",
-                    f"{pair.count} x {pair.accelerator} against {pair.reference}",
-                    _batch(pair),
-                    str(pair.year),
-                    pair.source,
-                    pair.configuration,
-                )
-                for pair in ratio.pairs[:_MOST_ROWS]
-            ),
-        ),
+        basis = f"nobody published this pair in one configuration: {count(ratio.related, 'pair')} of others"
+    yield [
+        *labelled("compared", [f"{comparison.accelerator} with {comparison.reference}"]),
+        *labelled("workload", [f"{comparison.workload}: {tasks}"]),
+        *labelled("speed", [speed_text(ratio)]),
+        *labelled("basis", [basis]),
     ]
-    if not all(pair.has_one_batch for pair in ratio.pairs):
-        lines.append("pairs with different batch sizes were published without a common one; they count less")
-    if len(ratio.pairs) > _MOST_ROWS:
-        lines.append(f"and {len(ratio.pairs) - _MOST_ROWS} more (`--format json` lists them)")
-    return "\n".join(lines)
+    yield _pairs(ratio.pairs)
+
+
+def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[Row]:
+    """Yield the published pairs."""
+    for number, pair in enumerate(pairs[:_MOST_ROWS]):
+        devices = f"{pair.count} x {pair.accelerator} against {pair.reference}, batch {_batch(pair)}"
+        source = f"{pair.source}, {pair.year}: {pair.configuration}"
+        yield Row(label="" if number else "pairs", cells=(f"{math.exp(pair.mean):.2f}", devices), notes=(source,))
+    if not all(pair.has_one_batch for pair in pairs):
+        yield Row(cells=("pairs with different batch sizes were published without a common one; they count less",))
+    if len(pairs) > _MOST_ROWS:
+        yield Row(cells=(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)",))
 
 
 def _batch(pair: AcceleratorPair) -> str:

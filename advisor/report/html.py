@@ -10,10 +10,10 @@ from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, no_speedup_text, workload_text
+from advisor.report.advice_summary import score_lines
 from advisor.report.interface import changes, target_line
 from advisor.report.interpreters import interpreter_rows, measured_lines
 from advisor.report.reasons import price_text
-from advisor.report.score import score_lines
 from advisor.report.settings import setting_lines
 from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
 from advisor.resolve.prices import Price

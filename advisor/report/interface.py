@@ -1,31 +1,54 @@
-"""Values that the reports of `advisor advise` share."""
+"""Values that the reports of `advisor advise` and `advisor check` share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
-from advisor.domain.words import no_speedup_text
-from advisor.report.digits import rounded
+from advisor.domain.words import count, no_speedup_text
+from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.estimate.interface import Prediction
 
 SCHEMA_VERSION = 2
 _NUMBERS = ("speedup", "low", "high", "score")
 """Numbers of a prediction, which are null in JSON if there is no speed-up to report."""
+_TRADEMARKS = re.compile(r"\((?:R|TM|r|tm)\)|\b(?:CPU|Processor)\b|@ *[\d.]+ *GHz")
 
 
 def target_line(target: Target) -> str:
-    """Return a description of a target: interpreter, platform, processor, accelerators of any vendor, driver."""
+    """Return a description of a target: machine, accelerators of any vendor with their driver, interpreter."""
     hardware = target.hardware
-    devices = ", ".join(f"{a.count} x {a.model}" for a in hardware.accelerators) or "no accelerator"
-    driver = f", driver {hardware.driver.version}" if hardware.accelerators and hardware.driver else ""
-    return (
-        f"Python {target.python} on {target.platform}, {hardware.name} ({hardware.cpu.microarchitecture}, "
-        f"{devices}{driver})"
-    )
+    name = "this machine" if hardware.name == DETECTED else hardware.name
+    return f"{name}: {', '.join(_machine_parts(hardware))}; Python {target.python_minor}{_system(target)}"
+
+
+def _machine_parts(hardware: HardwareProfile) -> Iterator[str]:
+    """Yield the devices of a machine: the processor only if programs run on it or the machine is described in full."""
+    cpu, is_detected = hardware.cpu, hardware.name == DETECTED
+    model = " ".join(_TRADEMARKS.sub("", cpu.model).split())
+    if not model or is_detected:
+        model = f"{model} ({cpu.microarchitecture})" if model else cpu.microarchitecture
+    if is_detected or not hardware.accelerators:
+        yield model
+    if cpu.cores:
+        yield count(cpu.cores, "core")
+    for accelerator in hardware.accelerators:
+        yield f"{accelerator.count} x {accelerator.model}" if accelerator.count > 1 else accelerator.model
+    if not hardware.accelerators:
+        yield "no GPU"
+    elif hardware.driver:
+        yield f"driver {hardware.driver.version}"
+
+
+def _system(target: Target) -> str:
+    """Return the operating system and the machine name of a target; empty for Linux on x86-64."""
+    system = target.markers["platform_system"].replace("Darwin", "macOS")
+    is_usual = (system, target.architecture) == ("Linux", "x86_64")
+    return "" if is_usual else f" on {system} {target.architecture}"
 
 
 def prediction_document(prediction: Prediction | None) -> dict[str, Any] | None:
@@ -58,3 +81,24 @@ def differences(before: Mapping[str, str], report: AdviceResult) -> list[tuple[s
         for name in sorted({**before, **after})
         if before.get(name) != after.get(name)
     ]
+
+
+def version_change(before: str, after: str) -> str:
+    """Return a change of version in words; ``-`` is absent."""
+    if before == "-":
+        return f"{after} added"
+    return f"{before} removed" if after == "-" else f"{before} -> {after}"
+
+
+def rounded(value: Any) -> Any:
+    """Return a JSON-ready value with its numbers rounded to six decimal places.
+
+    Further digits differ between linear-algebra libraries.
+    """
+    if isinstance(value, float):
+        return round(value, 6)
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(item) for item in value]
+    return value

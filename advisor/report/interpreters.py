@@ -74,12 +74,16 @@ def _version(label: str) -> str:
 def _difference(best: SolvedVariant, other: SolvedVariant) -> str:
     """Return the first criterion by which a variant is worse than the best one."""
     for criterion, value in other.score.items():
-        behind = value - best.score[criterion]
-        if behind <= 0:
-            continue
-        if criterion.startswith("freshness"):
-            return f"{behind / HOURS_A_YEAR:.1f} years older (`{criterion}`)"
-        if criterion == "speed":
-            return f"{behind} % slower"
-        return f"worse by {behind} (`{criterion}`)"
+        if value > best.score[criterion]:
+            return criterion_text(criterion, value - best.score[criterion])
     return "equal by every criterion"
+
+
+def criterion_text(criterion: str, worse: int) -> str:
+    """Return a difference of a criterion in words; positive is worse."""
+    if criterion.startswith("freshness"):
+        subject = "named packages" if criterion == "freshness-direct" else "all packages"
+        return f"{subject} {abs(worse) / HOURS_A_YEAR:.1f} years {'older' if worse > 0 else 'newer'}"
+    if criterion == "speed":
+        return f"{abs(worse)} % {'slower' if worse > 0 else 'faster'}"
+    return f"{'worse' if worse > 0 else 'better'} by {abs(worse)} (`{criterion}`)"

@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.api.session import AdviceResult
-from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION, changes_from_current, prediction_document
+from advisor.report.interface import SCHEMA_VERSION, changes_from_current, prediction_document, rounded
 from advisor.report.interpreters import interpreters_document
 from advisor.report.sizes import sizes_document
 from advisor.resolve.problem import Candidate

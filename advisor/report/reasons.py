@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from advisor.gate.compare import is_significant
-from advisor.report.interface import prediction_document
+from advisor.report.interface import prediction_document, version_change
+from advisor.report.interpreters import criterion_text
+from advisor.report.layout import Block, Layout, Row, labelled, render
+from advisor.report.text import evidence_lines
 from advisor.resolve.alternatives import Alternative, Explanation, alternatives_of
 from advisor.resolve.prices import Price
 from knowledge.estimate.interface import Prediction
@@ -16,9 +19,13 @@ from knowledge.estimate.interface import Prediction
 _MAX_CHANGES = 6
 
 
-def prices_text(prices: Sequence[Price]) -> str:
+def prices_text(prices: Sequence[Price], layout: Layout | None = None) -> str:
     """Return prices as plain text."""
-    return "\n".join(_price_lines(prices))
+    if not prices:
+        return "the project has no constraints: every requirement admits every version"
+    own = [price for price in prices if not _is_interpreter(price)]
+    interpreters = [price for price in prices if _is_interpreter(price)]
+    return render([_price_block("cost", own), _price_block("gain", interpreters)], layout or Layout())
 
 
 def prices_json(prices: Sequence[Price]) -> str:
@@ -27,14 +34,12 @@ def prices_json(prices: Sequence[Price]) -> str:
     return json.dumps({"schema_version": 2, "prices": documents}, indent=2)
 
 
-def _price_lines(prices: Sequence[Price]) -> Iterator[str]:
-    if not prices:
-        yield "the project has no constraints: every requirement admits every version"
-        return
-    for price in prices:
-        yield f"{_quoted(price)} ({price.origin}): {price_text(price)}"
-        if price.changes:
-            yield f"    {'with' if _is_interpreter(price) else 'without'} it: {_changes(price.changes)}"
+def _price_block(label: str, prices: Sequence[Price]) -> Iterator[Row]:
+    """Yield what constraints cost, or what other interpreters gain: age, speed, and what would change."""
+    for number, price in enumerate(prices):
+        with_it = "with it" if _is_interpreter(price) else "without it"
+        notes = [f"{price.origin}; {with_it}: {_changes(price.changes)}" if price.changes else price.origin]
+        yield Row(label="" if number else label, cells=(price.constraint, price_text(price)), notes=notes)
 
 
 def price_text(price: Price) -> str:
@@ -42,47 +47,43 @@ def price_text(price: Price) -> str:
     if price.obstacle:
         return price.obstacle
     if not price.changes:
-        return (
-            "no gain, the stack is the same with it"
-            if _is_interpreter(price)
-            else "no cost, the stack is the same without it"
-        )
-    return price_difference(price, "gain" if _is_interpreter(price) else "cost")
-
-
-def _quoted(price: Price) -> str:
-    return price.constraint if price.obstacle or _is_interpreter(price) else f"`{price.constraint}`"
+        return f"nothing: the stack is the same {'with' if _is_interpreter(price) else 'without'} it"
+    return price_difference(price)
 
 
 def _is_interpreter(price: Price) -> bool:
     return price.constraint.startswith("Python ")
 
 
-def price_difference(price: Price, kind: str = "cost") -> str:
-    """Return the speed and the libyears that a constraint costs, or that another interpreter gains."""
-    has_prediction = price.prediction is not None and price.prediction.is_known
-    speed = f"estimated {kind} {_speed(price.prediction)}" if has_prediction else f"{kind} in speed unknown"
-    return f"{speed}; {price.libyears:.1f} libyears"
+def price_difference(price: Price) -> str:
+    """Return the age and the speed that a constraint costs, or that another interpreter gains."""
+    # Another interpreter makes the stack newer; a constraint makes it older.
+    newer = price.libyears if _is_interpreter(price) else -price.libyears
+    return f"{_age(newer)}; {_speed(price.prediction)}"
+
+
+def _age(newer: float) -> str:
+    """Return how much newer or older a stack is."""
+    return f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "as new"
 
 
 def _speed(prediction: Prediction | None) -> str:
     """Return a predicted speed-up in percent, with its interval."""
     if prediction is None or not prediction.is_known:
-        return "unknown speed"
+        return "speed unknown"
     mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
-    significance = "" if is_significant(prediction) else ": not significant"
-    return f"{mean:.1f} % of speed [{low:.1f} %, {high:.1f} %]{significance}"
+    return f"{mean:.1f} % of speed [{low:.1f}, {high:.1f}]{'' if is_significant(prediction) else ', not significant'}"
 
 
 def _changes(changes: Sequence[tuple[str, str, str]]) -> str:
-    texts = [f"{name} {before} -> {after}" for name, before, after in changes[:_MAX_CHANGES]]
+    texts = [f"{name} {version_change(before, after)}" for name, before, after in changes[:_MAX_CHANGES]]
     more = len(changes) - len(texts)
     return ", ".join(texts) + (f" and {more} more" if more else "") if texts else "the same stack"
 
 
-def explanation_text(explanation: Explanation) -> str:
+def explanation_text(explanation: Explanation, layout: Layout | None = None) -> str:
     """Return an explanation as plain text."""
-    return "\n".join(_explanation_lines(explanation))
+    return render(_explanation_blocks(explanation), layout or Layout())
 
 
 def explanation_json(explanation: Explanation) -> str:
@@ -94,54 +95,34 @@ def explanation_json(explanation: Explanation) -> str:
     return json.dumps({"schema_version": 2, **_plain(document)}, indent=2)
 
 
-def _explanation_lines(e: Explanation) -> Iterator[str]:
-    for replaced in e.replaces:
-        yield f"`{replaced.name}` is replaced by `{replaced.replacement}` ({replaced.source})"
-    if e.replaces:
-        yield ""
-    yield f"{e.name} {e.version}: {e.why}"
-    yield ""
-    yield "required by"
-    for parent, requirement in e.required_by:
-        yield f"  {parent}: {requirement}"
-    yield ""
-    yield f"paths from the project{' (the shortest ones)' if e.more_paths else ''}"
-    for path in e.paths:
-        yield f"  the project > {' > '.join(path)}"
+def _explanation_blocks(e: Explanation) -> Iterator[Block]:
+    yield [
+        *labelled("package", [f"{e.name} {e.version}"]),
+        *labelled("replaces", [f"{replaced.name} ({replaced.source})" for replaced in e.replaces]),
+        *labelled("why", [e.why, *([] if e.against_newest else ["the newest version that the target can install"])]),
+    ]
+    yield [
+        Row(label="" if number else "required", cells=(f"by {parent}", requirement))
+        for number, (parent, requirement) in enumerate(e.required_by)
+    ]
+    more = ["and longer ones"] if e.more_paths else []
+    yield labelled("paths", [*(f"the project > {' > '.join(path)}" for path in e.paths), *more])
     change = next((c for c in e.prediction.changes if c.package == e.name), None)
     if change is not None:
-        yield ""
-        yield f"evidence{'' if change.measured else ' (inferred from other versions)'}"
-        for item in change.evidence:
-            yield (
-                f"  {item.version} compared with {item.reference}: {item.speedup:.3f}x "
-                f"[{item.low:.3f}, {item.high:.3f}], {item.rounds} rounds on {item.hardware}: {item.indicator}"
-            )
-    if e.verdicts:
-        yield ""
-        yield "rules"
-        yield from (f"  {verdict}" for verdict in e.verdicts)
+        yield labelled("evidence", evidence_lines(change, most=len(change.evidence)))
+    yield labelled("rules", e.verdicts)
     for title, alternative in alternatives_of(e):
-        yield ""
-        yield f"why not {title}, {alternative.version}"
-        yield from (f"  {line}" for line in _alternative_lines(alternative))
-    if e.against_newest is None:
-        yield ""
-        yield "this is the newest version that the target can install"
+        yield labelled("why not", [f"{alternative.version}, {title}:", *_alternative_lines(alternative)])
 
 
-def _alternative_lines(a: Alternative) -> Iterable[str]:
+def _alternative_lines(a: Alternative) -> Iterator[str]:
     if a.conflict:
-        return a.conflict
-    worse = [f"{name} {value:+}{' hours' if name.startswith('freshness') else ''}" for name, value in a.worse]
-    lines = [
-        f"worse by: {', '.join(worse)}"
-        if worse
-        else "same score; the recommended stack comes first by name and version"
-    ]
-    lines.append(f"{a.libyears:+.1f} libyears, {_speed(a.prediction)}")
-    lines.append(f"with it: {_changes(a.changes)}")
-    return lines
+        yield from a.conflict
+        return
+    worse = [criterion_text(name, value) for name, value in a.worse]
+    yield ", ".join(worse) if worse else "same score; the recommended stack comes first by name and version"
+    yield _speed(a.prediction)
+    yield f"with it: {_changes(a.changes)}"
 
 
 def _plain(value: Any) -> Any:

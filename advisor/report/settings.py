@@ -3,20 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from advisor.domain.words import count, quoted
+from advisor.api.session import AdviceResult
+from advisor.domain.words import count, interval_text, quoted, speed_text
 from advisor.report.settings_code import NUMERICS
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 
 _MOST_KINDS = 3
+_VERDICTS: Mapping[Status | None, Literal["set", "allow", "avoid", "maybe"]] = {
+    "recommended": "set",
+    "offered": "allow",
+    "advised-against": "avoid",
+    None: "maybe",
+}
 _STATUSES: Mapping[Status | None, str] = {
     "recommended": "set",
     "offered": "only with `--allow reduced-precision`:",
     "advised-against": "do not set",
     None: "not a part of the advice:",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingRow:
+    """What a report says first about a run-time setting.
+
+    Attributes:
+        verdict: Whether to set it, to allow it first, to avoid it, or whether that depends on the workload.
+        setting: The setting as ``name=value``, with its framework if the stack has several.
+        effect: Its predicted effect.
+        notes: What it does to results, and what to do.
+    """
+
+    verdict: Literal["set", "allow", "avoid", "maybe"]
+    setting: str
+    effect: str
+    notes: tuple[str, ...] = ()
+
+
+def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
+    """Return the settings with a clear effect, those to set first, and the number of the others."""
+    groups = _groups(report.setting_effects)
+    advice = {(s.package, f"{s.name}={s.value}"): s for s in report.settings}
+    frameworks = {package for package, _ in groups}
+    rows = []
+    for key in sorted(groups, key=lambda key: (list(advice).index(key) if key in advice else len(advice), key)):
+        own, effects = advice.get(key), groups[key]
+        clear = _clear(effects, own)
+        verdict = _VERDICTS[own.status if own else None]
+        # A setting that only makes programs slower, and that nobody would choose, is no advice.
+        if not clear or (own is None and all(e.speedup < 1 for e in clear)):
+            continue
+        name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
+        effect = _effect_in_words(clear, len(effects))
+        rows.append(SettingRow(verdict=verdict, setting=name, effect=effect, notes=tuple(_actions(own, clear))))
+    return tuple(rows), len(groups) - len(rows)
+
+
+def combined_line(recommended: Sequence[RecommendedSetting], combined: CombinedGain | None) -> str:
+    """Return what all recommended settings gain together; empty if one line has said it."""
+    number = sum(s.status == "recommended" for s in recommended)
+    if combined is None or (number <= 1 and combined.frameworks <= 1):
+        return ""
+    shares = f", if {combined.frameworks} frameworks take equal shares of the time" if combined.frameworks > 1 else ""
+    subject = "all of them together" if number > 1 else "the whole program"
+    return f"{subject}{shares}: {speed_text(combined)}"
+
+
+def _clear(effects: Sequence[SettingEffect], own: RecommendedSetting | None) -> list[SettingEffect]:
+    """Return the effects to show, the largest first: the clear ones, and all of a setting that the advice is about."""
+    is_listed = own is not None and (own.missing != "" or own.status != "advised-against")
+    return sorted((e for e in effects if is_listed or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
+
+
+def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
+    """Return the effect of a setting: for one workload with its interval, for several kinds as a range."""
+    first, last = clear[0], clear[-1]
+    over = first.over.partition("=")[2]
+    base = f" as {over.upper()}" if over == "tf32" else ""
+    if kinds == 1:
+        if first.low <= 1 <= first.high:
+            return f"no clear difference{base.replace(' as', ' from')}: {first.speedup:.2f} {interval_text(first)}"
+        return f"{first.speedup:.2f} times as fast{base} {interval_text(first)}"
+    ends = [f"{e.speedup:.2f}" for e in (last, first)]
+    ratio = " to ".join(dict.fromkeys(ends))
+    unclear = f"; no clear effect for {kinds - len(clear)} of {count(kinds, 'kind')}" if kinds > len(clear) else ""
+    return f"{ratio} times as fast{base}, depending on the workload{unclear}"
+
+
+def _actions(setting: RecommendedSetting | None, clear: Sequence[SettingEffect]) -> Iterator[str]:
+    """Yield what a setting does to results, and what to do for it, in a few words."""
+    if setting is None:
+        if len(clear) > 1:
+            yield "`--workload NAME` decides it"
+        return
+    if setting.missing:
+        yield f"the target does not have it: {setting.missing}"
+    if setting.status == "advised-against":
+        return
+    if not any(e.accelerator_pairs for e in clear):
+        yield "nobody measured it on such hardware: predicted from others"
+    if setting.together_with:
+        yield f"gains only together with {', '.join(setting.together_with)}"
+    if setting.status == "offered":
+        yield f"{NUMERICS[setting.numerics]}: only with `--allow reduced-precision`"
+        return
+    how = "needs code: `--show-code` prints it" if setting.code else "`advisor run` applies it"
+    yield f"{NUMERICS[setting.numerics]}; {how}"
+    if setting.not_installed:
+        package = f": `apt install {setting.debian_package}` (Debian, Ubuntu)" if setting.debian_package else ""
+        yield f"{setting.not_installed[0]} is not installed{package}"
 
 
 def setting_lines(
@@ -39,20 +139,14 @@ def setting_lines(
     unclear = []
     for key in sorted(groups, key=lambda key: place.get(key, len(place))):
         listed, own = groups[key], advice.get(key)
-        is_listed = own is not None and (own.missing != "" or own.status != "advised-against")
-        clear = sorted((e for e in listed if is_listed or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
+        clear = _clear(listed, own)
         if not clear:
             unclear.append(f"`{listed[0].setting}` in {listed[0].package}")
             continue
         status = _STATUSES[own.status if own else None] if own or len(listed) == 1 else "depends on the workload:"
         yield f"{status} {_effect_text(clear, len(listed))}{_notes(own)}"
-    count_of_recommended = sum(s.status == "recommended" for s in recommended)
-    if combined and (count_of_recommended > 1 or combined.frameworks > 1):
-        shares = (
-            f", if {combined.frameworks} frameworks take equal shares of the time" if combined.frameworks > 1 else ""
-        )
-        subject = "all of them together" if count_of_recommended > 1 else "the whole program"
-        yield f"{subject}{shares}: {combined.speedup:.2f} [{combined.low:.2f}, {combined.high:.2f}] times as fast"
+    if together := combined_line(recommended, combined):
+        yield together
     if unclear:
         yield f"no clear effect: {', '.join(unclear)}"
     if any(e.package == "torch" and e.over == "precision=tf32" for e in effects):

@@ -8,34 +8,33 @@ from typing import Any
 
 from advisor.api.targets import TargetResults
 from advisor.domain.words import count, quoted
-from advisor.report.digits import rounded
-from advisor.report.interface import SCHEMA_VERSION
+from advisor.report.interface import SCHEMA_VERSION, rounded
 from advisor.report.json import advice_document
+from advisor.report.layout import Block, Layout, Row, labelled, render
 from advisor.report.reasons import price_difference
-from advisor.report.text import summary_lines
+from advisor.report.text import summary_block
 from advisor.resolve.agreement import Agreement
 from advisor.resolve.prices import Price
 
 _MAX_CHANGES = 10
 
 
-def targets_text(results: TargetResults) -> str:
+def targets_text(results: TargetResults, layout: Layout | None = None) -> str:
     """Return a summary of the advice for each target as plain text."""
-    return "\n".join(_lines(results))
+    return render(_blocks(results), layout or Layout())
 
 
-def _lines(results: TargetResults) -> Iterator[str]:
+def _blocks(results: TargetResults) -> Iterator[Block]:
     for name, result in results.advice.items():
-        yield from summary_lines(result, name=name)
-        yield ""
+        yield summary_block(result, name=name)
     if results.agreement is not None:
-        yield _agreement(results.agreement)
-        for name, price in results.prices.items():
-            yield f"  `{name}`: {_cost(price)}"
-        yield ""
+        yield [
+            *labelled("shared", [_agreement(results.agreement)]),
+            *(Row(cells=(name, _cost(price))) for name, price in results.prices.items()),
+        ]
     written = {output for result in results.advice.values() for output in result.outputs}
     what = f"wrote {count(len(written), 'lock')}" if written else "nothing was written (--dry-run)"
-    yield f"{count(len(results.advice), 'target')}: {what}; `--target NAME` prints the whole report of one"
+    yield labelled("targets", [f"{len(results.advice)}: {what}; `--target NAME` prints the whole report of one"])
 
 
 def _agreement(agreement: Agreement) -> str:

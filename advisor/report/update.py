@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from packaging.version import Version
 
@@ -11,18 +11,19 @@ from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
+from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
-from advisor.report.digits import rounded
-from advisor.report.interface import prediction_document, target_line
+from advisor.report.interface import prediction_document, rounded, target_line, version_change
+from advisor.report.layout import Block, Layout, Row, Style, labelled, render
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
 
 
-def update_text(change: LockChange) -> str:
+def update_text(change: LockChange, layout: Layout | None = None) -> str:
     """Return a change as plain text."""
-    return "\n".join(_text(change))
+    return render(_text(change), layout or Layout())
 
 
 def update_json(change: LockChange) -> str:
@@ -50,24 +51,29 @@ def pull_request_body(change: LockChange) -> str:
     return "\n".join(_markdown(change)) + "\n"
 
 
-def _text(change: LockChange) -> Iterator[str]:
-    yield f"target     {target_line(change.target)}"
-    yield f"update     {_size(change)}"
-    yield f"prediction {_speed(change)}"
-    if change.changes:
-        yield ""
-        width = max(len(c.package) for c in change.changes)
-        for c in change.changes:
-            yield f"  {c.package:{width}}  {c.before or '-'} -> {c.after or '-'}  {_reason(c, change)}".rstrip()
-    for title, findings in (("resolved", change.cleared), ("remaining", change.remaining)):
-        if findings:
-            yield ""
-            yield from (f"{title} {f.code} {gate_codes()[f.code].name}: {f.message}" for f in findings)
-    yield ""
-    yield from (f"wrote `{path}`" for path in change.outputs)
-    yield from (f"to apply it: {command}" for command in change.commands)
-    if not change.outputs and not change.commands:
-        yield "nothing was written"
+def _text(change: LockChange) -> Iterator[Block]:
+    yield [
+        *labelled("target", [target_line(change.target)]),
+        *labelled("update", [_size(change)]),
+        *labelled("speed", [_speed(change)]),
+    ]
+    yield [
+        Row(
+            label="" if number else "changes",
+            cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), _reason(c, change)),
+        )
+        for number, c in enumerate(change.changes)
+    ]
+    yield _findings("resolved", "good", change.cleared)
+    yield _findings("remaining", "bad", change.remaining)
+    yield [
+        *labelled("wrote", [f"`{path}`" for path in change.outputs] or ([] if change.commands else ["nothing"])),
+        *labelled("to do", change.commands),
+    ]
+
+
+def _findings(label: str, style: Style, findings: Sequence[Finding]) -> Block:
+    return labelled(label, [f"{f.message} [{f.code} {gate_codes()[f.code].name}]" for f in findings], style)
 
 
 def _speed(change: LockChange) -> str:

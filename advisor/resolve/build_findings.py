@@ -17,7 +17,7 @@ from knowledge.domain.errors import UnavailableError
 if TYPE_CHECKING:
     from advisor.resolve.request import ResolutionRequest
 
-_CUDA_LIBRARIES = ("nvidia-", "cuda-")
+CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""
 
 _MOST_NAMES = 3
@@ -31,7 +31,7 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         request: The request that it is for.
         stack: The stack.
     """
-    libraries = sum(candidate.name.startswith(_CUDA_LIBRARIES) for candidate in stack)
+    libraries = sum(candidate.name.startswith(CUDA_LIBRARIES) for candidate in stack)
     for candidate in stack:
         yield from _of_build(request, candidate, libraries)
         yield from _proposals(request, stack, candidate)

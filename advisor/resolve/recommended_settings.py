@@ -43,6 +43,7 @@ class RecommendedSetting:
         together_with: Settings of the advice that it gains with, if it gains nothing without them, as ``name=value``.
         missing: What the machine lacks for it, in one clause; empty for most. It is emulated.
         not_installed: File names of the libraries of which it needs one, if the target is this machine and has none.
+        debian_package: Package of Debian and Ubuntu with such a library; empty if it needs none, or it is not known.
     """
 
     package: str
@@ -58,6 +59,7 @@ class RecommendedSetting:
     together_with: tuple[str, ...] = ()
     missing: str = ""
     not_installed: tuple[str, ...] = ()
+    debian_package: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +237,7 @@ def _described(
         numerical_effects=effects_of(backend, {name: text}) if choice.numerics == "reduced" else (),
         missing=emulated[1] if emulated else "",
         not_installed=() if installed else choice.library,
+        debian_package=choice.debian_package,
     )
 
 

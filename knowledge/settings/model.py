@@ -39,6 +39,7 @@ class SettingChoice:
             of the NUMA node with this number; empty for all.
         library: File names of a shared library that must be installed, in the order of preference; ``{library}`` in
             the environment stands for its path.
+        debian_package: Package of Debian and Ubuntu that contains the library; empty if it is not known.
         devices: Devices on which it has an effect; empty for all of the setting.
         systems: Operating systems that have it, as :attr:`HardwareProfile.os` names them; empty for all.
         excludes: Settings that contradict the value, each as a name or as ``name=value``.
@@ -54,6 +55,7 @@ class SettingChoice:
     versions: str = ""
     processors: Literal["", "count", "node"] = ""
     library: tuple[str, ...] = ()
+    debian_package: str = ""
     devices: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()

@@ -118,12 +118,10 @@ def test_all_targets_get_the_same_versions_where_possible(advisor: Advisor, inde
     assert result.returncode == 0, result.stderr
     assert locked(project, "laptop") == {"frame": "1.0", "tool": "1.0"}
     assert locked(project, "cluster") == {"frame": "1.0", "tool": "2.0"}
-    assert (
-        "1 package differs between the targets: `tool`; 2 differ if each target has its own best stack" in result.stdout
-    )
-    assert "`laptop`: " in result.stdout
-    assert "`frame` 2.0 -> 1.0" in result.stdout
-    assert "`cluster`: no cost" in result.stdout
+    text = " ".join(result.stdout.split())
+    assert "1 package differs between the targets: `tool`; 2 differ if each target has its own best stack" in text
+    assert "`frame` 2.0 -> 1.0" in text.partition(" laptop ")[2]
+    assert " cluster no cost" in text
     assert advisor("check", *here, cwd=project).returncode == 0
 
 

@@ -123,9 +123,9 @@ def test_advice_uses_the_benchmark_for_a_package_that_is_no_framework(
     advised = advisor("advise", "--index-url", index.url, cwd=project)
 
     assert advised.returncode == 0, advised.stderr
-    assert "workload   `benchmark`: the project's own, as `advisor pi run --benchmark` measured it" in advised.stdout
-    assert re.search(r"prediction (3\.[89]|4\.[01])\d*x the speed of the baseline", advised.stdout), advised.stdout
-    assert "  lib  3.0 -> 2.0" in advised.stdout
+    assert "workload  the project's own benchmark, as `advisor pi run --benchmark` measured it" in advised.stdout
+    assert re.search(r"speed +(3\.[89]|4\.[01])\d* times as fast as the newest", advised.stdout), advised.stdout
+    assert "changes   lib  3.0 -> 2.0" in advised.stdout
 
 
 def test_an_interrupted_block_is_continued_unless_the_benchmark_has_changed(run: Run, project: Path) -> None:

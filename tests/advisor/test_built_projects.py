@@ -186,7 +186,7 @@ def test_advice_for_a_built_project(project: Path, advisor: Advisor, index: Pack
     assert refused.returncode == 2
     assert "hint: `--build-project` builds its metadata, which runs its code" in refused.stderr
     assert answered.returncode == 0, answered.stderr
-    assert "stack      3 packages" in answered.stdout
+    assert "lock      3 packages" in answered.stdout
     assert "the requirements are those that a build with Python 3." in answered.stderr
 
 

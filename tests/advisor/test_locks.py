@@ -297,7 +297,7 @@ def test_a_lock_of_uv_is_compared_with_the_advice(advisor: Advisor, index: Packa
     text = advisor("advise", str(folder), "--hardware", "cpu-zen4", "--dry-run")
 
     assert json.loads(result.stdout)["current"]["changes"] == [{"name": "a", "before": "1.0", "after": "2.0"}]
-    assert "current    1 package: 1 change (`a`)" in text.stdout
+    assert "current   1 package: 1 change (a)" in text.stdout
 
 
 @pytest.mark.shipped
@@ -314,7 +314,8 @@ def test_the_speed_over_the_current_lock_has_its_interval(
         *("--current", "now.txt", "--workload", "transformer-training"),
     )
 
-    assert re.search(r"stack [0-9.]+x the current one \[[0-9.]+, [0-9.]+\] at 95%", result.stdout), result.stdout
+    text = " ".join(result.stdout.split())
+    assert re.search(r"[0-9.]+ times as fast as the current lock \[[0-9.]+, [0-9.]+\]", text), text
 
 
 def test_constraints_and_overrides_of_the_project_table_apply(

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.cli.console import say_error, visible
+from advisor.cli.console import say_error
+from advisor.domain.words import visible
 from advisor.index import page
 from advisor.index.distributions import MetadataError
 from advisor.index.page import parse_page

@@ -305,7 +305,8 @@ def test_a_package_that_replaces_another_differs_from_it(
     result = advisor("advise", "--index-url", frameworks.url, "--targets", "all", "--dry-run", cwd=folder)
 
     assert result.returncode == 0, result.stderr
-    assert "0 packages differ between the targets; 1 differ if each target has its own best stack" in result.stdout
+    shared = "0 packages differ between the targets; 1 differ if each target has its own best stack"
+    assert shared in " ".join(result.stdout.split())
 
 
 def test_the_limits_of_the_catalogue_are_no_constraints_of_the_user(
@@ -330,7 +331,7 @@ def test_a_remembered_answer_is_not_that_of_other_choices(
     first = advisor("advise", *here, cwd=folder).stdout
     assert advisor("advise", *here, cwd=folder).stdout == first
 
-    assert "tensorflow-cpu  - -> 2.20.0" in advisor("advise", *here, "--allow", "replace-packages", cwd=folder).stdout
+    assert "tensorflow-cpu  2.20.0 added" in advisor("advise", *here, "--allow", "replace-packages", cwd=folder).stdout
     refused = advisor("advise", *here, "--max-size", "1kB", cwd=folder)
     assert refused.returncode == 3
 

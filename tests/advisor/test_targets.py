@@ -44,9 +44,9 @@ def test_every_target_is_locked_into_its_own_file(advisor: Advisor, project: Pat
     assert locked(project / "pylock.old.toml") == "1.0"
     assert locked(project / "pylock.new.toml") == "2.0"
     assert not (project / "pylock.toml").exists()
-    assert "target     `old`: Python 3.10" in result.stdout
-    assert "target     `new`: Python 3.13" in result.stdout
-    assert result.stdout.endswith("2 targets: wrote 2 locks; `--target NAME` prints the whole report of one\n")
+    assert "target    old: " in result.stdout
+    assert "; Python 3.13" in result.stdout.partition("target    new: ")[2]
+    assert result.stdout.endswith("targets   2: wrote 2 locks; `--target NAME` prints the whole report of one\n")
 
 
 def test_the_gate_checks_the_lock_of_each_target(advisor: Advisor, project: Path) -> None:
@@ -55,15 +55,15 @@ def test_the_gate_checks_the_lock_of_each_target(advisor: Advisor, project: Path
     result = advisor("check", cwd=project)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "target old: `pylock.old.toml`" in result.stdout
-    assert "target new: `pylock.new.toml`" in result.stdout
+    assert "lock      pylock.old.toml" in result.stdout.partition("target    old, ")[2]
+    assert "lock      pylock.new.toml" in result.stdout.partition("target    new, ")[2]
 
 
 def test_one_named_target_is_locked_and_reported_as_a_whole(advisor: Advisor, project: Path) -> None:
     result = advisor("advise", "--target", "old", cwd=project)
 
     assert result.returncode == 0, result.stderr
-    assert "proof      optimal for the score" in result.stdout
+    assert "proof     optimal for the score" in result.stdout
     assert [path.name for path in project.glob("pylock*.toml")] == ["pylock.old.toml"]
 
 
@@ -86,7 +86,7 @@ def test_the_only_target_of_a_project_has_the_usual_lock(advisor: Advisor, proje
 
     assert result.returncode == 0, result.stderr
     assert locked(project / "pylock.toml") == "1.0"
-    assert "target     Python 3.10" in result.stdout
+    assert "; Python 3.10" in result.stdout.splitlines()[0]
 
 
 def test_another_target_may_be_described_by_options(advisor: Advisor, project: Path) -> None:

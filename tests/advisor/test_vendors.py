@@ -43,7 +43,7 @@ def test_a_rocm_build_is_recommended_and_the_accelerator_is_reported(
     text = advisor_here(*ARGUMENTS, "--dry-run")
     document = json.loads(advisor_here(*ARGUMENTS, "--format", "json").stdout)
 
-    assert "mi300x (zen4, 1 x AMD Instinct MI300X)" in text.stdout
+    assert "mi300x: AMD Instinct MI300X; " in text.stdout
     assert document["target"]["accelerator"] == "AMD Instinct MI300X"
     assert [(p["name"], p["version"]) for p in document["stack"]["packages"]] == [("torch", "2.9.0+rocm6.4")]
 
@@ -62,4 +62,4 @@ def test_the_gate_reports_a_cuda_build_for_an_amd_target(project: Path, advisor_
 def test_a_target_without_an_accelerator_is_reported_as_such(project: Path, advisor_here: Advisor) -> None:
     result = advisor_here("advise", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run")
 
-    assert "cpu-zen4 (zen4, no accelerator)" in result.stdout
+    assert "cpu-zen4: AMD Zen 4 (AVX-512), no GPU; " in result.stdout

@@ -10,8 +10,7 @@ from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.findings import Finding, unique_fingerprints
 from advisor.gate.setting_changes import SettingChange
-from advisor.report.digits import rounded
-from advisor.report.interface import prediction_document
+from advisor.report.interface import prediction_document, rounded
 from knowledge.estimate.interface import Effect, Prediction
 
 SCHEMA_VERSION = 3

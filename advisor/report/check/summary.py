@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from advisor.domain.words import count, no_speedup_text, operations_text, workload_text
+from advisor.domain.words import count, no_speedup_text, operations_text, speed_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import PackageChange, is_significant
 from advisor.gate.findings import Finding
@@ -39,11 +39,7 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
     if prediction.is_same:
         return "no significant difference: no package differs"
     if prediction.is_known:
-        ratio = (
-            f"{prediction.speedup:.3f}x [{prediction.low:.3f}, {prediction.high:.3f}] at {prediction.confidence:.0%}, "
-            f"{workload_text(prediction)}{operations_text(prediction)}"
-        )
-        return ratio if is_significant(prediction) else f"no significant difference: {ratio}"
+        return f"{speed_text(prediction)}, {workload_text(prediction)}{operations_text(prediction)}"
     return f"not predicted: {no_speedup_text(prediction)}"
 
 
@@ -68,11 +64,7 @@ def describe_setting(change: SettingChange, not_predicted: str = "") -> str:
         change: The changed setting.
         not_predicted: Why nothing is predicted; empty if something is.
     """
-    effects = [
-        f"{effect.package} {effect.speedup:.3f}x [{effect.low:.3f}, {effect.high:.3f}]"
-        + ("" if is_significant(effect) else " (no significant difference)")
-        for effect in change.effects
-    ]
+    effects = [f"{effect.package} {speed_text(effect)}" for effect in change.effects]
     reason = "not predicted" if not_predicted else "effect not measured"
     return f"{change.text}: {', '.join(effects) or reason}"
 
@@ -95,5 +87,5 @@ def describe_gap(target_result: TargetResult) -> str:
     verb = "differs" if differing == 1 else "differ"
     speed = describe_prediction(target_result.recommended_prediction, target_result.not_predicted)
     if total := target_result.gain_with_settings:
-        speed += f"; with its settings {total.speedup:.3f}x [{total.low:.3f}, {total.high:.3f}]"
-    return f"{count(differing, 'package')} {verb}{proof}; speed of the recommended stack over the lock: {speed}"
+        speed += f"; with its settings {speed_text(total)}"
+    return f"{count(differing, 'package')} {verb} from the recommended stack{proof}, whose speed over the lock: {speed}"

@@ -1,13 +1,16 @@
-"""The gate's report as plain text, for a terminal."""
+"""The gate's report as plain text: the findings, what changes and what it does to speed, the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
-from advisor.domain.words import count
+from advisor.domain.words import count, indicator_text, interval_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
+from advisor.gate.compare import LockComparison
 from advisor.gate.findings import Finding
+from advisor.gate.policy import Ignore
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
@@ -17,64 +20,113 @@ from advisor.report.check.summary import (
     listed_effects,
     target_names,
 )
-from advisor.report.interface import target_line
+from advisor.report.interface import target_line, version_change
+from advisor.report.layout import Block, Layout, Row, Style, render
 
-_MAX_LINES = 12
+_MOST_LINES = 12
+_MOST_ALIKE = 5
+"""Findings with the same code and level that are listed."""
+_STYLES: dict[str, Style] = {"error": "bad", "warning": "warning", "note": "strong"}
 
 
-def check_text(result: GateResult) -> str:
-    """Return the report as plain text: a line for each finding, then the comparisons, then a summary."""
-    return "\n".join(_lines(result))
+def check_text(result: GateResult, layout: Layout | None = None, *, details: bool = False) -> str:
+    """Return the report as plain text.
+
+    Args:
+        result: The result.
+        layout: Width and colour; by default those of a file.
+        details: Whether to list every finding with its source, every change and every effect.
+    """
+    return render(_blocks(result, details=details), layout or Layout())
 
 
-def _lines(result: GateResult) -> Iterator[str]:
-    for finding in result.findings:
-        yield _finding(finding, result)
-    if result.findings:
-        yield ""
+def _blocks(result: GateResult, *, details: bool) -> Iterator[Block]:
+    yield _findings(result, details=details)
     for target_result in result.targets:
-        yield from _target(target_result)
-    for finding, ignore in result.ignored:
-        until = f", until {ignore.expires}" if ignore.expires else ""
-        yield f"ignored {finding.code}: {finding.message} ({ignore.reason}{until})"
-    yield f"{result.state}: {count_findings(result)}"
+        yield _target(target_result, details=details)
+    yield [
+        Row(label="ignored", cells=(f"{finding.message} [{finding.code}]",), notes=(_reason(ignore),), style="quiet")
+        for finding, ignore in result.ignored
+    ]
+    yield _state(result)
+
+
+def _reason(ignore: Ignore) -> str:
+    return f"{ignore.reason}{f', until {ignore.expires}' if ignore.expires else ''}"
+
+
+def _state(result: GateResult) -> Iterator[Row]:
+    """Yield the result and what to do next."""
+    style: Style = "good" if result.state == "passed" else "bad"
+    yield Row(label=result.state, cells=(count_findings(result),), style=style)
+    explain = "`advisor rule CODE` explains a finding"
     if result.unreadable is not None:
-        yield "`advisor rule CODE` explains a finding"
+        yield Row(label="next", cells=(explain,))
     elif any(finding.fails for finding in result.findings):
-        yield "`advisor rule CODE` explains a finding; `advisor advise --update` resolves it with the smallest change"
+        yield Row(
+            label="next", cells=("`advisor advise --update` makes the smallest change that passes",), notes=(explain,)
+        )
 
 
-def _finding(finding: Finding, result: GateResult) -> str:
+def _findings(result: GateResult, *, details: bool) -> Iterator[Row]:
+    """Yield each finding with its place and code; of many alike, the first ones."""
+    alike: Counter[tuple[str, str]] = Counter()
+    for finding in result.findings:
+        alike[finding.code, finding.level] += 1
+        if details or alike[finding.code, finding.level] <= _MOST_ALIKE:
+            yield _finding(finding, result, details=details)
+    for (code, level), number in alike.items():
+        if not details and number > _MOST_ALIKE:
+            yield Row(cells=(f"{count(number - _MOST_ALIKE, f'more {level}')} [{code}]: `--details` lists them",))
+
+
+def _finding(finding: Finding, result: GateResult, *, details: bool) -> Row:
     place = f"{finding.place}: " if finding.place.path else ""
-    only = f" (target {targets})" if (targets := target_names(finding, result)) else ""
-    source = f" ({finding.source})" if finding.source else ""
-    name = gate_codes()[finding.code].name
-    return f"{place}{finding.level}: {finding.code} {name}: {finding.message}{only}{source}"
+    only = f", target {targets}" if (targets := target_names(finding, result)) else ""
+    notes = [f"{place}{finding.code} {gate_codes()[finding.code].name}{only}"]
+    if details and finding.source:
+        notes.append(finding.source)
+    return Row(label=finding.level, cells=(finding.message,), notes=notes, style=_STYLES[finding.level])
 
 
-def _target(target_result: TargetResult) -> Iterator[str]:
+def _target(target_result: TargetResult, *, details: bool) -> Iterator[Row]:
+    """Yield what was checked for a target, and what the comparisons say."""
     case = target_result.case
     lock = case.head.lock
-    lock_name = f"`{lock.path}`" if lock.path else "the environment"
-    name = f"target {case.name}: " if case.name else ""
-    yield f"{name}{lock_name}, {count(len(lock.packages), 'package')}, for {target_line(case.head.problem.target)}"
+    name = f"{case.name}, " if case.name else ""
+    yield Row(label="target", cells=(f"{name}{target_line(case.head.problem.target)}",))
+    yield Row(label="lock", cells=(f"{lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",))
     if target_result.comparison is not None:
-        comparison = target_result.comparison
-        yield f"  compared with {comparison.base}: {describe_changes(comparison.changes)}"
-        for change in comparison.changes[:_MAX_LINES]:
-            yield f"    {change.package} {change.before or '-'} -> {change.after or '-'}"
-        if len(comparison.changes) > _MAX_LINES:
-            yield f"    and {len(comparison.changes) - _MAX_LINES} more (`--format json` lists them)"
-        yield f"  predicted effect: {describe_prediction(comparison.prediction, comparison.not_predicted)}"
-        effects = listed_effects(comparison.prediction, comparison.effects)
-        for effect in effects[:_MAX_LINES]:
-            yield f"    {effect.speedup:.3f}x [{effect.low:.3f}, {effect.high:.3f}]  {effect.subject}"
-        if len(effects) > _MAX_LINES:
-            yield f"    and {len(effects) - _MAX_LINES} more (`--format json` lists them)"
-        for setting in comparison.settings[:_MAX_LINES]:
-            yield f"  {setting.place}: {describe_setting(setting, comparison.not_predicted)}"
-        if len(comparison.settings) > _MAX_LINES:
-            yield f"  and {len(comparison.settings) - _MAX_LINES} more settings (`--format json` lists them)"
+        yield from _comparison(target_result.comparison, most=0 if details else _MOST_LINES)
     if target_result.recommended is not None:
-        yield f"  compared with the recommended stack: {describe_gap(target_result)}"
-    yield ""
+        yield Row(label="advice", cells=(describe_gap(target_result),))
+
+
+def _comparison(comparison: LockComparison, *, most: int) -> Iterator[Row]:
+    """Yield the changes from the base, their effect on speed, and the changed settings."""
+    yield Row(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
+    changes = [
+        Row(cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), ""))
+        for c in comparison.changes
+    ]
+    yield from _first(changes, most)
+    yield Row(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
+    effects = listed_effects(comparison.prediction, comparison.effects)
+    yield from _first(
+        [Row(cells=(f"{e.speedup:.2f}", interval_text(e), indicator_text(e.subject))) for e in effects], most
+    )
+    settings = [
+        Row(
+            label="" if number else "settings",
+            cells=(str(setting.place), describe_setting(setting, comparison.not_predicted)),
+        )
+        for number, setting in enumerate(comparison.settings)
+    ]
+    yield from _first(settings, most)
+
+
+def _first(rows: Sequence[Row], most: int) -> Iterator[Row]:
+    """Yield the first rows, and how many there are more; all of them if ``most`` is 0."""
+    yield from rows[: most or None]
+    if most and len(rows) > most:
+        yield Row(cells=(f"and {len(rows) - most} more: `--details` lists them",))

@@ -1,0 +1,73 @@
+"""Help of commands: options in groups, one line for each, and the same metavars as in the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+import typer.core
+
+PROJECT = "Project"
+TARGET = "Target"
+OBJECTIVE = "Objective"
+INDEX = "Indexes and knowledge base"
+OUTPUT = "Output"
+_NAMES = 25
+"""Columns of the names of options, unless all names of a command are shorter."""
+
+
+class HelpCommand(typer.core.TyperCommand):
+    """A command whose help groups options by their panel.
+
+    An option has one line: the first line of its help, and its default. The reference has all lines, and variables.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, then the options of each group."""
+        listed = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
+        others = OUTPUT if any(getattr(p, "rich_help_panel", None) == PROJECT for p in listed) else "Options"
+        panels: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        for parameter in listed:
+            panel = getattr(parameter, "rich_help_panel", None) or others
+            is_argument = parameter.param_type_name == "argument"
+            panels.setdefault("Arguments" if is_argument else panel, []).append(help_row(parameter))
+        width = min(_NAMES, max(len(names) for rows in panels.values() for names, _ in rows))
+        for panel, rows in panels.items():
+            if rows:
+                with formatter.section(panel):
+                    # Sections have a common column: a short one would begin its texts further to the left.
+                    formatter.write_dl([(names.ljust(width), text) for names, text in rows], col_max=_NAMES + 2)
+        if variable := next((p.envvar for p in listed if getattr(p, "envvar", None)), None):
+            formatter.write(f"\nVariables set options, too, such as {variable}: see the reference.\n")
+
+
+class CommandGroup(typer.Typer):
+    """Commands with the help of :class:`HelpCommand`."""
+
+    def __init__(self, **values: Any) -> None:
+        super().__init__(**{"no_args_is_help": True, "rich_markup_mode": None, **values})
+
+    def command(self, name: str | None = None, **values: Any) -> Callable[[Any], Any]:
+        """Register a command; see :meth:`typer.Typer.command`."""
+        return super().command(name, **{"cls": HelpCommand, **values})
+
+
+def help_row(parameter: Any) -> tuple[str, str]:
+    """Return the names of an argument or option with its value, and its meaning in one line."""
+    meaning = (parameter.help or "").partition("\n")[0].rstrip(".")
+    if parameter.param_type_name == "argument":
+        return parameter.metavar or parameter.name.upper(), meaning
+    names = ", ".join(sorted(parameter.opts, key=len))
+    if parameter.secondary_opts:
+        names = f"--[no-]{parameter.opts[0].removeprefix('--')}"
+    value = "" if parameter.is_flag else f" {parameter.metavar or parameter.name.upper()}"
+    default = "" if parameter.is_flag or "default" in meaning else _default(parameter)
+    return f"{names}{value}", f"{meaning}{default}"
+
+
+def _default(parameter: Any) -> str:
+    """Return the default of an option; empty if it has none."""
+    value = parameter.show_default if isinstance(parameter.show_default, str) else parameter.default
+    text = f"{value:g}" if isinstance(value, float) else str(value)
+    return f" (default: {text})" if isinstance(value, str | int | float) and text else ""
