@@ -34,7 +34,9 @@ _MOST_ALIKE = 3
 _ELSEWHERE = ("ADV101", "ADV105", "ADV106", "ADV118")
 """Codes of findings whose facts are in the changes, in what is not known, and in the proof."""
 _PROPOSAL = "ADV112"
-"""Code of notes that propose another package; other notes are details."""
+"""Code of notes that propose another package."""
+_DRIVER = "ADV119"
+"""Code of the note about the driver that a stack needs; other notes are details."""
 _PLACE = re.compile(r"\((\S+:\d+)\)$")
 """Place at the end of a sign of a workload."""
 _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness")
@@ -120,7 +122,11 @@ def replaceable_line(report: AdviceResult) -> str:
 
 def _is_listed(finding: AdviceFinding) -> bool:
     """Whether a person acts on a finding: on warnings, and on replacements that hold without a further condition."""
-    return finding.severity != "note" or (finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message)
+    return (
+        finding.severity != "note"
+        or finding.code == _DRIVER
+        or (finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message)
+    )
 
 
 def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str, ...]]:
