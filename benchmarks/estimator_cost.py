@@ -56,7 +56,9 @@ def without_frameworks(estimator: Any) -> Any:
 
     kind = next(iter(workload_catalogue().values()))
     first = getattr(estimator, "_first", estimator)
-    return PosteriorEstimator(first._models, hardware=first._hardware, workload=kind, frameworks=())
+    return PosteriorEstimator(
+        first._measurements.models, hardware=first._measurements.hardware, workload=kind, frameworks=()
+    )
 
 
 def run(project: Path, workload: str, *, predictions: str, offline: bool = True) -> tuple[float, float]:

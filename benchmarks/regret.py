@@ -27,6 +27,7 @@ from knowledge.estimate.discrepancy import WHOLE_MODEL
 from knowledge.estimate.evidence import Contrast, Side, evidence_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.stack_discrepancy import StackDiscrepancy
 from knowledge.estimate.workloads import MODELS, Workload, workload_catalogue
@@ -120,7 +121,7 @@ def regret_of_choices(
         shares = {(label, family): share[label] for label, family in labels if label in share}
         kind = workload.discrepancy(basis)
         width = StackDiscrepancy(training if kind == MODELS else (), shipped.discrepancies.get(kind, 0.0))
-        model = FrameworkModel("", process, shares, inside[0].machine, discrepancy=width)
+        model = FrameworkModel(MeasuredFramework("", process, inside[0].machine), shares, discrepancy=width)
         speeds = model.speeds([sides[v] for v in versions])
         # The advice is relative to the newest version.
         gains = speeds.gains(range(len(versions)), [len(versions) - 1] * len(versions))

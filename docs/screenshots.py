@@ -54,7 +54,8 @@ def report(files: dict[str, str], command: list[str]) -> str:
             text=True,
             check=False,
         )
-    if process.returncode not in (0, 1):  # 1: the gate found something, which is what the picture is to show.
+    # Exit code 1 of the gate is what the picture is to show; a crash has it, too, and no report.
+    if process.returncode not in (0, 1) or not process.stdout:
         sys.exit(f"error: `advisor {' '.join(command)}` ended with exit code {process.returncode}")
     return process.stdout
 

@@ -201,10 +201,7 @@ def find_uv() -> str:
     except (ImportError, FileNotFoundError):
         path = shutil.which("uv")
         if path is None:
-            raise MissingExtraError(
-                "measuring needs the program `uv`, which is not installed",
-                hint="install it with `pip install 'seshat-advisor[measure]'`",
-            ) from None
+            raise MissingExtraError("measure", "measuring needs the program `uv`, which is not installed") from None
         return path
 
 

@@ -111,6 +111,7 @@ def advisor(tmp_path: Path, knowledge_file: Path) -> Advisor:
         "ADVISOR_CACHE_DIR": str(home / "cache"),
         "ADVISOR_KNOWLEDGE": f"sqlite:///{home / 'knowledge.sqlite'}",
         "ADVISOR_ADVISORIES": "off",
+        "COLUMNS": "100",
         "XDG_DATA_HOME": str(home / "data"),
     }
 
@@ -128,6 +129,7 @@ def advisor_here(
     monkeypatch.setenv("ADVISOR_KNOWLEDGE", f"sqlite:///{knowledge_file}")
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("ADVISOR_ADVISORIES", "off")
+    monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -72,10 +72,12 @@ class CampaignSession:
         return campaign_status(coordinator)
 
     def stored_status(self) -> CampaignStatus:
-        """Return the progress of the campaign according to the files in its directory."""
+        """Return the progress of the campaign according to the files in its directory and processes of this machine."""
         from advisor.campaign.status import campaign_status
 
-        return campaign_status(self._reader())
+        coordinator = self._reader()
+        coordinator.poll(engine="local")
+        return campaign_status(coordinator)
 
     def run(
         self,

@@ -176,7 +176,7 @@ def estimate(
                 f"{f'indicator `{indicator}`' if indicator else f'workload `{workload}`'} on such a device",
                 hint="`advisor knowledge status` lists what was measured; `advisor pi run` measures more",
             )
-        other = _versions(against) if against else {**versions, framework: model.usual_reference}
+        other = _versions(against) if against else {**versions, framework: model.measured.usual_reference}
         if framework not in other:
             raise InputError(f"`--against {against}` does not name a version of `{framework}`")
         return StackEstimate(
@@ -282,11 +282,11 @@ def _machine_name(hardware: str) -> str:
     microarchitecture.
     """
     from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped_machines import find_instance, shipped_machines
+    from knowledge.hardware.shipped_machines import find_machine
 
     if hardware == "detect":
         return find_profile(hardware).identity
-    machine = shipped_machines().get(hardware.lower()) or find_instance(hardware)
+    machine = find_machine(hardware)
     if machine is not None:
         gpu = machine.profile.gpu
         return gpu.model if gpu else machine.profile.cpu.microarchitecture

@@ -141,13 +141,17 @@ class Coordinator:
                 self._submit(engine, waiting)
         return self.is_active or bool(self.directory.cells(self.directory.spool))
 
-    def poll(self) -> None:
-        """Get the current state of all tasks from the engines; nothing else changes."""
+    def poll(self, *, engine: str | None = None) -> None:
+        """Get the current state of all tasks from the engines; nothing else changes.
+
+        Args:
+            engine: Name of the engine to ask; none for all.
+        """
         for submission in self.submissions():
-            if submission.handle and not submission.outcomes:
-                engine = self._engine(submission)
+            if submission.handle and not submission.outcomes and engine in (None, submission.engine):
+                opened = self._engine(submission)
                 try:
-                    statuses = engine.executor.poll(self._batch(submission, engine), submission.handle)
+                    statuses = opened.executor.poll(self._batch(submission, opened), submission.handle)
                 except ExecutorError as error:
                     self._warn_once(error.message, error.hint)
                     continue
@@ -209,6 +213,12 @@ class Coordinator:
     def is_active(self) -> bool:
         """Whether a submission has not ended."""
         return any(not s.outcomes for s in self.submissions())
+
+    @property
+    def is_coordinated(self) -> bool:
+        """Whether a process coordinates the campaign."""
+        with self.directory.lock_coordinator() as is_free:
+            return not is_free
 
     @property
     def is_cancelled(self) -> bool:

@@ -150,11 +150,13 @@ def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
         return "measured" if coordinator.directory.cells(coordinator.directory.spool) else "complete"
     if coordinator.is_cancelled:
         return "cancelled"
-    return "running" if coordinator.is_active else "incomplete"
+    # Nobody records the end of the tasks if the process that coordinates them was killed, too.
+    has_tasks = not states.isdisjoint({"queued", "running"})
+    return "running" if coordinator.is_active and (has_tasks or coordinator.is_coordinated) else "incomplete"
 
 
 def _failures(tasks: Iterable[TaskState]) -> list[str]:
-    """Return a sentence for each reason why tasks were given up or wait for something."""
+    """Return a sentence for each reason why tasks were given up or lost, or wait for something."""
     reasons: dict[str, list[str]] = {}
     for state in tasks:
         where = f" on {state.node}" if state.node else ""
@@ -164,6 +166,8 @@ def _failures(tasks: Iterable[TaskState]) -> list[str]:
             ).append(f"{state.task}{where}")
         elif state.state == "queued" and state.reason:
             reasons.setdefault(f"waiting: {state.reason}", []).append(f"{state.task}")
+        elif state.state == "lost":
+            reasons.setdefault(f"lost: {state.reason}", []).append(f"{state.task}{where}")
     return [f"task{'s' if len(names) > 1 else ''} {', '.join(names)} {reason}" for reason, names in reasons.items()]
 
 

@@ -38,12 +38,12 @@ def show(
     from advisor.report.hardware import machine_lines, machine_record
     from knowledge.hardware.accelerators import model_of
     from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped_machines import find_instance, shipped_machines
+    from knowledge.hardware.shipped_machines import find_machine
 
     check_format(format)
     choice = name or hardware or "detect"
     profile = find_profile(choice)
-    machine = shipped_machines().get(choice.lower()) or find_instance(choice)
+    machine = find_machine(choice)
     if format == "json":
         typer.echo(json.dumps(machine_record(profile, machine), indent=2))
         return

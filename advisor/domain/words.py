@@ -158,6 +158,8 @@ def indicator_text(label: str) -> str:
     match = _INDICATOR.match(label)
     if match is None:
         return label
+    if match["name"] == "benchmark" and "identity=" in match["parameters"]:
+        return "the project's own benchmark"
     parameters = dict(part.split("=", 1) for part in match["parameters"].split(",") if "=" in part)
     subject = next((parameters[name] for name in _SUBJECTS if name in parameters), "")
     words = " ".join(_ACRONYMS.get(word, word) for word in (subject or match["name"]).split("_"))

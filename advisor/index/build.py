@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import tarfile
 import tempfile
@@ -15,7 +17,9 @@ from advisor.index.archive import check_members, open_tar, open_zip
 from advisor.index.build_environment import BuildEnvironment, BuildError, last_line
 from advisor.index.confinement import run_confined
 from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
-from knowledge.domain.extras import needs_extra
+
+_LINK_DEPTH = 40
+"""Maximum length of a chain of symbolic links, as in Linux."""
 
 
 def build_metadata(sdist: BinaryIO, filename: str) -> str:
@@ -67,10 +71,9 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
         BuildError: If the backend fails or generates no metadata.
     """
     progress("building %s", name)
-    with needs_extra("sdists", "`--build-sdists`"):
-        import pyproject_hooks
-        from build import BuildBackendException, BuildException
-        from pyproject_hooks import BackendUnavailable
+    import pyproject_hooks
+    from build import BuildBackendException, BuildException
+    from pyproject_hooks import BackendUnavailable
 
     if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
         # They are for the authors of the package.
@@ -138,8 +141,72 @@ def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:
             archive.extractall(folder)
         return
     with open_tar(sdist, filename) as tar:
-        # The filter rejects members outside of the folder and devices, and removes special permissions (PEP 706).
-        tar.extractall(folder, members=_limited_members(tar, filename), filter="data")
+        links: dict[Path, str] = {}
+        for member in _limited_members(tar, filename):
+            path = _path_in(folder, member.name)
+            if member.issym():
+                links[path] = member.linkname
+            else:
+                _write_member(tar, member, path, folder)
+        _write_links(links, folder)
+
+
+def _path_in(folder: Path, name: str) -> Path:
+    """Return the path of a member in a folder that has no links yet.
+
+    Raises:
+        tarfile.TarError: If it is outside of the folder.
+    """
+    path = os.path.normpath(name.lstrip("/"))
+    if path.partition("/")[0] == ".." or "\0" in name:
+        raise tarfile.TarError(f"the member `{name[:200]}` is outside of it")
+    return folder / path
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, folder: Path) -> None:
+    """Write a directory, a regular file or a hard link, without special permissions.
+
+    Raises:
+        tarfile.TarError: If it is something else, such as a device.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.isdir():
+        path.mkdir(exist_ok=True)
+        return
+    path.unlink(missing_ok=True)
+    if member.islnk():
+        path.hardlink_to(_path_in(folder, member.linkname))
+        return
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise tarfile.TarError(f"the member `{member.name[:200]}` is neither a file nor a directory")
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+    path.chmod(0o755 if member.mode & 0o100 else 0o644)
+
+
+def _write_links(links: Mapping[Path, str], folder: Path) -> None:
+    """Write symbolic links, of which none leads out of the folder; those that lead to nothing are left out.
+
+    The filter for this in `tarfile` is missing before Python 3.11.4, and can be bypassed before 3.11.13 (CVE-2025-4517,
+    https://docs.python.org/3.11/whatsnew/changelog.html#python-3-11-13-final). Here, nothing is written through a
+    link, because links come last. A link is written once its target exists, so no later link changes where it leads.
+
+    Raises:
+        tarfile.TarError: If a link leads out of the folder.
+    """
+    root, pending = folder.resolve(), dict(links)
+    for _ in range(_LINK_DEPTH):
+        for path, target in list(pending.items()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                destination = path.parent.joinpath(target).resolve(strict=True)
+            except (OSError, RuntimeError):
+                continue
+            if not destination.is_relative_to(root) or os.path.isabs(target):
+                raise tarfile.TarError(f"the link `{path.relative_to(folder)}` leads out of it")
+            path.symlink_to(target)
+            del pending[path]
 
 
 def _limited_members(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:

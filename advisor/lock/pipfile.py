@@ -17,7 +17,6 @@ from advisor.index.page import DistributionFile
 from advisor.lock.direct import address_from, without_password
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
-from knowledge.domain.extras import needs_extra
 
 _SPECIFICATION = 6
 
@@ -84,8 +83,7 @@ def _direct_entry(reference: DirectReference, file: DistributionFile | None, fol
 
 def _hash(pipfile: Path) -> str:
     """Return the hash that Pipenv compares to check whether a lock is up to date; empty without a Pipfile."""
-    with needs_extra("pipfile", "`Pipfile.lock`"):
-        from plette import Pipfile
+    from plette import Pipfile
 
     try:
         with pipfile.open(encoding="utf-8") as file:

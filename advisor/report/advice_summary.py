@@ -66,7 +66,7 @@ def workload_line(report: AdviceResult) -> str:
     if report.proposal is not None:
         place = _PLACE.search(report.proposal.signs[0])
         source = place[1] if place else report.proposal.signs[0]
-        return f"{report.proposal.workload}, guessed from {source}; `--workload NAME` for another"
+        return f"{report.proposal.workload}, guessed from {source} (`--workload` sets it)"
     if len(prediction.kinds) > 1:
         return f"none selected: the worst of {len(prediction.kinds)} kinds counts; `--workload NAME` selects one"
     return prediction.workload
@@ -250,7 +250,7 @@ def alike_lines(findings: Iterable[AdviceFinding], listed: Sequence[AdviceFindin
     shown, total = Counter(f.code for f in listed), Counter(f.code for f in findings)
     for code, number in shown.items():
         if total[code] > number:
-            yield f"{total[code] - number} more {code}"
+            yield f"{total[code] - number} more [{code}]: `--details` lists them"
 
 
 def range_lines(prediction: Prediction) -> Iterator[str]:

@@ -22,9 +22,9 @@ _INTRODUCTION = """\
 # Hardware catalogue
 
 What the makers state about accelerators, the hardware profiles that ship with the program, and instances of cloud
-providers. `--hardware NAME` takes the name of each profile and instance on this page, in any case; `Standard_` of
-Azure's names may be left out. `advisor hardware show NAME` prints one with all its facts and sources;
-`advisor hardware list` prints them with filters.
+providers. `--hardware NAME` takes the name of each profile and instance on this page, in any spelling: `RTX 4090` and
+`rtx-4090` are `rtx4090`. `Standard_` of Azure's names may be left out. `advisor hardware show NAME` prints one with all
+its facts and sources; `advisor hardware list` prints them with filters.
 
 The facts are in `knowledge/hardware/catalogue` and `knowledge/hardware/machines`, each with the page it was read on. A
 fact that no page states is left out. Other spellings of a name, such as `GeForce_GTX_1080_Ti` or `8x A100 80GB`, lead

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from advisor.domain.words import count, indicator_text
 from advisor.resolve.recommended_settings import CombinedGain
 from advisor.resolve.stack_requirements import PROJECT
-from knowledge.domain.extras import needs_extra
 from knowledge.estimate.interface import Evidence, PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
@@ -115,9 +114,8 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def render(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
-    with needs_extra("html", "an HTML report"):
-        from jinja2 import Environment, PackageLoader, StrictUndefined
-        from markupsafe import Markup, escape
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup, escape
 
     def code_spans(text: object) -> Markup:
         """Return a text with the parts in backticks as code."""

@@ -64,7 +64,7 @@ def price_difference(price: Price) -> str:
 
 def _age(newer: float) -> str:
     """Return how much newer or older a stack is."""
-    return f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "as new"
+    return f"{abs(newer):.1f} libyears {'older' if newer < 0 else 'newer'}" if round(newer, 1) else "same age"
 
 
 def _speed(prediction: Prediction | None) -> str:

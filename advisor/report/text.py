@@ -101,9 +101,9 @@ def _findings(report: AdviceResult) -> Iterator[Row]:
 
 
 def _finding(finding: AdviceFinding, *, source: bool = False) -> Row:
-    cited = f" ({finding.source})" if source and finding.source else ""
+    notes = filter(None, [finding.source if source else ""])
     style: Style = "warning" if finding.severity == "warning" else "strong"
-    return Row(label=finding.severity, cells=(f"{finding.message}{cited} [{finding.code}]",), style=style)
+    return Row(label=finding.severity, cells=(f"{finding.message} [{finding.code}]",), notes=tuple(notes), style=style)
 
 
 def _settings(report: AdviceResult) -> Iterator[Row]:

@@ -71,9 +71,17 @@ class BuildsNeededError(NoStackError):
 
     code = "builds-needed"
 
-    def __init__(self, packages: Sequence[str], *, details: tuple[str, ...] = ()) -> None:
+    def __init__(self, packages: Sequence[str], *, reason: str = "", details: tuple[str, ...] = ()) -> None:
+        """Create the error.
+
+        Args:
+            packages: The packages, each with its version or address.
+            reason: Why they need a build; by default, because their requirements are only known after it.
+            details: Lines that describe what was found.
+        """
+        reason = reason or f"the requirements of {quoted(packages)} are only known after a build"
         super().__init__(
-            f"there is no stack without a build: the requirements of {quoted(packages)} are only known after a build",
+            f"there is no stack without a build: {reason}",
             details=details,
             hint="`--build-sdists` builds them, as pip and uv do without asking: this runs code of these packages here",
         )

@@ -37,11 +37,30 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
         request: The request that has no stack.
         baseline: Whether the requirements alone, without the rules, have a solution.
     """
+    request = request.with_untried_sdists()
     if not baseline and (conflict := find_pinned_conflict(request.problem, request.source)) is not None:
         return _error_of(request, conflict, "no set of versions satisfies the requirements")
     if not baseline and request.source.lacks_builds:
         return _error_about_builds(request)
     return _conflict_error(request, baseline=baseline)
+
+
+def untried_sdists_error(request: ResolutionRequest) -> BuildsNeededError | None:
+    """Return the error if all stacks contain sdists whose build was not tried; none if there is no stack with them.
+
+    Args:
+        request: The request that has no stack.
+    """
+    names = request.source.loaded_packages
+    if not any(request.criteria.is_untried_sdist(c) for name in names for c in request.source.candidates(name)):
+        return None
+    try:
+        stack = request.with_untried_sdists().best().stack
+    except (InfeasibleError, SearchLimitError):
+        return None
+    packages = [f"{c.name} {c.version}" for c in stack if request.criteria.is_untried_sdist(c)]
+    reason = f"{quoted(packages)} {'has' if len(packages) == 1 else 'have'} no wheel for the target"
+    return BuildsNeededError(packages, reason=reason)
 
 
 def error_about_size(

@@ -14,7 +14,7 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCosts, PairedChoice
 from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import Objective
-from advisor.resolve.problem import Candidate, CandidateSource
+from advisor.resolve.problem import Candidate, CandidatePolicy, CandidateSource
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.slowdowns import add_slowdowns
 from advisor.resolve.speed_steps import speed_objective
@@ -33,6 +33,8 @@ CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
 """The criteria that each objective minimises, in order."""
 
 _FAILURE_COST = 10
+_ANY_CANDIDATE = CandidatePolicy()
+_UNTRIED = "`{name}` has versions without a wheel for the target, whose build was not tried (`--build-sdists`)"
 
 
 class Criteria:
@@ -48,6 +50,7 @@ class Criteria:
         baseline: Sequence[Candidate],
         source: CandidateSource,
         young_after: str = "",
+        policy: CandidatePolicy = _ANY_CANDIDATE,
     ) -> None:
         """Create the criteria of an objective.
 
@@ -59,7 +62,10 @@ class Criteria:
             baseline: The stack that speed is compared with.
             source: The candidates.
             young_after: ISO 8601 time in UTC; files uploaded later count as young.
+            policy: Which files the user admits as candidates.
         """
+        self._policy = policy
+        self._admits_untried_sdists = False
         self._settings: TargetSettings | None = None
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
@@ -97,6 +103,28 @@ class Criteria:
         other = self._copy()
         other._baseline = {str(c.name): c.version for c in baseline}
         return other
+
+    def with_untried_sdists(self) -> Criteria:
+        """Return the same criteria without the rule about sdists whose build was not tried."""
+        other = self._copy()
+        other._admits_untried_sdists = True
+        return other
+
+    def is_untried_sdist(self, candidate: Candidate) -> bool:
+        """Whether a candidate violates the rule about sdists whose build was not tried.
+
+        An sdist of the target's best file may be one that no tool can build any more. What a plain resolver or the
+        current lock installs is excepted, and what the user consents to: `--build-sdists` and `--no-binary`.
+        """
+        return (
+            candidate.is_sdist
+            and candidate.direct is None
+            and not self._admits_untried_sdists
+            and not self._policy.build_sdists
+            and self._policy.allows_wheels(candidate.name)
+            and self._baseline.get(candidate.name) != candidate.version
+            and (candidate.name, candidate.version) not in self._policy.retained
+        )
 
     @property
     def max_size(self) -> int | None:
@@ -289,6 +317,9 @@ class Criteria:
             for v in self._rules.judge(name, c.version)
             if v.severity == "forbidden"
         }
+        for name, offered in candidates.items():
+            untried = (c for c in offered if self.is_untried_sdist(c))
+            forbidden |= {(name, c.version): _UNTRIED.format(name=name) for c in untried}
         exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
         for rule in self._rules.conflicts:
             choices = self._matching(candidates, rule.package, rule.versions)

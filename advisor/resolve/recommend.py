@@ -13,7 +13,7 @@ from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import explain_stack
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.findings import collect_findings, run_obstacle
-from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error
+from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error, untried_sdists_error
 from advisor.resolve.objectives import Criteria, ObjectiveName
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate, ResolutionProblem
@@ -97,6 +97,7 @@ def make_request(
             baseline=baseline,
             source=source,
             young_after=young_after,
+            policy=problem.policy,
         ).with_settings(own_settings)
         return ResolutionRequest(
             problem=problem,
@@ -118,7 +119,7 @@ def make_request(
     except BaselineLimitError:
         # The exact search finds a contradiction in seconds for which the plain resolver needs minutes.
         request = with_baseline(())
-        if request.is_contradictory():
+        if request.with_untried_sdists().is_contradictory():
             raise no_stack_error(request, baseline=False) from None
     except NoStackError:
         raise no_stack_error(with_baseline(()), baseline=False) from None
@@ -157,7 +158,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
                 f"no stack was found, and no proof that there is none: {request.not_compared}",
                 hint="allow more time with `--time-limit`, or fewer replacements",
             ) from None
-        raise no_stack_error(request, baseline=bool(baseline)) from None
+        raise untried_sdists_error(request) or no_stack_error(request, baseline=bool(baseline)) from None
     if request.not_compared:
         stopped = optimum.stopped or request.effort.limit.reason
         optimum = replace(optimum, not_compared=request.not_compared, stopped=stopped)

@@ -147,6 +147,10 @@ class ResolutionRequest:
         """Return the request with another limit of the download, in bytes; none for no limit."""
         return replace(self, criteria=self.criteria.with_max_size(max_size), optimum=None)
 
+    def with_untried_sdists(self) -> Self:
+        """Return the request without the rule about sdists whose build was not tried."""
+        return replace(self, criteria=self.criteria.with_untried_sdists(), optimum=None)
+
     def with_own_baseline(self) -> Self:
         """Return the request with the baseline of its own problem, as an advice for this problem has it.
 

@@ -74,6 +74,7 @@ class IndicatorRun:
 
 
 _STORED_KEYS = {"arm": "slot"}
+_AMOUNTS = ("warmup_seconds", "flops", "bytes", "error", "tolerance")
 
 
 def stored_key(name: str) -> str:
@@ -152,6 +153,14 @@ class Observation:  # Not slotted: its document is cached, because both the hash
             # Schema 1 does not have these fields, and the identity of its records must not change.
             if not values[later]:
                 del values[later]
+        # A number that is 0 here and 0.0 where it was read would have another hash.
+        values["samples"] = tuple(map(float, self.samples))
+        for name in _AMOUNTS:
+            amount = values[name]
+            values[name] = amount if amount is None else float(amount)
+        for name in ("metrics", "telemetry"):
+            if name in values:
+                values[name] = {key: float(value) for key, value in values[name].items()}
         values["indicator"] = dict(zip(_RUN_FIELDS, _run_values(self.indicator), strict=True))
         values["stack"] = self.stack.identity
         values["hardware"] = self.hardware.identity

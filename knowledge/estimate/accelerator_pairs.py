@@ -12,7 +12,7 @@ from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, PUBLISHED_BLOCKS, Observation
 from knowledge.estimate.evidence import features_of
 from knowledge.estimate.mlperf_rows import inference_rows, training_rows
-from knowledge.estimate.published_rows import published_side
+from knowledge.estimate.published_rows import first_publications, published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.base import KnowledgeBase
@@ -23,7 +23,7 @@ accelerator in the same degree. The factor is a judgement."""
 WIDEST_RATIO = math.log(20)
 """Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""
 _KIND = "accelerator pairs"
-_FORMAT = 4
+_FORMAT = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def accelerator_pairs(observations: Iterable[Observation]) -> tuple[AcceleratorP
     groups: dict[_Configuration, dict[tuple[str, str], list[tuple[Observation, AcceleratorModel]]]]
     groups = defaultdict(lambda: defaultdict(list))
     every = tuple(observations)
-    rows = [o for o in every if o.indicator.name == PUBLISHED and o.status == "ok"]
+    rows = first_publications(o for o in every if o.indicator.name == PUBLISHED and o.status == "ok")
     for o in (*rows, *training_rows(every), *inference_rows(every)):
         gpus = o.hardware.accelerators
         # A part of a GPU (MIG) has only a part of its speed.

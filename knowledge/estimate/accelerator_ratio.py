@@ -259,13 +259,12 @@ def _kernel(names: Sequence[str], kind: str) -> Array:
 def _noise(pairs: Sequence[AcceleratorPair]) -> Array:
     """Return the covariance (n, n) of the noise of rows; pairs of one configuration share that of the reference."""
     keys = [(pair.source, pair.task, pair.mode, pair.configuration, pair.count) for pair in pairs]
-    return 2 * half_shared(
-        [
-            ((key, pair.accelerator, pair.batch), (key, pair.reference, pair.reference_batch))
-            for key, pair in zip(keys, pairs, strict=True)
-        ],
-        slice(None),
+    effects = (
+        (key, *effect)
+        for key, pair in zip(keys, pairs, strict=True)
+        for effect in ((pair.accelerator, pair.batch), (pair.reference, pair.reference_batch))
     )
+    return 2 * half_shared(codes(effects))
 
 
 def _batch_noise(pairs: Sequence[AcceleratorPair]) -> Array:

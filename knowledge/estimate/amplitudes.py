@@ -150,7 +150,7 @@ def _fit(
 
     arms, references = places(len(contrasts))
     design = Design(points_of(contrasts), length=length, scales=scales, setting_scales=setting_scales, spans=spans)
-    sampling, label, arm = _noise_parts(contrasts)
+    sampling, label, arm = _Noise(contrasts).parts()
     device_parts = parts_of(device_of(contrasts))
     every = list(design.contrasts(arms, references, device_parts))
     # A part in which no contrast has variance cannot be estimated.
@@ -320,64 +320,76 @@ def places(count: int, offset: int = 0) -> tuple[Array, Array]:
     return np.arange(offset, offset + count), np.arange(offset + count, offset + 2 * count)
 
 
-def _noise_parts(contrasts: Sequence[Contrast], rows: slice = slice(None)) -> tuple[Array, Array, Array]:
-    """Return the covariances (rows, n) of effects that do not repeat in other blocks.
+class _Noise:
+    """Covariances of effects of contrasts that do not repeat in other blocks.
 
     Each is whole for an arm with itself, and half for two arms with one reference.
-
-    Args:
-        contrasts: The contrasts (n,).
-        rows: Those of the rows; by default all.
-
-    Returns:
-        The covariance of the sampling error that was estimated from the rounds; that of effects of one indicator of an
-        arm, of unit amplitude; that of effects of all indicators of an arm, of unit amplitude.
     """
-    import numpy as np
 
-    arms = [((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts]
-    where = [(c.label, c.machine.identity) for c in contrasts]
-    label = half_shared([((a, place), (r, place)) for (a, r), place in zip(arms, where, strict=True)], rows)
-    # Rows of one source share what its code makes of a setting or a version, whatever container they were measured in.
-    arm = half_shared(
-        [
-            ((c.block, side_key(c.side)), (c.block, side_key(c.reference))) if c.family == PUBLISHED else pair
+    def __init__(self, contrasts: Sequence[Contrast]) -> None:
+        import numpy as np
+
+        arms = [((c.block, c.arm), (c.block, c.reference_arm)) for c in contrasts]
+        where = [(c.label, c.machine.identity) for c in contrasts]
+        self._label = codes([(arm, place) for pair, place in zip(arms, where, strict=True) for arm in pair])
+        # Rows of one source share what its code makes of a setting or a version, whatever container they ran in.
+        self._arm = codes(
+            effect
             for c, pair in zip(contrasts, arms, strict=True)
-        ],
-        rows,
-    )
-    common = np.array([c.common for c in contrasts])
-    own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
-    sampling = arm * np.outer(common[rows], common) + label * np.outer(own[rows], own)
-    return sampling, label, arm
+            for effect in (
+                ((c.block, side_key(c.side)), (c.block, side_key(c.reference))) if c.family == PUBLISHED else pair
+            )
+        )
+        self._common = np.array([c.common for c in contrasts])
+        self._own = np.array([math.sqrt(max(0.0, c.error**2 - c.common**2) + _LEAST_ERROR**2) for c in contrasts])
+
+    def parts(self, rows: slice = slice(None), columns: slice = slice(None)) -> tuple[Array, Array, Array]:
+        """Return the covariances (rows, columns).
+
+        Args:
+            rows: The contrasts of the rows; by default all.
+            columns: The contrasts of the columns; by default all.
+
+        Returns:
+            The covariance of the sampling error that was estimated from the rounds; that of effects of one indicator of
+            an arm, of unit amplitude; that of effects of all indicators of an arm, of unit amplitude.
+        """
+        import numpy as np
+
+        label, arm = half_shared(self._label, rows, columns), half_shared(self._arm, rows, columns)
+        sampling = arm * np.outer(self._common[rows], self._common[columns])
+        sampling += label * np.outer(self._own[rows], self._own[columns])
+        return sampling, label, arm
 
 
-def half_shared(keys: Sequence[tuple[object, object]], rows: slice) -> Array:
-    """Return the covariance (rows, n) of contrasts, each the difference of an arm's effect and a reference's.
+def half_shared(effects: Array, rows: slice = slice(None), columns: slice = slice(None)) -> Array:
+    """Return the covariance (rows, columns) of contrasts, each the difference of an arm's effect and a reference's.
 
     Each effect has the variance 1/2, and different ones are independent.
 
     Args:
-        keys: What identifies the effects of the arm and of the reference of each contrast (n,).
-        rows: Those of the rows.
+        effects: Codes of the effects of the arm and of the reference of each contrast (2 n,).
+        rows: The contrasts of the rows.
+        columns: The contrasts of the columns.
     """
-    number = codes([key for pair in keys for key in pair])
-    arms, references = number[0::2], number[1::2]
-    same: Array = 0.5 * (arms[rows, None] == arms[None, :]) + 0.5 * (references[rows, None] == references[None, :])
-    same -= 0.5 * (arms[rows, None] == references[None, :])
-    same -= 0.5 * (references[rows, None] == arms[None, :])
+    arms, references = effects[0::2], effects[1::2]
+    same: Array = 0.5 * (arms[rows, None] == arms[None, columns])
+    same += 0.5 * (references[rows, None] == references[None, columns])
+    same -= 0.5 * (arms[rows, None] == references[None, columns])
+    same -= 0.5 * (references[rows, None] == arms[None, columns])
     return same
 
 
 def add_noise(covariance: Array, contrasts: Sequence[Contrast], amplitudes: Amplitudes) -> None:
-    """Add the covariance of the noise, everything that is not an effect of a stack, to that of contrasts (n, n)."""
+    """Add the covariance of the noise, everything that is not an effect of a stack, to the lower triangle (n, n)."""
     import numpy as np
 
+    noise = _Noise(contrasts)
     deviations = np.sqrt(np.array([amplitudes.lasting(c) for c in contrasts]))
     for start in range(0, len(contrasts), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        sampling, label, arm = _noise_parts(contrasts, rows)
+        rows, columns = slice(start, start + ROWS_AT_ONCE), slice(0, start + ROWS_AT_ONCE)
+        sampling, label, arm = noise.parts(rows, columns)
         # Effects of different sources are independent: the products of two sources are multiplied by 0.
-        label *= np.outer(deviations[rows, 0], deviations[:, 0])
-        arm *= np.outer(deviations[rows, 1], deviations[:, 1])
-        covariance[rows] += amplitudes.noise * sampling + label + arm
+        label *= np.outer(deviations[rows, 0], deviations[columns, 0])
+        arm *= np.outer(deviations[rows, 1], deviations[columns, 1])
+        covariance[rows, columns] += amplitudes.noise * sampling + label + arm

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -50,10 +51,12 @@ class ComparedSetting:
     Attributes:
         change: Names as in the measurements.
         contrasts: The contrasts.
+        releases: Releases that it was compared at, sorted.
     """
 
     change: Change
     contrasts: tuple[Contrast, ...]
+    releases: tuple[Version, ...]
 
     @property
     def value(self) -> SettingValue:
@@ -67,14 +70,22 @@ class ComparedSetting:
         It is the newest one that is not newer, or else the oldest: nobody knows what a later release changes. Builds of
         one release are the same release.
         """
-        releases = sorted({Version(c.side.version) for c in self.contrasts if c.side.version})
-        public = Version(version.public)
-        older = [r for r in releases if Version(r.public) <= public]
-        return max(older, default=releases[0] if releases else version)
+        public = _public(version)
+        older = [r for r in self.releases if _public(r) <= public]
+        return max(older, default=self.releases[0] if self.releases else version)
 
     def of_tasks(self, parts: Sequence[TimePart]) -> tuple[Contrast, ...]:
         """Return the contrasts of parts of a workload."""
         return tuple(c for c in self.contrasts if any(part.matches(c.label, c.family) for part in parts))
+
+
+SettingPair = tuple[ComparedSetting, ComparedSetting]
+
+
+@lru_cache(maxsize=1024)
+def _public(version: Version) -> Version:
+    """Return a version without its local part."""
+    return version if version.local is None else Version(version.public)
 
 
 class ReleaseSteps:
@@ -145,9 +156,13 @@ def compared_settings(contrasts: Sequence[Contrast], machine: Machine) -> tuple[
         if similarity >= max(LEAST_SIMILARITY, nearest.get(change[:2], (0.0, change))[0]):
             nearest[change[:2]] = similarity, change
     return tuple(
-        ComparedSetting(change=change, contrasts=tuple(changes[change]))
+        ComparedSetting(change=change, contrasts=tuple(changes[change]), releases=_releases_of(changes[change]))
         for change in sorted(change for _, change in nearest.values())
     )
+
+
+def _releases_of(contrasts: Iterable[Contrast]) -> tuple[Version, ...]:
+    return tuple(sorted(map(Version, {c.side.version for c in contrasts if c.side.version})))
 
 
 def _acts_alike(c: Contrast, name: str, machine: Machine) -> bool:
@@ -155,12 +170,10 @@ def _acts_alike(c: Contrast, name: str, machine: Machine) -> bool:
     return side_on(c.side, c.machine).settings.get(name) == side_on(c.side, machine).settings.get(name)
 
 
-def compared_pairs(
-    contrasts: Iterable[Contrast], settings: Sequence[ComparedSetting]
-) -> tuple[tuple[ComparedSetting, ComparedSetting], ...]:
+def compared_pairs(contrasts: Iterable[Contrast], settings: Sequence[ComparedSetting]) -> tuple[SettingPair, ...]:
     """Return the pairs of settings that were measured together, without any other setting."""
     by_record = {setting.change[:2]: setting for setting in settings}
-    pairs: dict[tuple[Change, Change], tuple[ComparedSetting, ComparedSetting]] = {}
+    pairs: dict[tuple[Change, Change], SettingPair] = {}
     for c in contrasts:
         present = [by_record.get(item) for item in sorted(c.side.settings.items())]
         if len(present) == 2 and c.family in _WHOLE and present[0] and present[1]:
@@ -184,11 +197,15 @@ def setting_effects(
         workload: The workload.
     """
     parts = workload.parts.get(model.basis, ())
-    for setting in preferred(settings, parts):
+    settings = preferred(settings, parts)
+    requests = [
+        (setting.release_for(stack[model.name]), {name: value}, {name: over} if over else {})
+        for setting in settings
+        for name, value, over in [setting.change]
+    ]
+    for setting, gain in zip(settings, model.gains_of_settings(stack, requests), strict=True):
         name, value, over = setting.change
         own = setting.of_tasks(parts)
-        release = setting.release_for(stack[model.name])
-        gain = model.gain_of_setting({**stack, model.name: release}, name, value, over)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
         yield SettingEffect(
             package=model.name,
@@ -208,7 +225,7 @@ def setting_effects(
 def gains_of_settings(
     model: FrameworkModel,
     settings: Sequence[ComparedSetting],
-    pairs: Sequence[tuple[ComparedSetting, ComparedSetting]],
+    pairs: Sequence[SettingPair],
     stack: Mapping[str, Version],
     versions: Sequence[Version],
     *,
@@ -247,7 +264,7 @@ def gains_of_settings(
         v: {
             (a.value, b.value): [ask(release, [a, b]), ask(release, [a, b], [b]), ask(release, [a, b], [a])]
             for a, b in pairs
-            if by_value.get(a.value) == a and by_value.get(b.value) == b
+            if by_value.get(a.value) is a and by_value.get(b.value) is b
             for release in [a.release_for(v)]
         }
         for v in versions

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
@@ -23,6 +24,7 @@ from packaging.version import InvalidVersion, Version
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Machine, Side
 from knowledge.estimate.similarity import (
+    Settings,
     similarity_of_machines,
     similarity_of_setting_pairs,
     similarity_of_settings,
@@ -170,26 +172,56 @@ class Design:
         }
         self._codes: dict[str, Array] = {name: column.array for name, column in self._columns.items()}
         self._sides = self._codes["side"]
-        self._similarity = similarity_of_machines(list(self._columns["similar"].numbers))
         self._distinct_sides: dict[object, Side] = {} if base is None else dict(base._distinct_sides)
         self._distinct_sides.update((keys[identity], side) for identity, side in objects.items())
-        sides = list(self._distinct_sides.values())
-        own = [s.version for s in sides]
-        self._framework = _VersionSimilarity(own, spans.get("", {}), length)
-        self._release = _VersionSimilarity(own, spans.get("", {}), _RELEASE_LENGTH)
-        self._companions = [
-            _VersionSimilarity([s.companions.get(name) for s in sides], spans.get(name, {}), length)
-            for name in sorted({name for s in sides for name in s.companions})
-        ]
-        settings = [tuple(sorted(s.settings.items())) for s in sides]
-        self._settings = codes(settings)
-        distinct = list(dict.fromkeys(settings))
-        self._shared_settings = similarity_of_settings(distinct, setting_scales)
-        self._shared_pairs = similarity_of_setting_pairs(distinct, setting_scales)
+        self._length = length
+        self._spans = spans
+        self._setting_scales = setting_scales
 
     def __len__(self) -> int:
         """Return the number of points."""
         return len(self._scales)
+
+    # A design whose machines or stacks are not compared needs no similarities of them.
+    @cached_property
+    def _similarity(self) -> Array:
+        return similarity_of_machines(list(self._columns["similar"].numbers))
+
+    @cached_property
+    def _framework(self) -> _VersionSimilarity:
+        return self._similarity_of_frameworks(self._length)
+
+    @cached_property
+    def _release(self) -> _VersionSimilarity:
+        return self._similarity_of_frameworks(_RELEASE_LENGTH)
+
+    def _similarity_of_frameworks(self, length: float) -> _VersionSimilarity:
+        versions = [side.version for side in self._distinct_sides.values()]
+        return _VersionSimilarity(versions, self._spans.get("", {}), length)
+
+    @cached_property
+    def _companions(self) -> list[_VersionSimilarity]:
+        sides = self._distinct_sides.values()
+        return [
+            _VersionSimilarity([s.companions.get(name) for s in sides], self._spans.get(name, {}), self._length)
+            for name in sorted({name for s in sides for name in s.companions})
+        ]
+
+    @cached_property
+    def _settings(self) -> list[Settings]:
+        return [tuple(sorted(side.settings.items())) for side in self._distinct_sides.values()]
+
+    @cached_property
+    def _setting_codes(self) -> Array:
+        return codes(self._settings)
+
+    @cached_property
+    def _shared_settings(self) -> Array:
+        return similarity_of_settings(list(dict.fromkeys(self._settings)), self._setting_scales)
+
+    @cached_property
+    def _shared_pairs(self) -> Array:
+        return similarity_of_setting_pairs(list(dict.fromkeys(self._settings)), self._setting_scales)
 
     def correlation(self, effect: str, left: Array, right: Array) -> Array:
         """Return the correlation of stacks in one effect; the arrays of point indices broadcast."""
@@ -200,10 +232,10 @@ class Design:
         if effect == "framework":
             return self._framework.between(a, b)
         if effect in ("setting", "steady setting"):
-            correlation = self._shared_settings[self._settings[a], self._settings[b]]
+            correlation = self._shared_settings[self._setting_codes[a], self._setting_codes[b]]
             return correlation if effect == "steady setting" else correlation * self._framework.between(a, b)
         if effect == "setting pair":
-            correlation = self._shared_pairs[self._settings[a], self._settings[b]]
+            correlation = self._shared_pairs[self._setting_codes[a], self._setting_codes[b]]
             return correlation * self._framework.between(a, b)
         correlation = 0.0 * (a + b)
         for companion in self._companions:
@@ -212,24 +244,13 @@ class Design:
             correlation *= self._framework.between(a, b)
         return correlation
 
-    def distinct(self, arms: Array, references: Array) -> tuple[Array, Array]:
-        """Return the index of the first contrast (k,) of each kind, and the kind of each contrast (n,).
-
-        Contrasts are of one kind if their stacks, indicator and machine are the same.
-        """
+    def pairs(self, arms: Array, references: Array) -> tuple[Array, Array]:
+        """Return the pair of stacks of each contrast (n,), and the first contrast of each pair (pairs,)."""
         import numpy as np
 
-        kinds = codes(
-            zip(
-                self._sides[arms],
-                self._sides[references],
-                self._codes["label"][arms],
-                self._codes["machine"][arms],
-                strict=True,
-            )
-        )
-        _, first = np.unique(kinds, return_index=True)
-        return first, kinds
+        pairs = codes(zip(self._sides[arms], self._sides[references], strict=True))
+        _, first = np.unique(pairs, return_index=True)
+        return pairs, first
 
     def sharing(self, part: Part, left: Array, right: Array) -> Array:
         """Return the product of the scales of points (n, m) if their indicators and machines share a part, else 0."""
@@ -262,7 +283,7 @@ class Design:
             yield kernels[part[0]][pairs[:, None], pairs[None, :]] * self.sharing(part, arms, arms)
 
     def covariance(self, arms: Array, references: Array, variances: Sequence[float]) -> Array:
-        """Return the covariance (n, n) of contrasts, for a variance of each part."""
+        """Return the lower triangle of the covariance (n, n) of contrasts, for a variance of each part."""
         import numpy as np
 
         pairs, kernels = self._pair_kernels(arms, references)
@@ -274,11 +295,11 @@ class Design:
                 shared[key] = shared.get(key, 0.0) + variance * kernels[part[0]]
         total = np.zeros((len(arms), len(arms)))
         for start in range(0, len(arms), ROWS_AT_ONCE):
-            rows = slice(start, start + ROWS_AT_ONCE)
+            rows, columns = slice(start, start + ROWS_AT_ONCE), slice(0, start + ROWS_AT_ONCE)
             for part, kernel in shared.items():
-                sharing = self.sharing(part, arms[rows], arms)
-                sharing *= kernel[pairs[rows, None], pairs[None, :]]
-                total[rows] += sharing
+                sharing = self.sharing(part, arms[rows], arms[columns])
+                sharing *= kernel[pairs[rows, None], pairs[None, columns]]
+                total[rows, columns] += sharing
         return total
 
     def _pair_kernels(self, arms: Array, references: Array) -> tuple[Array, dict[str, Array]]:
@@ -286,10 +307,7 @@ class Design:
 
         There are few pairs: it is faster to compute the kernels for them than for each contrast.
         """
-        import numpy as np
-
-        pairs = codes(zip(self._sides[arms], self._sides[references], strict=True))
-        _, first = np.unique(pairs, return_index=True)
+        pairs, first = self.pairs(arms, references)
         effects = sorted({part[0] for part in PARTS})
         return pairs, {effect: self._differences(effect, arms[first], references[first]) for effect in effects}
 

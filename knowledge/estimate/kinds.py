@@ -24,6 +24,7 @@ from knowledge.estimate.interface import (
     Prediction,
     ScoreTerms,
 )
+from knowledge.estimate.measured_framework import Measurements
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains, least_gains
@@ -41,8 +42,11 @@ class KindsEstimator:
 
     def __init__(self, models: ModelCache, *, hardware: HardwareProfile, frameworks: Collection[str]) -> None:
         self._frameworks = frozenset(frameworks)
+        measurements = Measurements(models, hardware)
         self._by_kind = {
-            workload.name: PosteriorEstimator(models, hardware=hardware, workload=workload, frameworks=frameworks)
+            workload.name: PosteriorEstimator(
+                models, hardware=hardware, workload=workload, frameworks=frameworks, measurements=measurements
+            )
             for workload in workload_catalogue().values()
             if workload.is_kind
         }

@@ -16,14 +16,8 @@ from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.compared_settings import (
-    compared_pairs,
-    compared_settings,
-    gains_of_settings,
-    setting_effects,
-)
-from knowledge.estimate.discrepancy import of_settings
-from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
+from knowledge.estimate.compared_settings import gains_of_settings, setting_effects
+from knowledge.estimate.evidence import Contrast, Machine, RunOutcome
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
     CONFIDENCE,
@@ -37,6 +31,7 @@ from knowledge.estimate.interface import (
     ProfileCoverage,
     ScoreTerms,
 )
+from knowledge.estimate.measured_framework import MeasuredFramework, Measurements
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains
 from knowledge.estimate.stack_discrepancy import StackDiscrepancy
@@ -45,7 +40,6 @@ from knowledge.estimate.time_shares import published_shares, share_of_parts, tim
 from knowledge.estimate.workloads import MODELS, OPERATIONS, OWN, PROFILE, TASKS, Workload
 
 if TYPE_CHECKING:
-    from knowledge.estimate.gaussian_process import GaussianProcess
     from knowledge.estimate.model_cache import ModelCache
 
 
@@ -60,6 +54,7 @@ class PosteriorEstimator:
         workload: Workload,
         frameworks: Collection[str],
         benchmark: Sequence[Contrast] = (),
+        measurements: Measurements | None = None,
     ) -> None:
         """Create the estimator.
 
@@ -69,13 +64,14 @@ class PosteriorEstimator:
             workload: The workload.
             frameworks: Distributions that provide frameworks.
             benchmark: Measured ratios of the project's own benchmark.
+            measurements: Measurements to share with the estimators of other workloads on the machine.
         """
-        self._models = models
-        self._hardware = hardware
+        self._measurements = measurements or Measurements(models, hardware)
         self._workload = workload
         self._frameworks = frozenset(frameworks)
         self._benchmark = benchmark
         self._modelled: dict[str, FrameworkModel | None] = {}
+        self._published: dict[str, FrameworkModel] = {}
         self._refused: set[str] = set()
         self._coverages: dict[str, ProfileCoverage] = {}
 
@@ -83,8 +79,8 @@ class PosteriorEstimator:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
         if name not in self._frameworks:
             return {}
-        device = self._device(name)
-        return find_failures(self._models.runs(name, device), machine_of(self._hardware, device))
+        measurements = self._measurements
+        return find_failures(measurements.models.runs(name, measurements.device(name)), measurements.machine(name))
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         """Return the gains of every candidate; see :meth:`_shares` for several frameworks."""
@@ -112,12 +108,12 @@ class PosteriorEstimator:
 
     def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
         """Return the share of the workload's time of some parts of it, which run on a package."""
-        process = None
+        measured = None
         if name in self._frameworks:
             if not self._counts(name):
                 return 0.0
-            process = self._models.process(name, self._device(name))
-        return share_of_parts(self._workload, parts, process.amplitudes if process else None)
+            measured = self._measurements.of(name)
+        return share_of_parts(self._workload, parts, measured.process.amplitudes if measured else None)
 
     def covers(self, stack: Mapping[str, Version]) -> bool:
         """Whether any framework of a stack was compared at the workload."""
@@ -132,7 +128,7 @@ class PosteriorEstimator:
             if modelled is None or name not in stack or not modelled.differs(stack, baseline):
                 continue
             # Published pairs are of few releases: a step to a release that nobody published is not measured.
-            if modelled.basis != TASKS or modelled.has_measured_step(stack, baseline):
+            if modelled.basis != TASKS or modelled.measured.has_measured_step(stack, baseline):
                 gain = modelled.gain(stack, baseline)
                 changes.append(modelled.change(stack, baseline, gain))
                 gains.append(PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance))
@@ -194,9 +190,8 @@ class PosteriorEstimator:
     def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
         effects: list[SettingEffect] = []
-        for model, contrasts in self._models_of_settings(stack).values():
-            settings = compared_settings(contrasts, model.machine)
-            effects += setting_effects(model, settings, stack, workload=self._workload)
+        for model, measured in self._models_of_settings(stack).values():
+            effects += setting_effects(model, measured.settings, stack, workload=self._workload)
         return tuple(sorted(effects, key=lambda e: (e.package, -e.speedup, e.setting, e.over)))
 
     def setting_gains(
@@ -210,37 +205,44 @@ class PosteriorEstimator:
         """
         models = self._models_of_settings(name for name in stack if candidates.get(name))
         gains = []
-        for name, (model, contrasts) in models.items():
-            settings = compared_settings(contrasts, model.machine)
-            pairs = compared_pairs(contrasts, settings)
-            if settings:
-                share = 1 / len(models)
+        for name, (model, measured) in models.items():
+            if measured.settings:
                 gains.append(
                     gains_of_settings(
-                        model, settings, pairs, stack, candidates[name], workload=self._workload, share=share
+                        model,
+                        measured.settings,
+                        measured.setting_pairs,
+                        stack,
+                        candidates[name],
+                        workload=self._workload,
+                        share=1 / len(models),
                     )
                 )
         return tuple(gains)
 
-    def _models_of_settings(self, names: Iterable[str]) -> dict[str, tuple[FrameworkModel, Sequence[Contrast]]]:
-        """Return the model of each framework whose settings were compared, with its contrasts.
+    def _models_of_settings(self, names: Iterable[str]) -> dict[str, tuple[FrameworkModel, MeasuredFramework]]:
+        """Return the model of each framework whose settings were compared, with the measurements of them.
 
         Settings of accelerators were published for whole models.
         """
-        models: dict[str, tuple[FrameworkModel, Sequence[Contrast]]] = {}
+        models: dict[str, tuple[FrameworkModel, MeasuredFramework]] = {}
         for name in self._measured(names):
-            device = self._device(name)
-            process = self._models.process(name, device)
-            model = self.model(name)
-            if process is None or model is None:
+            measured, model = self._measurements.of(name), self.model(name)
+            if measured is None or model is None:
                 continue
-            if device != "cpu" and model.basis != OWN:
-                shares = published_shares(self._workload, process.contrasts).shares
-                machine, discrepancy = machine_of(self._hardware, device), self._discrepancy(process, TASKS)
-                model = FrameworkModel(name, process, shares, machine, basis=TASKS, discrepancy=discrepancy)
+            if not measured.machine.is_processor and model.basis != OWN:
+                model = self._model_of_published_settings(measured)
             if model.sizes:
-                models[name] = model, process.contrasts
+                models[name] = model, measured
         return models
+
+    def _model_of_published_settings(self, measured: MeasuredFramework) -> FrameworkModel:
+        if measured.name not in self._published:
+            shares = published_shares(self._workload, measured.contrasts).shares
+            self._published[measured.name] = FrameworkModel(
+                measured, shares, basis=TASKS, discrepancy=self._discrepancy(measured, TASKS)
+            )
+        return self._published[measured.name]
 
     def _measured(self, names: Iterable[str]) -> list[str]:
         """Return the packages whose versions were compared, sorted."""
@@ -258,49 +260,41 @@ class PosteriorEstimator:
 
     def _counts(self, name: str) -> bool:
         """Whether a framework can belong to the workload, by the backend of its measurements."""
-        process = self._models.process(name, self._device(name))
-        return process is None or not self._workload.backends or process.backend in self._workload.backends
-
-    def _device(self, framework: str) -> str:
-        return "cuda" if self._hardware.gpu and framework != "numpy" else "cpu"
+        measured, backends = self._measurements.of(name), self._workload.backends
+        return measured is None or not backends or measured.process.backend in backends
 
     def model(self, name: str) -> FrameworkModel | None:
         """Return the model of a framework; none if its versions were not compared at the workload, or not usefully."""
         if name not in self._modelled:
-            device = self._device(name)
-            machine = machine_of(self._hardware, device)
-            own = [c for c in self._benchmark if c.framework == name]
-            process = self._models.process(name, device, own)
+            measured = self._measurements.of(name, [c for c in self._benchmark if c.framework == name])
             self._modelled[name] = None
-            if process:
-                times = time_shares(process.contrasts, self._workload, process.amplitudes, machine)
+            if measured:
+                amplitudes = measured.process.amplitudes
+                times = time_shares(measured.contrasts, self._workload, amplitudes, measured.machine)
                 if times.refused:
                     self._refused.add(name)
                 if times.basis == PROFILE:
                     self._coverages[name] = ProfileCoverage(framework=name, exact=times.exact, related=times.related)
                 if times.shares:
                     self._modelled[name] = FrameworkModel(
-                        name,
-                        process,
+                        measured,
                         times.shares,
-                        machine,
                         basis=times.basis,
-                        discrepancy=self._discrepancy(process, times.basis),
+                        discrepancy=self._discrepancy(measured, times.basis),
                         profiled=_profiled_version(self._workload, times.basis),
                     )
         return self._modelled[name]
 
-    def _discrepancy(self, process: GaussianProcess, basis: str) -> StackDiscrepancy | TaskDiscrepancy:
+    def _discrepancy(self, measured: MeasuredFramework, basis: str) -> StackDiscrepancy | TaskDiscrepancy:
         """Return how far the workload may be from what was measured."""
-        kind, deviations = self._workload.discrepancy(basis), process.amplitudes.discrepancies
+        kind = self._workload.discrepancy(basis)
         if basis == TASKS:
-            is_other = kind == MODELS
+            is_other, deviations = kind == MODELS, measured.process.amplitudes.discrepancies
             return TaskDiscrepancy(
                 releases=deviations.get(RELEASES, 0.0) if is_other else 0.0,
                 settings=deviations.get(SETTINGS, 0.0) if is_other else 0.0,
             )
-        contrasts = process.contrasts if kind == MODELS else ()
-        return StackDiscrepancy(contrasts, deviations.get(kind, 0.0), deviations.get(of_settings(kind), 0.0))
+        return measured.discrepancy(kind, by_models=kind == MODELS)
 
 
 def _measured_gains(gains: FrameworkGains, model: FrameworkModel, baseline: Mapping[str, Version]) -> FrameworkGains:
@@ -311,7 +305,7 @@ def _measured_gains(gains: FrameworkGains, model: FrameworkModel, baseline: Mapp
     """
     nothing = PredictedGain(mean=0.0, variance=0.0)
     alone = {
-        version: gain if model.has_measured_step({model.name: version}, baseline) else nothing
+        version: gain if model.measured.has_measured_step({model.name: version}, baseline) else nothing
         for version, gain in gains.alone.items()
     }
     table = CompanionGains(own={version: str(version) for version in alone}, companions={}, cells={})

@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
 from knowledge.estimate.kernel import side_key
 from knowledge.exchange.ngc import CONTAINER_INDEX
@@ -62,6 +62,40 @@ def published_contrasts(observations: Iterable[Observation]) -> Iterator[Contras
             groups[key][(side_key(published_side(o)), _software(o))].append(o)
     for _, rows in sorted(groups.items(), key=lambda entry: entry[0]):
         yield from _contrasts_of([_arm(listed) for _, listed in sorted(rows.items(), key=lambda arm: str(arm[0]))])
+
+
+def first_publications(observations: Iterable[Observation]) -> list[Observation]:
+    """Return published rows without those that another source published before: forks and mirrors copy tables.
+
+    Args:
+        observations: Observations of the indicator ``published``.
+    """
+    rows = list(observations)
+    earliest: dict[object, str] = {}
+    for o in sorted(rows, key=lambda o: (o.started_at, o.block)):
+        earliest.setdefault(_row_key(o), o.block)
+    return [o for o in rows if earliest[_row_key(o)] == o.block]
+
+
+def _row_key(o: Observation) -> object:
+    return o.framework, _accelerators(o), o.indicator.label, side_key(published_side(o)), _software(o), o.samples
+
+
+def without_copies(contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
+    """Return contrasts without those of published rows that another source published before.
+
+    Args:
+        contrasts: Contrasts of any blocks.
+    """
+    earliest: dict[object, str] = {}
+    published = [c for c in contrasts if c.family == PUBLISHED]
+    for c in sorted(published, key=lambda c: (c.year, c.block)):
+        earliest.setdefault(_contrast_key(c), c.block)
+    return tuple(c for c in contrasts if c.family != PUBLISHED or earliest[_contrast_key(c)] == c.block)
+
+
+def _contrast_key(c: Contrast) -> object:
+    return c.framework, c.machine, c.label, side_key(c.side), side_key(c.reference), c.mean
 
 
 def _accelerators(o: Observation) -> str:

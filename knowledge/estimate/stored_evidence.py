@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import (
     FAILURE_TRUST,
     FORMAT,
@@ -24,6 +25,7 @@ from knowledge.estimate.evidence import (
 )
 from knowledge.estimate.mlperf_rows import TRAINING_BLOCK
 from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
+from knowledge.estimate.published_rows import without_copies
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 SHIPPED = "contrasts.json.gz"
@@ -56,10 +58,20 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
             new.append((name, digest, asdict(evidence[name])))
     store.store_derived(_KIND, new)
     trusted = [(evidence[block.name], block.trust) for block in stored if block.trust > 0]
+    if any(name.startswith(f"{PUBLISHED}/") for name, _ in own):
+        trusted = _without_copies(trusted)
     return BlockEvidence(
         contrasts=tuple(_weighted(c, trust) for part, trust in trusted for c in part.contrasts),
         runs=tuple(r for part, trust in trusted if trust >= FAILURE_TRUST for r in part.runs),
     )
+
+
+def _without_copies(trusted: Sequence[tuple[BlockEvidence, float]]) -> list[tuple[BlockEvidence, float]]:
+    """Return evidence with each published table once; the shipped ones are no copies of each other."""
+    unique = set(map(id, without_copies([c for part, _ in trusted for c in part.contrasts])))
+    return [
+        (replace(part, contrasts=tuple(c for c in part.contrasts if id(c) in unique)), trust) for part, trust in trusted
+    ]
 
 
 def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:

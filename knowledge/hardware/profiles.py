@@ -12,7 +12,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
-from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_instance, shipped_machines
+from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_machine, shipped_machines
 
 _SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""
@@ -31,7 +31,7 @@ def shipped_machine(name: str) -> ShippedMachine:
     Raises:
         InputError: If there is neither; the hint has the nearest names.
     """
-    machine = shipped_machines().get(name.lower()) or find_instance(name)
+    machine = find_machine(name)
     if machine is None:
         raise InputError(f"there is no hardware profile `{name}`", hint=_hint(name))
     return machine

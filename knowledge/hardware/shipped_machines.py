@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.resources
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -14,6 +15,7 @@ from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 _RUNNABLE = ("nvidia", "amd")
 """Vendors whose accelerators all run a framework that the program advises on."""
 _GIB = 2**30
+_BRANDS = re.compile(r"^(?:(?:nvidia|amd|intel|geforce|tesla|radeon|instinct)[^a-z0-9]*)+", re.IGNORECASE)
 _CPU_SOURCE = "https://github.com/archspec/archspec-json/blob/master/cpu/microarchitectures.json"
 PROVIDERS = {"aws": "Amazon EC2", "gcp": "Google Compute Engine", "azure": "Microsoft Azure"}
 
@@ -58,15 +60,25 @@ def cloud_instances() -> Mapping[str, ShippedMachine]:
     return {machine.name: machine for provider in PROVIDERS for machine in _instances(provider)}
 
 
-def find_instance(name: str) -> ShippedMachine | None:
-    """Return an instance of a cloud provider; Azure's names may be in any case and without ``Standard_``."""
-    key = name.lower()
-    return _instances_by_key().get(key) or _instances_by_key().get(f"standard_{key}")
+def find_machine(name: str) -> ShippedMachine | None:
+    """Return the machine of a shipped profile or a cloud instance, in any spelling; none if there is none.
+
+    Case, separators and brands do not count, and a driver's name of an accelerator stands for its profile:
+    ``RTX 4090``, ``rtx-4090`` and ``NVIDIA GeForce RTX 4090`` are ``rtx4090``. Azure's names may lack ``Standard_``.
+    """
+    machines, key = _machines_by_key(), _key(name)
+    return next((machines[k] for k in (key, f"standard{key}", _key(_BRANDS.sub("", name))) if k in machines), None)
 
 
 @cache
-def _instances_by_key() -> Mapping[str, ShippedMachine]:
-    return {name.lower(): machine for name, machine in cloud_instances().items()}
+def _machines_by_key() -> Mapping[str, ShippedMachine]:
+    machines = [*shipped_machines().values(), *cloud_instances().values()]
+    models = {_key(m.model.model): m for m in machines if m.model is not None and m.model.name == m.name}
+    return models | {_key(machine.name): machine for machine in machines}
+
+
+def _key(spelling: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", spelling.lower())
 
 
 def _runs_a_framework(model: AcceleratorModel) -> bool:

@@ -178,7 +178,7 @@ class KubernetesExecutor:
             with needs_extra("kubernetes", "executor `kubernetes`"):
                 from kubernetes import client, config
         except MissingExtraError as error:
-            raise MissingClientError(error.message, hint=error.hint) from None
+            raise MissingClientError("kubernetes", error.message) from None
         o = self.options
         settings = client.Configuration()
         try:

@@ -15,6 +15,7 @@ import threading
 import time
 from typing import IO, Any, Dict, List, NamedTuple, Optional
 
+from pi_runners.harness.interpreters import InterpreterRecord
 from pi_runners.harness.timing import rounded
 
 _TAIL_BYTES = 1500
@@ -78,10 +79,16 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     """
     folder = os.path.join(os.getcwd(), "project")
     shutil.copytree(request["directory"], folder, symlinks=True)
+    interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"))
+    variables = interpreters.applied_to(environment_of(folder))
     runs, values = [], []
     try:
         for number in range(request["warmup_runs"] + request["runs"]):
-            run = run_command(request["command"], folder, request["pattern"], request["timeout_seconds"])
+            try:
+                run = run_command(request["command"], folder, variables, request["pattern"], request["timeout_seconds"])
+            finally:
+                # Also if the command failed: packages that it did not find are those of the stack.
+                check_environment(request["command"], interpreters)
             changed = changed_file(folder, request["files"])
             if changed is not None:
                 raise ProgramError(
@@ -100,6 +107,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     higher = request["better"] == "higher"
     return {
         "status": "ok",
+        "environment": {"program_python": "stack" if interpreters.prefixes() else "unknown"},
         "samples": rounded([1 / value if higher else value * request["seconds_per_unit"] for value in values]),
         "loops": 1,
         "warmup_seconds": round(sum(run.seconds for run in warmups), 6),
@@ -113,12 +121,33 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: float) -> Run:
+def check_environment(command: List[str], interpreters: InterpreterRecord) -> None:
+    """Check that a command runs Python in the environment of the stack.
+
+    Args:
+        command: Program and arguments.
+        interpreters: The interpreters that it has run.
+
+    Raises:
+        ProgramError: If it runs Python only in other environments.
+    """
+    if interpreters.uses_own_environment() is False:
+        reason = (
+            "the command `{}` runs Python in `{}`, not in the environment of the stack: a login shell (`bash -l`), "
+            "`uv run` and similar programs choose their own; start the program with `python`"
+        )
+        raise ProgramError("error", reason.format(" ".join(command), "`, `".join(interpreters.prefixes())))
+
+
+def run_command(
+    command: List[str], folder: str, variables: Dict[str, str], pattern: str, timeout_seconds: float
+) -> Run:
     """Run a command to its end.
 
     Args:
         command: Program and arguments.
         folder: Working directory.
+        variables: Environment variables.
         pattern: Regular expression to search for in each line of the output; empty for none.
         timeout_seconds: Maximum duration.
 
@@ -130,7 +159,7 @@ def run_command(command: List[str], folder: str, pattern: str, timeout_seconds: 
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment_of(folder),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -99,9 +99,9 @@ def measure_benchmark(request_path: str, output_path: str) -> None:
     def run() -> Dict[str, Any]:
         if refused is not None:
             return {"status": "unsupported", "failure": refused}
-        document: Dict[str, Any] = {"environment": describe_process()}
-        document.update(describe_end(lambda: measure_program(request)))
-        document["environment"]["load_after"] = load_average()
+        environment = describe_process()
+        document: Dict[str, Any] = describe_end(lambda: measure_program(request))
+        document["environment"] = {**environment, **document.get("environment", {}), "load_after": load_average()}
         return document
 
     with open(output_path, "a", encoding="utf-8") as output:

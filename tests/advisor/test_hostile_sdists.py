@@ -13,8 +13,10 @@ from packaging.utils import canonicalize_name
 
 from advisor.index import archive
 from advisor.index.archive import ArchiveError, read_sdist_texts
+from advisor.index.build import unpack
 from advisor.index.distributions import MetadataError
 from advisor.index.limits import TooLargeError
+from knowledge.domain.errors import UnavailableError
 from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 
@@ -153,3 +155,74 @@ def test_metadata_is_searched_in_a_limited_number_of_members(
     else:
         with pytest.raises(TooLargeError, match=f"`{name}` contains more than 10 members"):
             metadata_of(content, name)
+
+
+def tar_of(*members: tuple[str, bytes, str]) -> io.BytesIO:
+    """Return an sdist with members: a name, a type and a content, which is the target of a link."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as sdist:
+        for name, kind, text in members:
+            member = tarfile.TarInfo(name)
+            member.type, member.mode = kind, 0o6777
+            member.linkname = text if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+            member.size = len(text) if kind == tarfile.REGTYPE else 0
+            sdist.addfile(member, io.BytesIO(text.encode()))
+    content.seek(0)
+    return content
+
+
+FILE = ("a-1.0/x", tarfile.REGTYPE, "text")
+
+
+def test_files_directories_and_links_of_an_sdist_are_unpacked_without_special_permissions(tmp_path: Path) -> None:
+    # Python 3.11.0 to 3.11.3 have no filters in `tarfile`.
+    members = (
+        ("a-1.0/second", tarfile.SYMTYPE, "docs/first"),
+        ("a-1.0/docs/first", tarfile.SYMTYPE, "../x"),
+        ("a-1.0/folder", tarfile.SYMTYPE, "empty"),
+        ("a-1.0/nothing", tarfile.SYMTYPE, "absent"),
+        ("a-1.0/empty", tarfile.DIRTYPE, ""),
+        ("/a-1.0/../a-1.0/y", tarfile.REGTYPE, "other"),
+        ("a-1.0/hard", tarfile.LNKTYPE, "a-1.0/y"),
+    )
+
+    tree = unpack(tar_of(FILE, *members), NAME, tmp_path / "source")
+
+    assert sorted(str(path.relative_to(tree)) for path in tree.rglob("*")) == sorted(
+        ["x", "y", "hard", "second", "docs", "docs/first", "folder", "empty"]
+    )
+    assert [(tree / name).read_text() for name in ("second", "docs/first", "hard")] == ["text", "text", "other"]
+    assert (tree / "x").stat().st_mode & 0o7777 == 0o755
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("../x", tarfile.REGTYPE, "text")],
+        [("a-1.0/../../x", tarfile.REGTYPE, "text")],
+        [FILE, ("a-1.0/link", tarfile.SYMTYPE, "../../outside")],
+        [FILE, ("a-1.0/link", tarfile.SYMTYPE, "/etc")],
+        [FILE, ("a-1.0/hard", tarfile.LNKTYPE, "../outside/secret")],
+        # A chain: the second link leads out only through the first.
+        [FILE, ("a-1.0/up", tarfile.SYMTYPE, "."), ("a-1.0/link", tarfile.SYMTYPE, "up/../../outside")],
+        [FILE, ("a-1.0/pipe", tarfile.FIFOTYPE, "")],
+        [FILE, ("a-1.0/device", tarfile.CHRTYPE, "")],
+    ],
+    ids=["file", "dotted", "relative", "absolute", "hard", "chain", "pipe", "device"],
+)
+def test_an_sdist_cannot_write_or_lead_out_of_its_folder(tmp_path: Path, members: list[tuple[str, bytes, str]]) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+
+    with pytest.raises(ArchiveError, match=f"`{NAME}` is not a readable sdist: the (member|link)"):
+        unpack(tar_of(*members), NAME, tmp_path / "source")
+    assert not (tmp_path / "x").exists()
+
+
+def test_nothing_is_written_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    members = [("a-1.0/link", tarfile.SYMTYPE, "../../outside"), ("a-1.0/link/x", tarfile.REGTYPE, "text")]
+
+    with pytest.raises(UnavailableError):
+        unpack(tar_of(*members), NAME, tmp_path / "source")
+    assert list((tmp_path / "outside").iterdir()) == []

@@ -32,8 +32,8 @@ def test_the_explanation_of_a_replaced_package_is_that_of_its_replacement(
     text = advisor("explain", "TensorFlow", *here, cwd=folder).stdout
     document = json.loads(advisor("explain", "tensorflow-cpu", *here, "--format", "json", cwd=folder).stdout)
 
-    assert text.startswith("`tensorflow` is replaced by `tensorflow-cpu` (https://")
-    assert "tensorflow-cpu 2.20.0: newest for the target; instead of `tensorflow`" in text
+    assert text.startswith("package   tensorflow-cpu 2.20.0\nreplaces  tensorflow (https://")
+    assert "why       newest for the target; instead of `tensorflow`" in text
     assert "  user-of-tensorflow 1.0: tensorflow-cpu>=2\n" in text
     (replaced,) = document["replaces"]
     assert (replaced["name"], replaced["by_project"]) == ("tensorflow", True)

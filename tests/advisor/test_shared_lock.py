@@ -78,7 +78,7 @@ def test_one_lock_has_the_files_of_each_platform(advisor: Advisor, project: Path
     result = advisor("advise", cwd=project)
 
     assert result.returncode == 0, result.stderr
-    assert "3 targets: wrote 1 lock;" in result.stdout
+    assert "targets   3: wrote 1 lock;" in result.stdout
     lock = project / "pylock.toml"
     common = {"b": "b-1.0-py3-none-any.whl"}
     assert selected(lock, "linux") == {"a": "a-1.0-py3-none-manylinux_2_28_x86_64.whl", **common}
@@ -105,7 +105,7 @@ def test_the_gate_checks_the_lock_for_each_target(advisor: Advisor, project: Pat
     assert result.returncode == 0, result.stdout + result.stderr
     assert result.stdout.count("the lock is the recommended stack") == 1
     for name, packages in (("linux", 2), ("mac", 2), ("windows", 3)):
-        expected = rf"^target +{name}, .*\n(?: .*\n)*lock +pylock.toml, {packages} packages$"
+        expected = rf"^target +{name}[^,]*, .*\n(?: .*\n)*lock +pylock.toml, {packages} packages$"
         assert re.search(expected, result.stdout, re.MULTILINE)
 
 

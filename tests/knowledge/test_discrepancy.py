@@ -25,6 +25,7 @@ from knowledge.estimate.discrepancy import (
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.stack_discrepancy import StackDiscrepancy
 from pi_runners.models.catalogue import NETWORKS
 from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
@@ -173,7 +174,9 @@ def test_a_discrepancy_widens_the_gain_of_another_version_but_not_of_the_same_or
     rows = [contrast(OLD, NEW, 0.2, 0.001, label=MATMUL)]
     exact, wide = (
         FrameworkModel(
-            "torch", GaussianProcess(rows), {(MATMUL, "matmul"): 1.0}, HERE, discrepancy=StackDiscrepancy((), value)
+            MeasuredFramework("torch", GaussianProcess(rows), HERE),
+            {(MATMUL, "matmul"): 1.0},
+            discrepancy=StackDiscrepancy((), value),
         )
         for value in (0.0, 0.3)
     )

@@ -16,6 +16,7 @@ from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.time_shares import time_shares
 from tests.knowledge.every_operation import EVERY_OPERATION
@@ -73,7 +74,9 @@ def whole(stack: Mapping[str, str]) -> Side:
 
 def model(contrasts: Sequence[Contrast], labels: Sequence[str] = (LABEL,), machine: Machine = HERE) -> FrameworkModel:
     process = GaussianProcess(contrasts, shipped_amplitudes("torch", "cpu"))
-    return FrameworkModel("torch", process, {(la, la.partition("@")[0]): 1 / len(labels) for la in labels}, machine)
+    return FrameworkModel(
+        MeasuredFramework("torch", process, machine), {(la, la.partition("@")[0]): 1 / len(labels) for la in labels}
+    )
 
 
 stacks = st.builds(
@@ -198,7 +201,9 @@ def as_contrast(row: tuple[str, str, float, float, str], block: str) -> Contrast
 
 def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
     process = GaussianProcess(contrasts, NOTHING_SHIPS)
-    fitted = FrameworkModel("torch", process, time_shares(contrasts, EVERY_OPERATION, NOTHING_SHIPS, HERE).shares, HERE)
+    fitted = FrameworkModel(
+        MeasuredFramework("torch", process, HERE), time_shares(contrasts, EVERY_OPERATION, NOTHING_SHIPS, HERE).shares
+    )
     return fitted.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
 
 
@@ -232,7 +237,7 @@ def test_adding_a_block_never_lowers_precision(
 
     for part in {(row.label, row.family) for row in contrasts}:
         was, now = (
-            FrameworkModel("torch", GaussianProcess(rows, NOTHING_SHIPS), {part: 1.0}, HERE).gain(
+            FrameworkModel(MeasuredFramework("torch", GaussianProcess(rows, NOTHING_SHIPS), HERE), {part: 1.0}).gain(
                 {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
             )
             for rows in (contrasts, [*contrasts, added])

@@ -121,6 +121,34 @@ def test_a_shipped_machine_is_valid_and_known_to_archspec(name: str) -> None:
     assert (machine.model is None) == (profile.accelerators == ())
 
 
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *((spelling, "rtx4090") for spelling in ("rtx-4090", "RTX 4090", "rtx_4090", "NVIDIA GeForce RTX 4090")),
+        ("Tesla V100", "v100"),
+        ("A100 PCIe 80GB", "a100-pcie-80gb"),
+        ("NVIDIA A100-SXM4-80GB", "a100-sxm4-80gb"),
+        ("AMD Instinct MI300X", "mi300x"),
+        ("CPU Zen 4", "cpu-zen4"),
+        ("nd96asr v4", "Standard_ND96asr_v4"),
+    ],
+)
+def test_a_profile_has_its_name_in_any_spelling(spelling: str, name: str) -> None:
+    assert find_profile(spelling) == find_profile(name)
+
+
+def test_no_two_profiles_have_names_that_differ_only_in_spelling() -> None:
+    names = [*shipped_machines(), *cloud_instances()]
+
+    assert [shipped_machine(name).name for name in names] == names
+
+
+@pytest.mark.parametrize("name", ["A100 64GB", "rtx 4090 laptop", "nvidia", " "])
+def test_a_spelling_with_a_word_that_no_profile_has_is_refused(name: str) -> None:
+    with pytest.raises(InputError):
+        find_profile(name)
+
+
 def test_the_usual_gpus_have_a_profile() -> None:
     machines = shipped_machines()
     names = """
@@ -173,7 +201,7 @@ def test_every_provider_has_instances_with_and_without_accelerators() -> None:
     ("name", "nearest"),
     [
         ("h20", "`h200`"),
-        ("Tesla V100", "`v100` or `v100-sxm2-16gb` or `v100-sxm2-32gb`"),
+        ("Tesla V100 GB", "`v100` or `v100-sxm2-16gb` or `v100-sxm2-32gb`"),
         ("RTX 4099", "`rtx4090`"),
         ("p4d.24xlarg", "`p4d.24xlarge`"),
     ],

@@ -13,6 +13,7 @@ from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.machine_discrepancy import MachineDiscrepancy
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.hardware.matrix_features import element_types
 from tests.knowledge.test_gains import HERE, contrast, side
 
@@ -80,7 +81,9 @@ def test_a_gain_is_less_certain_on_another_kind_of_machine() -> None:
     process.amplitudes = replace(process.amplitudes, discrepancies={"settings of machines": 0.5})
     stack = {"torch": Version("2.9.0")}
     here, elsewhere = (
-        FrameworkModel("torch", process, {label: 1.0}, machine).gain_of_setting(stack, "allocator", "tcmalloc")
+        FrameworkModel(MeasuredFramework("torch", process, machine), {label: 1.0}).gain_of_setting(
+            stack, "allocator", "tcmalloc"
+        )
         for machine in (INTEL, AMD)
     )
 

@@ -15,6 +15,7 @@ from knowledge.estimate.amplitudes import with_own_scales
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.kinds import make_estimator
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache, shipped_amplitudes
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import (
@@ -51,7 +52,7 @@ def test_a_part_that_was_measured_with_its_parameters_counts_as_measured() -> No
     basis, shares, *_ = time_shares(
         process.contrasts, workload_of_profile(profile(part), backend="torch"), process.amplitudes, HERE
     )
-    model = FrameworkModel("torch", process, shares, HERE)
+    model = FrameworkModel(MeasuredFramework("torch", process, HERE), shares)
 
     assert basis == PROFILE
     assert shares[MEASURED, "matmul"] == 0.75
@@ -72,7 +73,7 @@ def test_a_part_of_another_size_is_predicted_with_a_wider_interval() -> None:
         shares = time_shares(
             process.contrasts, workload_of_profile(profile(part), backend="torch"), process.amplitudes, HERE
         ).shares
-        model = FrameworkModel("torch", process, shares, HERE)
+        model = FrameworkModel(MeasuredFramework("torch", process, HERE), shares)
         gains.append(model.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}))
 
     assert gains[1].mean < 0
@@ -111,7 +112,7 @@ def test_the_benchmark_of_a_project_comes_before_every_other_measurement() -> No
     basis, shares, *_ = time_shares(
         process.contrasts, workload_of_benchmark(find_workload("bert-training")), process.amplitudes, HERE
     )
-    gain = FrameworkModel("torch", process, shares, HERE, basis=basis).gain(
+    gain = FrameworkModel(MeasuredFramework("torch", process, HERE), shares, basis=basis).gain(
         {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
     )
 
@@ -124,7 +125,9 @@ def test_a_large_measured_ratio_of_a_benchmark_is_hardly_shrunk() -> None:
     others = [contrast(OLD, NEW, mean, 0.01, label=label) for label, mean in ((MEASURED, -0.05), (OTHER, 0.02))]
     amplitudes = with_own_scales(shipped_amplitudes("torch", "cpu"), [own])
     model = FrameworkModel(
-        "torch", GaussianProcess([*others, own], amplitudes), {(BENCHMARK, "benchmark"): 1.0}, HERE, basis=OWN
+        MeasuredFramework("torch", GaussianProcess([*others, own], amplitudes), HERE),
+        {(BENCHMARK, "benchmark"): 1.0},
+        basis=OWN,
     )
 
     gain = model.gain({"torch": Version("2.9.0")}, {"torch": Version("2.4.0")})
@@ -183,7 +186,9 @@ def test_the_shares_of_a_profile_hold_at_the_profiled_version() -> None:
     process = GaussianProcess(rows)
 
     at_old, at_new = (
-        FrameworkModel("torch", process, shares, HERE, profiled=Version(s.version)).gain(new, old).mean
+        FrameworkModel(MeasuredFramework("torch", process, HERE), shares, profiled=Version(s.version))
+        .gain(new, old)
+        .mean
         for s in (OLD, NEW)
     )
 

@@ -23,6 +23,7 @@ from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.interface import Prediction
 from knowledge.estimate.kernel import distances
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
     USUAL,
@@ -293,7 +294,7 @@ def test_an_unmeasured_version_keeps_its_prior_uncertainty(store: SqlKnowledgeBa
     shares = dict.fromkeys({(c.label, c.family) for c in process.contrasts}, 1.0)
     sides = [Side(version="2.7.0", companions={}, settings={}), Side(version="9.0.0", companions={}, settings={})]
 
-    model = FrameworkModel("torch", process, shares, MACHINE_SEEN)
+    model = FrameworkModel(MeasuredFramework("torch", process, MACHINE_SEEN), shares)
 
     near = model.speeds([sides[0], replace(sides[0], version="2.6.0")]).gain(0, 1)
     far = model.speeds(sides).gain(0, 1)

@@ -214,6 +214,12 @@ def test_tasks_are_named_as_this_program_names_them() -> None:
         ("Throughput FP32 (BS40)", "items", 1.0, False),
         ("Msamples/s", "samples", 1e6, False),
         ("k tokens per second", "tokens", 1e3, False),
+        ("images/s/GPU", "images per device", 1.0, False),
+        ("tokens/s per GPU", "tokens per device", 1.0, False),
+        ("ktokens/device/sec", "tokens per device", 1e3, False),
+        ("throughput per card", "items per device", 1.0, False),
+        ("tokens/s/user", "tokens per user", 1.0, False),
+        ("latency per user (ms)", "latency", 1e-3, True),
         ("latency (ms)", "latency", 1e-3, True),
         ("average latency, seconds", "latency", 1.0, True),
         ("ms", "latency", 1e-3, True),
@@ -224,6 +230,39 @@ def test_units_are_normalised(text: str, name: str, factor: float, lower: bool) 
 
     assert (unit.name, unit.lower) == (name, lower)
     assert unit.factor == pytest.approx(factor)
+
+
+def test_a_rate_of_each_gpu_is_kept_as_such() -> None:
+    result = table(*({**ROW, "gpus": n, "unit": "images/s/GPU"} for n in ("1", "8", "16")))
+
+    assert [o.indicator.parameters["unit"] for o in result.observations] == ["images per device"] * 3
+    assert {o.samples for o in result.observations} == {(0.0004,)}
+    assert result.skipped == ()
+
+
+def test_rates_of_each_gpu_and_of_all_in_one_table_are_converted_where_the_number_is_stated() -> None:
+    of_each = {**ROW, "unit": "images/s/GPU", "value": "2400"}
+
+    result = table(ROW, {**of_each, "gpus": "4"}, {**of_each, "gpus": ""})
+
+    assert [(o.indicator.parameters["unit"], o.samples) for o in result.observations] == [
+        ("images", (0.0004,)),
+        ("images", (pytest.approx(1 / 9600, rel=1e-5),)),
+    ]
+    (skipped,) = result.skipped
+    assert skipped.number == 4
+    assert "does not state the number of devices" in skipped.reason
+
+
+def test_rates_of_each_user_and_of_all_in_one_table_are_converted_where_the_number_is_stated() -> None:
+    rate = {**ROW, "task": "gpt2", "phase": "inference", "unit": "tokens/s"}
+    of_each = {**rate, "unit": "tokens/s/user", "value": "50"}
+
+    result = table(rate, {**of_each, "settings": "concurrency=40"}, of_each)
+
+    assert [o.indicator.parameters["unit"] for o in result.observations] == ["tokens", "tokens"]
+    assert result.observations[1].samples == (0.0005,)
+    assert "does not state the number of users" in result.skipped[0].reason
 
 
 def test_a_latency_is_that_of_its_batch() -> None:

@@ -14,14 +14,17 @@ from docs.gpu_evidence import h100_key
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, Stack
+from knowledge.estimate.accelerator_pairs import load_pairs
 from knowledge.estimate.amplitudes import fit_amplitudes
 from knowledge.estimate.compared_settings import compared_settings, setting_change, setting_effects
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.published_rows import published_contrasts
+from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.time_shares import time_shares
 from knowledge.estimate.workloads import TASKS, find_workload
 from knowledge.hardware.accelerators import find_accelerator
@@ -143,6 +146,23 @@ def test_repeated_rows_count_once_by_their_median() -> None:
     assert ratios(rows) == [("1.13.0", "1.13.0 precision=amp", 2.0)]
 
 
+def test_a_table_that_another_source_published_again_is_evidence_once(tmp_path: Path) -> None:
+    original = [row(4.0, precision="fp32"), row(2.0, precision="amp"), row(3.0, gpu="V100-SXM2-16GB", precision="fp32")]
+    fork = [replace(o, block="published/a/fork", started_at="2024-05-01T00:00:00+00:00") for o in original]
+    added = row(1.0, precision="amp", gpu="V100-SXM2-16GB", block="published/a/fork")
+
+    with open_knowledge_base(str(tmp_path / "k.sqlite"), shipped=False) as store:
+        store.add([*fork, *original, added])
+        contrasts = load_evidence(store).contrasts
+        pairs = load_pairs(store)
+
+    assert [(c.block, c.machine.name) for c in contrasts] == [
+        ("published/a/fork", "Tesla V100-SXM2-16GB"),
+        ("published/someone/benchmarks", "NVIDIA A100-SXM4-40GB"),
+    ]
+    assert [pair.source for pair in pairs] == ["someone/benchmarks"]
+
+
 def test_absurd_pairs_are_left_out() -> None:
     """Within one configuration, no version is three times as fast, and no setting a hundred times."""
     assert ratios([row(3.0), row(1.0, version="2.3.0")]) == []
@@ -195,7 +215,7 @@ def model_of_world(observations: list[Observation], workload: str, gpu: str) -> 
     machine = machine_of(hardware, "cuda")
     times = time_shares(contrasts, find_workload(workload), process.amplitudes, machine)
     assert times.basis == TASKS
-    return FrameworkModel("torch", process, times.shares, machine, basis=times.basis), process
+    return FrameworkModel(MeasuredFramework("torch", process, machine), times.shares, basis=times.basis), process
 
 
 def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> None:

@@ -35,6 +35,8 @@ FIXTURES = Path(__file__).parents[1] / "fixtures" / "published"
         ({"value": ""}, "is not a number"),
         ({"unit": "images/s, ms"}, "names more than one unit"),
         ({"unit": "images/s or samples/s"}, "names more than one unit"),
+        ({"unit": "tokens/s/user/GPU"}, "is of each device and of each user"),
+        ({"unit": "images/s/node"}, "is of each `node`, which is unknown"),
         ({"unit": "bananas/s"}, "counts `bananas`, which is unknown"),
         ({"unit": "latency", "better": ""}, "does not say whether it is in seconds or milliseconds"),
         ({"unit": "speed"}, "the unit `speed` is unknown"),

@@ -13,6 +13,7 @@ from knowledge.estimate.evidence import Contrast, Machine, Side, machine_from, m
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
 from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.similarity import element_type_of, side_on
 from knowledge.hardware.profiles import find_profile
@@ -47,7 +48,9 @@ def measured(name: str, value: str, machine: Machine = MEASURED) -> list[Contras
 
 def model(contrasts: Sequence[Contrast], machine: Machine) -> FrameworkModel:
     process = GaussianProcess(contrasts, shipped_amplitudes("torch", "cpu"))
-    return FrameworkModel("torch", process, {(label, "model"): 1 / len(LABELS) for label in LABELS}, machine)
+    return FrameworkModel(
+        MeasuredFramework("torch", process, machine), {(label, "model"): 1 / len(LABELS) for label in LABELS}
+    )
 
 
 def gain(contrasts: Sequence[Contrast], machine: Machine, name: str, value: str) -> PredictedGain:
@@ -80,8 +83,8 @@ def test_an_ice_lake_and_a_machine_that_is_only_called_so_are_distinguished() ->
     target = machine_of(find_profile("cpu-icelake"), "cpu")
 
     assert target.kind == MEASURED.kind
-    assert not model(measured("amp", "bfloat16"), target).has_measured_setting("amp", "bfloat16")
-    assert model(measured("amp", "bfloat16"), MEASURED).has_measured_setting("amp", "bfloat16")
+    assert not model(measured("amp", "bfloat16"), target).measured.has_measured_setting("amp", "bfloat16")
+    assert model(measured("amp", "bfloat16"), MEASURED).measured.has_measured_setting("amp", "bfloat16")
 
 
 def test_a_slow_reduced_precision_does_not_hide_a_fast_one() -> None:
@@ -123,8 +126,8 @@ def test_a_machine_with_unknown_features_learns_from_itself_only() -> None:
     contrasts = measured("amp", "bfloat16", here)
 
     assert here.precision_features == ()
-    assert model(contrasts, here).has_measured_setting("amp", "bfloat16")
-    assert not model(contrasts, other).has_measured_setting("amp", "bfloat16")
+    assert model(contrasts, here).measured.has_measured_setting("amp", "bfloat16")
+    assert not model(contrasts, other).measured.has_measured_setting("amp", "bfloat16")
 
 
 def test_held_out_contrasts_are_predicted_by_features_too() -> None:

@@ -14,6 +14,7 @@ from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess, predict_held_out
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.scales import setting_scales_of
 from knowledge.estimate.similarity import similarity_of_setting_pairs, similarity_of_settings
 from knowledge.estimate.workloads import TimePart
@@ -87,7 +88,7 @@ def test_a_setting_of_an_older_release_is_read_against_that_release_without_sett
 )
 def test_settings_for_inference_are_left_out_of_training(parts: list[TimePart], listed: bool) -> None:
     changes = [("grad_mode", "no_grad", ""), ("threads", "1", "")]
-    every = [ComparedSetting(change=change, contrasts=()) for change in changes]
+    every = [ComparedSetting(change=change, contrasts=(), releases=()) for change in changes]
 
     assert [s.change for s in preferred(every, parts)] == (changes if listed else changes[1:])
 
@@ -146,7 +147,10 @@ def test_gains_of_settings_are_widened_by_the_factor_of_settings() -> None:
     amplitudes = replace(fit_amplitudes(every), widening=1.0, setting_widening=1.0)
     wide = replace(amplitudes, setting_widening=2.0)
     label = (label_of("resnet50", batch=2), "model")
-    models = [FrameworkModel("torch", GaussianProcess(every, a), {label: 1.0}, HERE) for a in (amplitudes, wide)]
+    models = [
+        FrameworkModel(MeasuredFramework("torch", GaussianProcess(every, a), HERE), {label: 1.0})
+        for a in (amplitudes, wide)
+    ]
     new, old = {"torch": Version("2.9.0")}, {"torch": Version("2.8.0")}
 
     releases = [model.gain(new, old).variance for model in models]

@@ -18,11 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knowledge.domain.observation import Observation
+from knowledge.exchange.files import check_observation, read_observations, write_observations
 from knowledge.store import sqlite_file, tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.knowledge.samples import MACHINE, block, observation
+from tests.knowledge.samples import MACHINE, RUN, block, observation
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
 WRITER = """
@@ -284,6 +285,49 @@ def test_a_cached_value_is_valid_only_for_the_state_it_was_computed_from(store: 
     assert store.load_derived("evidence", [("b1", "a" * 64), ("b2", "c" * 64)]) == {"b2": [2]}
     assert store.load_derived("evidence", [("b1", "b" * 64)]) == {"b1": {"x": 3}}
     assert store.load_derived("fit", [("b1", "b" * 64)]) == {}
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(10**18), 10**18)
+AMOUNTS = st.floats(0, 1e300) | st.integers(0, 10**18)
+SCALARS = st.none() | st.booleans() | NUMBERS | st.text()
+TABLE_OF_NUMBERS = st.dictionaries(st.text(), NUMBERS, max_size=3)
+STORABLE = st.builds(
+    replace,
+    st.just(observation()),
+    indicator=st.builds(
+        replace, st.just(RUN), parameters=st.dictionaries(st.text(), AMOUNTS.filter(lambda n: n < 1e15) | st.text())
+    ),
+    samples=st.lists(st.floats(1e-9, 1e9) | st.integers(1, 10**9), min_size=1, max_size=4).map(tuple),
+    loops=st.integers(0, 10**9),
+    warmup_seconds=AMOUNTS,
+    flops=AMOUNTS,
+    bytes=AMOUNTS,
+    error=st.none() | NUMBERS,
+    tolerance=st.none() | NUMBERS,
+    settings=st.dictionaries(st.text(), SCALARS, max_size=3),
+    environment=st.dictionaries(st.text(), SCALARS, max_size=3),
+    failure=st.text(),
+    metrics=TABLE_OF_NUMBERS,
+    telemetry=TABLE_OF_NUMBERS,
+    schema=st.sampled_from([1, 2]),
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stored=st.lists(STORABLE, min_size=1, max_size=10))
+def test_every_storable_observation_survives_the_round_trip(store: SqlKnowledgeBase, stored: list[Observation]) -> None:
+    for entry in stored:
+        check_observation(entry)
+    store.remove(["b1"])
+
+    store.add(stored)
+
+    read = list(store.observations())
+    copied = read_observations(write_observations(read), where="the copy")
+    expected = {entry.identity for entry in stored}
+    assert {entry.identity for entry in read} == expected
+    assert {entry.identity for entry in copied} == expected
+    assert list(store.find_damage()) == []
 
 
 OBSERVATIONS = st.builds(

@@ -13,6 +13,7 @@ from packaging.version import Version
 from knowledge.estimate.evidence import Machine, Side
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
+from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.test_gains import HERE, contrast, side
@@ -27,7 +28,7 @@ def model_of(gains: dict[str, float], shares: dict[str, float], error: float = 1
         for number, (label, gain) in enumerate(gains.items())
     ]
     parts = {(label, label.partition("@")[0]): share for label, share in shares.items()}
-    return FrameworkModel("torch", GaussianProcess(rows), parts, HERE)
+    return FrameworkModel(MeasuredFramework("torch", GaussianProcess(rows), HERE), parts)
 
 
 def speedup(model: FrameworkModel) -> float:
@@ -66,7 +67,7 @@ def test_the_variance_is_that_of_samples_of_the_posterior(first_knowledge: Path,
     }
     versions = sorted({c.side.version for c in process.contrasts if not c.side.settings}, key=Version)
     sides = [Side(version=v, companions={}, settings={}) for v in (versions[0], versions[-1])]
-    model = FrameworkModel(framework, process, shares, machine)
+    model = FrameworkModel(MeasuredFramework(framework, process, machine), shares)
 
     gain = model.speeds(sides).gain(0, 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import venv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,44 @@ def test_the_program_runs_in_the_environment_and_can_import_the_project(
     result = result_of(tmp_path, benchmark_of(tmp_path / "project", program), runs=1)
 
     assert (result["status"], result["samples"]) == ("ok", [0.2]), result
+
+
+@pytest.mark.parametrize("exits", ["", "; raise SystemExit(3)"])
+def test_a_command_that_runs_python_in_another_environment_is_refused(tmp_path: Path, exits: str) -> None:
+    other = tmp_path / "other"
+    venv.create(other, symlinks=True)
+    command = ("bash", "-c", f"PATH={other}/bin:$PATH python bench.py")
+    benchmark = benchmark_of(tmp_path / "project", f"print('throughput: 5'){exits}", command=command)
+
+    result = result_of(tmp_path, benchmark, runs=1)
+
+    assert result["status"] == "error"
+    assert f"runs Python in `{other}`, not in the environment of the stack" in result["failure"]
+
+
+def test_the_environment_of_a_program_is_recorded_beside_other_interpreters_and_hooks(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    venv.create(other, symlinks=True)
+    program = (
+        f"import subprocess, sys\nsubprocess.run([{str(other / 'bin' / 'python')!r}, '-c', 'pass'], check=True)\n"
+        "import sitecustomize\nassert not any('interpreters' in path for path in sys.path)\n"
+        "print('throughput:', sitecustomize.SPEED)"
+    )
+    benchmark = benchmark_of(tmp_path / "project", program)
+    (tmp_path / "project" / "sitecustomize.py").write_text("SPEED = 4")
+
+    result = result_of(tmp_path, benchmark, runs=1)
+
+    assert (result["status"], result["samples"]) == ("ok", [0.25]), result
+    assert result["environment"]["program_python"] == "stack"
+
+
+def test_the_environment_of_a_command_without_python_is_not_known(tmp_path: Path) -> None:
+    benchmark = benchmark_of(tmp_path / "project", "", command=("echo", "throughput: 5"))
+
+    result = result_of(tmp_path, benchmark, runs=1)
+
+    assert (result["status"], result["environment"]["program_python"]) == ("ok", "unknown")
 
 
 def test_a_program_with_gigabytes_of_output_takes_little_memory_and_its_metric_is_read(tmp_path: Path) -> None:

@@ -106,8 +106,7 @@ def _comparison(comparison: LockComparison, *, most: int) -> Iterator[Row]:
     """Yield the changes from the base, their effect on speed, and the changed settings."""
     yield Row(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
     changes = [
-        Row(cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), ""))
-        for c in comparison.changes
+        Row(cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")))) for c in comparison.changes
     ]
     yield from _first(changes, most)
     yield Row(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))

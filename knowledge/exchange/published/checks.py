@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from knowledge.exchange.published.columns import SkippedRow
 from knowledge.exchange.published.configuration import least_batch
@@ -63,14 +64,40 @@ def check_table(
     Returns:
         The groups that remain, the rows that do not, and the numbers of duplicate rows.
     """
-    skipped: dict[int, str] = {}
-    unique, duplicates = _without_duplicates(measurements)
+    comparable, mixed = _with_common_units(measurements)
+    skipped = dict(mixed)
+    unique, duplicates = _without_duplicates(comparable)
     for check in (_impossible, _other_scale, contradicted_hosts, _impossible_scaling):
         skipped.update(check([m for m in unique if m.row.number not in skipped]))
     groups, lost = _grouped([m for m in unique if m.row.number not in skipped])
     skipped.update(lost)
     rows = tuple(SkippedRow(number=number, reason=reason) for number, reason in sorted(skipped.items()))
     return groups, rows, duplicates
+
+
+def _with_common_units(measurements: Sequence[Measurement]) -> tuple[list[Measurement], Mapping[int, str]]:
+    """Convert rates of each device or user where other rows of the same work have that of all of them.
+
+    Returns:
+        The rows, and those that do not state the number of devices or users, with the reason.
+    """
+    units: dict[Hashable, set[str]] = defaultdict(set)
+    for m in measurements:
+        units[m.row.text("repository"), *_work(m), m.unit.item].add(m.unit.per)
+    converted: list[Measurement] = []
+    reasons = {}
+    for m in measurements:
+        is_mixed = len(units[m.row.text("repository"), *_work(m), m.unit.item]) > 1
+        if is_mixed and m.unit.per and m.unit.per not in m.counts:
+            reasons[m.row.number] = (
+                f"its unit is `{m.row.text('unit')}`, other rows have the rate of all {m.unit.per}s together, and it "
+                f"does not state the number of {m.unit.per}s"
+            )
+        elif is_mixed and m.unit.per:
+            converted.append(replace(m, unit=m.unit.of_all(m.counts[m.unit.per])))
+        else:
+            converted.append(m)
+    return converted, reasons
 
 
 def _without_duplicates(measurements: Sequence[Measurement]) -> tuple[list[Measurement], tuple[int, ...]]:
@@ -113,7 +140,7 @@ def _impossible(measurements: Iterable[Measurement]) -> Mapping[int, str]:
     reasons = {}
     for m in measurements:
         peak = largest_flops(m) if m.task.flops and not m.unit.lower else None
-        rate = m.task.flops / m.seconds if m.task.flops else 0.0
+        rate = m.task.flops / m.seconds_of_all if m.task.flops else 0.0
         step = m.seconds * least_batch(m.batch)
         tolerance = _PEAK_TOLERANCE if slice_share(m) is None else _SLICE_TOLERANCE
         if peak is not None and rate > tolerance * peak:
@@ -141,9 +168,9 @@ def _other_scale(measurements: Iterable[Measurement]) -> Mapping[int, str]:
     for members in tables.values():
         if len(members) < 3:
             continue
-        usual = statistics.median(m.seconds * m.gpus for m in members)
+        usual = statistics.median(m.seconds_of_all * m.gpus for m in members)
         for m in members:
-            factor = m.seconds * m.gpus / usual
+            factor = m.seconds_of_all * m.gpus / usual
             if not 1 / _SCALES < factor < _SCALES:
                 words = f"{factor:.3g} times less" if factor > 1 else f"{1 / factor:.3g} times more"
                 reasons[m.row.number] = (
@@ -173,7 +200,7 @@ def _impossible_scaling(measurements: Iterable[Measurement]) -> Mapping[int, str
         rates = one.get((*key, m.versions.get("version", ""))) or one.get((*key, None))
         if rates is None:
             continue
-        rate, usual = 1 / m.seconds / m.gpus, statistics.median(rates)
+        rate, usual = 1 / m.seconds_of_all / m.gpus, statistics.median(rates)
         if not _LEAST_SCALING * usual < rate < _MOST_SCALING * usual:
             reasons[m.row.number] = (
                 f"`value` is {m.row.text('value')}: {m.gpus} GPUs are {rate * m.gpus / usual:.3g} times as fast as one "

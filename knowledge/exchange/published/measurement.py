@@ -18,6 +18,7 @@ from knowledge.exchange.published.units import Unit, read_unit
 
 _EARLIEST = date(2015, 1, 1)
 _NVIDIA_BUILD = re.compile(r"\.nv(?P<year>\d\d)\.?(?P<month>\d\d)")
+_USERS = ("users", "concurrent_users", "concurrency")
 _LARGEST = 1e13
 """Largest rate that is believed, in items per second; the fastest rows of recommenders have less than 1e11."""
 
@@ -38,6 +39,7 @@ class Measurement:
         precision: Such as ``amp``.
         batch: Batch size; none if it is not stated.
         gpus: Number of GPUs.
+        counts: Stated numbers of what a rate can be of: ``device`` and ``user``; none for what the row does not state.
         configuration: Other settings.
         unit: What the value counts.
         value: The published value.
@@ -55,6 +57,7 @@ class Measurement:
     precision: str
     batch: int | str | None
     gpus: int
+    counts: Mapping[str, int]
     configuration: Configuration
     unit: Unit
     value: float
@@ -71,6 +74,11 @@ class Measurement:
         """Seconds for an item."""
         batch = self.batch if isinstance(self.batch, int) else None
         return self.unit.seconds_per_item(self.value * self.repository.factor, batch)
+
+    @property
+    def seconds_of_all(self) -> float:
+        """Seconds for an item by all GPUs together, also if the value is that of each of them."""
+        return self.seconds / (self.gpus if self.unit.per == "device" else 1)
 
 
 def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement:
@@ -107,6 +115,7 @@ def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement
         precision=precision,
         batch=read_batch(row.text("batch"), precision),
         gpus=whole_number(gpus, "gpus") if gpus else _stated_gpus(configuration),
+        counts=_counts(configuration, gpus),
         configuration=_with_unit_words(configuration, row.text("unit")),
         unit=unit,
         value=_value(row, unit),
@@ -195,6 +204,14 @@ def _stated_gpus(configuration: Configuration) -> int:
         return 1
     per_node = re.search(r"\b(\d+) ?x", str(configuration.described.get("table", "")))
     return configuration.nodes * (int(per_node[1]) if per_node else 1)
+
+
+def _counts(configuration: Configuration, gpus: str) -> dict[str, int]:
+    counts = {"device": _stated_gpus(configuration)} if configuration.nodes is not None else {}
+    if gpus:
+        counts["device"] = whole_number(gpus, "gpus")
+    users = next((configuration.parameters[name] for name in _USERS if name in configuration.parameters), None)
+    return {**counts, "user": users} if isinstance(users, int) and users > 0 else counts
 
 
 def _with_unit_words(configuration: Configuration, unit: str) -> Configuration:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from knowledge.exchange.published.columns import RowError
 
@@ -32,6 +34,10 @@ _SECONDS = {
 _RATE = re.compile(r"(?P<prefix>[kKM])?\s*\b(?P<item>[a-zA-Z]+)\s*(?:/|\bper\b)\s*(?P<time>[a-zA-Zµ]+)")
 _DURATION = re.compile(r"\b(?P<time>s|secs?|seconds?|ms|msecs?|milliseconds?|us|usecs?|µs|microseconds?)\b")
 _LATENCY = re.compile(r"\blatency\b|\btime\b", re.IGNORECASE)
+_PER = re.compile(
+    r"(?:/|\bper\b)\s*(?:(?P<device>gpus?|devices?|cards?|accelerators?|chips?)|(?P<user>users?))\b", re.IGNORECASE
+)
+_OTHER_PER = re.compile(r"(?:/|\bper\b)\s*(\w+)", re.IGNORECASE)
 _PREFIXES = {"k": 1e3, "K": 1e3, "M": 1e6}
 
 
@@ -40,14 +46,29 @@ class Unit:
     """What a value counts.
 
     Attributes:
-        name: Normalised: what is counted in a second, such as ``images``, or ``latency``.
+        name: Normalised: what is counted in a second, such as ``images`` or ``tokens per user``, or ``latency``.
         factor: Items in a second for a value of 1; for a latency, its seconds.
         lower: Whether a lower value is better.
+        per: What of several has the rate: each GPU, or each user; empty for all of them together.
     """
 
     name: str
     factor: float
     lower: bool
+    per: Literal["", "device", "user"] = ""
+
+    @property
+    def item(self) -> str:
+        """What is counted, of whatever has the rate."""
+        return self.name.partition(" per ")[0]
+
+    def of_all(self, count: int) -> Unit:
+        """Return the unit of all devices or users together.
+
+        Args:
+            count: Their number.
+        """
+        return replace(self, name=self.item, factor=self.factor * count, per="")
 
     def seconds_per_item(self, value: float, batch: int | None) -> float:
         """Return the seconds for each item; a latency is that of a batch, or of one item if no batch is stated."""
@@ -62,21 +83,32 @@ def read_unit(text: str) -> Unit:
     """
     # Some tables join a word to the unit: `samples/sAMP`, `Throughput mixed precisionASP`.
     plain = re.sub(r"(?<=[a-z])(?:AMP|ASP|XLA)\b", "", text)
-    plain = " ".join(_NOT_A_UNIT.sub(" ", plain).replace("(", " ").replace(")", " ").split())
+    shares = {match.lastgroup for match in _PER.finditer(plain)}
+    if len(shares) > 1:
+        raise RowError(f"the unit `{text}` is of each device and of each user")
+    plain = " ".join(_NOT_A_UNIT.sub(" ", _PER.sub(" ", plain)).replace("(", " ").replace(")", " ").split())
     rates = list(_RATE.finditer(plain))
     latency = _LATENCY.search(plain) is not None
     durations = [m for m in _DURATION.finditer(plain) if not any(r.start() <= m.start() < r.end() for r in rates)]
     if len(rates) > 1 or (rates and (latency or durations)) or len(durations) > 1:
         raise RowError(f"the unit `{text}` names more than one unit")
     if rates:
-        return _rate(rates[0], text)
+        if other := _OTHER_PER.search(_RATE.sub(" ", plain)):
+            raise RowError(f"the unit `{text}` is of each `{other[1]}`, which is unknown")
+        return _of_each(_rate(rates[0], text), shares)
     if latency or durations:
         if not durations:
             raise RowError(f"the unit `{text}` does not say whether it is in seconds or milliseconds")
         return Unit(name="latency", factor=_seconds(durations[0]["time"], text), lower=True)
     if not plain and re.search(r"throughput", text, re.IGNORECASE):
-        return Unit(name="items", factor=1.0, lower=False)
+        return _of_each(Unit(name="items", factor=1.0, lower=False), shares)
     raise RowError(f"the unit `{text}` is unknown; known ones are such as `images/s`, `tokens/s` and `latency (ms)`")
+
+
+def _of_each(unit: Unit, shares: Collection[str | None]) -> Unit:
+    if "device" in shares:
+        return replace(unit, name=f"{unit.name} per device", per="device")
+    return replace(unit, name=f"{unit.name} per user", per="user") if "user" in shares else unit
 
 
 def _rate(match: re.Match[str], text: str) -> Unit:

@@ -168,6 +168,28 @@ def test_an_interrupted_local_campaign_leaves_no_process(bench: Bench) -> None:
     assert task["begun"] == 0
 
 
+def test_a_campaign_whose_processes_were_all_killed_does_not_run(bench: Bench) -> None:
+    bench.matrix(bench.waiting_code)
+    process = bench.start()
+    bench.wait(lambda: bench.has_started)
+    running = bench.run("pi", "status")
+
+    tree = psutil.Process(process.pid)
+    for victim in (tree, *tree.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            victim.kill()
+    process.wait()
+    bench.wait(lambda: not workers(bench))
+    listed = bench.run("pi", "status")
+    status = bench.status()
+
+    assert ": running, " in running.stdout
+    assert ": incomplete, " in listed.stdout
+    assert status["state"] == "incomplete"
+    assert status["cells"]["running"] == 0
+    assert "lost: its supervisor has ended without reporting a result" in status["remarks"][0]
+
+
 def test_a_task_without_new_results_is_given_up_and_retried_on_request(bench: Bench, tmp_path: Path) -> None:
     bench.matrix(REFUSES)
     offline = {"UV_CACHE_DIR": str(tmp_path / "uv"), "UV_OFFLINE": "1"}

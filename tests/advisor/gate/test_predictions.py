@@ -13,7 +13,7 @@ from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-RATIO = re.compile(r"\d\.\d{2} (?:times as fast )?\[|\d\.\d{3}x")
+RATIO = re.compile(r"\d\.\d{2} +(?:times as fast )?\[|\d\.\d{3}x")
 ARGUMENTS = (
     "--workload",
     "transformer-training",

@@ -1,0 +1,173 @@
+"""An optimum never rests on an sdist whose build was not tried: compared with brute force, and end to end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
+from advisor.resolve.freshness import HOURS_PER_RELEASE
+from advisor.resolve.objectives import Criteria
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError
+from advisor.resolve.problem import Candidate, CandidatePolicy
+from tests.advisor.factories import build_problem, builds_of, empty_estimator
+from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+HERE = ("--hardware", "cpu-zen4", "--python", "3.12")
+LARGE = "\n".join(map(str, range(100_000)))
+
+sdists = st.frozensets(st.tuples(st.sampled_from(("a", "b", "c", "d")), st.integers(1, 6)), max_size=12)
+
+
+class SdistSource(ReleaseSource):
+    """Candidates of which some are sdists."""
+
+    def __init__(self, releases: Releases, sdists: frozenset[tuple[str, int]]) -> None:
+        super().__init__(releases)
+        self._sdists = sdists
+
+    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        return tuple(
+            replace(c, file=replace(c.file, filename=f"{name}-{c.version}.tar.gz"))
+            if (name, c.version.major) in self._sdists
+            else c
+            for c in super().candidates(name)
+        )
+
+
+@settings(max_examples=80)
+@given(
+    releases=problems,
+    roots=some_roots,
+    sdists=sdists,
+    baseline=st.dictionaries(st.sampled_from(("a", "b", "c", "d")), st.integers(1, 6)),
+    consent=st.sampled_from(["", "build", "no-binary", "all"]),
+)
+def test_the_stack_is_the_best_of_brute_force_without_untried_sdists(
+    releases: Releases,
+    roots: dict[str, VersionSet],
+    sdists: frozenset[tuple[str, int]],
+    baseline: dict[str, int],
+    consent: str,
+) -> None:
+    excepted = {"build": "abcd", "no-binary": "b", "all": "abcd"}.get(consent, "")
+    policy = CandidatePolicy(
+        build_sdists=consent == "build",
+        no_binary=frozenset({"no-binary": {"b"}, "all": {":all:"}}.get(consent, ())),
+    )
+
+    def is_untried(name: str, version: int) -> bool:
+        return (name, version) in sdists and name not in excepted and baseline.get(name) != version
+
+    def cost(stack: Mapping[str, int]) -> tuple[int, ...]:
+        behind = {name: sum(v > version for v in releases[name]) for name, version in stack.items()}
+        direct = sum(behind[name] for name in roots if name in behind)
+        return (0, 0, direct * HOURS_PER_RELEASE, 0, sum(behind.values()) * HOURS_PER_RELEASE)
+
+    admitted = [s for s in stacks(releases, roots) if not any(is_untried(n, v) for n, v in s.items())]
+    source = SdistSource(releases, sdists)
+    before = (c for name, v in baseline.items() for c in source.candidates(canonicalize_name(name)))
+    criteria = Criteria(
+        builds=builds_of(),
+        estimator=empty_estimator(),
+        objective="latest",
+        direct={canonicalize_name(name) for name in roots},
+        baseline=[c for c in before if c.version == Version(str(baseline[c.name]))],
+        source=source,
+        policy=policy,
+    )
+
+    try:
+        optimum = optimise(
+            build_problem(*(str(requirement(name, versions)) for name, versions in sorted(roots.items()))),
+            source,
+            objectives=criteria.objectives,
+            limits=criteria.limits,
+            start=(),
+        )
+    except InfeasibleError:
+        assert not admitted
+        return
+
+    assert optimum.proven
+    assert {str(c.name): c.version.major for c in optimum.stack} in admitted
+    assert tuple(bound.value for bound in optimum.bounds) == min(map(cost, admitted))
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "requirements.txt").write_text("model\n")
+    return tmp_path
+
+
+def versions(result: str) -> dict[str, str]:
+    return {package["name"]: package["version"] for package in json.loads(result)["stack"]["packages"]}
+
+
+def test_a_limit_of_the_size_is_not_kept_with_an_old_sdist(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    index.add("model", "2.0", code=LARGE)
+    index.add_sdist("model", "0.1")
+    arguments = ("advise", "--index-url", index.url, *HERE, "--max-size", "100kB", "--format", "json", "--dry-run")
+
+    refused = advisor(*arguments, cwd=project)
+    agreed = advisor(*arguments, "--build-sdists", cwd=project)
+    requested = advisor(*arguments, "--no-binary", "model", cwd=project)
+
+    assert refused.returncode == 3
+    assert "no stack with at most 100 kB to download satisfies the requirements" in refused.stderr
+    assert versions(agreed.stdout) == versions(requested.stdout) == {"model": "0.1"}
+
+
+def test_an_sdist_that_the_baseline_contains_is_taken(advisor: Advisor, index: PackageIndex, project: Path) -> None:
+    index.add("model", "2.0", ["tool"])
+    index.add_sdist("tool", "1.0")
+
+    result = advisor("advise", "--index-url", index.url, *HERE, "--format", "json", "--dry-run", cwd=project)
+
+    assert versions(result.stdout) == {"model": "2.0", "tool": "1.0"}
+
+
+def test_a_rule_does_not_lead_to_an_older_sdist_without_consent(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    (project / "requirements.txt").write_text("jax\nopt-einsum\n")
+    index.add("opt-einsum", "2.0")
+    index.add("jax", "0.5.0")  # Forbidden together with this opt-einsum.
+    index.add_sdist("jax", "0.4.20")
+    index.add("jaxlib", "0.4.20")
+    arguments = ("advise", "--index-url", index.url, *HERE, "--format", "json", "--dry-run")
+
+    refused = advisor(*arguments, cwd=project)
+    agreed = advisor(*arguments, "--build-sdists", cwd=project)
+
+    assert refused.returncode == 3
+    assert "there is no stack without a build: `jax 0.4.20` has no wheel for the target" in refused.stderr
+    assert "--build-sdists" in refused.stderr
+    assert versions(agreed.stdout)["jax"] == "0.4.20"
+
+
+def test_a_locked_sdist_stays_when_a_lock_is_updated(advisor: Advisor, index: PackageIndex, project: Path) -> None:
+    index.add("other", "1.0")
+    index.add_sdist("model", "0.1")
+    here = ("--index-url", index.url, *HERE)
+    assert advisor("advise", *here, "-o", "pylock.toml", cwd=project).returncode == 0
+    index.add("model", "2.0")
+    (project / "requirements.txt").write_text("model\nother\n")
+
+    result = advisor("advise", "--update", *here, cwd=project)
+
+    assert result.returncode == 0, result.stderr
+    assert "0.1" in (project / "pylock.toml").read_text()
+    assert "other" in (project / "pylock.toml").read_text()
