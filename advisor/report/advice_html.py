@@ -127,10 +127,10 @@ def _gains(report: AdviceResult) -> Iterator[tuple[str, str]]:
     baseline = next((row for row in rows if row[0] == "baseline"), None)
     is_same = baseline is None or not changes(report)
     yield (
-        f"{download} to download",
-        f"{installed} installed"
+        download,
+        f"to download; {installed} installed"
         if baseline is None or is_same
-        else f"instead of {baseline[2]}; installed {installed} instead of {baseline[3]}",
+        else f"to download instead of {baseline[2]}; installed {installed} instead of {baseline[3]}",
     )
     age = f"{report.advice.libyears[0]:.1f} libyears behind the newest releases"
     yield (
