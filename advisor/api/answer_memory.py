@@ -118,7 +118,7 @@ class AnswerMemory:
             [_program_digest(), catalogue_digest(), session.estimator.state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
             [context.allowed, context.reduced_precision, context.recommends_settings],
-            [context.compared_pythons, context.max_size, context.uses_uv],
+            [context.compared_pythons, context.max_size, context.uses_uv, _project_state(context.files.directory)],
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
         return f"{_FORMAT} {content_hash(_plain(question))}"
@@ -138,6 +138,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value)
+
+
+def _project_state(directory: Path) -> list[list[Any]]:
+    """Return the names, sizes and times of the files that may set run-time settings."""
+    from advisor.project.source_files import FILE_PATTERNS, project_files
+
+    return sorted([f.name, f.size, f.modified] for f in project_files(directory, FILE_PATTERNS))
 
 
 def _program_digest() -> str:

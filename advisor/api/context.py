@@ -71,6 +71,7 @@ class TargetContext:
             that of this program; else empty.
         compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
             chosen; else empty.
+        names_workload: Whether somebody named the workload; a benchmark of the project then does not count.
     """
 
     name: str
@@ -93,6 +94,7 @@ class TargetContext:
     time_limit: float
     other_pythons: tuple[str, ...] = ()
     compared_pythons: tuple[str, ...] = ()
+    names_workload: bool = False
 
     @property
     def target_settings(self) -> TargetSettings | None:
@@ -159,14 +161,15 @@ class TargetContext:
 
     @property
     def benchmark_identity(self) -> str:
-        """Identity of the project's own benchmark; empty if it has none.
+        """Identity of the project's own benchmark; empty if it has none, or somebody named another workload.
 
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
         from advisor.project.benchmark import read_benchmark
 
-        return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
+        has_benchmark = "benchmark" in self.project.settings and not self.names_workload
+        return read_benchmark(self.files.directory).identity if has_benchmark else ""
 
     def request(
         self,
@@ -269,6 +272,7 @@ def prepare_target(
     )
     project = project.on_target(target)
     workload, proposal = choose("workload", resolution.workload, settings), None
+    names_workload = workload is not None
     profile = find_profile(files.directory, workload)
     if profile is not None:
         workload = profile.name
@@ -298,6 +302,7 @@ def prepare_target(
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
+        names_workload=names_workload,
     )
 
 
@@ -323,6 +328,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         InputError: If a requirement in the settings is malformed.
     """
     from advisor.project.interface import settings_requirements
+    from advisor.project.stated_metadata import read_stated_metadata
     from advisor.resolve.problem import ResolutionProblem
     from knowledge.rules.catalogue import undeclared_requirements
 
@@ -335,6 +341,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         policy=candidate_policy(resolution, project),
         overrides=overrides,
         undeclared=undeclared_requirements(),
+        stated=read_stated_metadata(project.settings.get("metadata", ())),
     )
     return problem.with_overridden_roots()
 

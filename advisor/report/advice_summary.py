@@ -33,10 +33,8 @@ _MOST_ALIKE = 3
 """Findings with the same code that are listed."""
 _ELSEWHERE = ("ADV101", "ADV105", "ADV106", "ADV118")
 """Codes of findings whose facts are in the changes, in what is not known, and in the proof."""
-_PROPOSAL = "ADV112"
-"""Code of notes that propose another package."""
-_DRIVER = "ADV119"
-"""Code of the note about the driver that a stack needs; other notes are details."""
+_PROPOSAL, _DRIVER = "ADV112", "ADV119"
+"""Codes of notes that propose another package, and that say which driver a stack needs; other notes are details."""
 _PLACE = re.compile(r"\((\S+:\d+)\)$")
 """Place at the end of a sign of a workload."""
 _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness")
@@ -121,12 +119,9 @@ def replaceable_line(report: AdviceResult) -> str:
 
 
 def _is_listed(finding: AdviceFinding) -> bool:
-    """Whether a person acts on a finding: on warnings, and on replacements that hold without a further condition."""
-    return (
-        finding.severity != "note"
-        or finding.code == _DRIVER
-        or (finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message)
-    )
+    """Whether a person acts on a finding: not on notes, except drivers and replacements without a further condition."""
+    is_free = finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message
+    return finding.severity != "note" or finding.code == _DRIVER or is_free
 
 
 def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str, ...]]:

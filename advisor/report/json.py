@@ -71,6 +71,10 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
         "gain_with_settings": rounded(asdict(total)) if total else None,
         "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
+        "present_settings": [
+            {"package": package, "setting": setting, "present": text}
+            for (package, setting), text in sorted(report.present_settings.items())
+        ],
         "prediction": prediction_document(advice.prediction),
         "findings": [asdict(f) for f in advice.findings],
         "proof": {

@@ -40,6 +40,8 @@ def update_json(change: LockChange) -> str:
         "remaining": [{"code": f.code, "package": f.package, "message": f.message} for f in change.remaining],
         "prediction": prediction and {key: prediction[key] for key in _PREDICTION_KEYS},
         "not_predicted": change.not_predicted or None,
+        "passes": change.passes,
+        "dropped_settings": list(change.dropped_settings),
         "locks": list(change.outputs),
         "commands": list(change.commands),
     }
@@ -64,11 +66,12 @@ def _text(change: LockChange) -> Iterator[Block]:
         )
         for number, c in enumerate(change.changes)
     ]
-    yield _findings("resolved", "good", change.cleared)
+    yield _findings("resolved" if change.outputs else "resolves", "good", change.cleared)
     yield _findings("remaining", "bad", change.remaining)
     yield [
         *labelled("wrote", [f"`{path}`" for path in change.outputs] or ([] if change.commands else ["nothing"])),
         *labelled("to do", change.commands),
+        *labelled("dropped", [f"setting {s}: the new versions do not have it" for s in change.dropped_settings]),
     ]
 
 
@@ -83,11 +86,17 @@ def _speed(change: LockChange) -> str:
 
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the lock passes the gate" if change.is_smallest else "nothing changes"
+        if change.cleared:
+            return f"no version changes: writing the lock again resolves {count(len(change.cleared), 'finding')}"
+        return (
+            "nothing changes: the lock passes the gate" if change.passes and change.is_smallest else "nothing changes"
+        )
     scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
     words = f"{describe_changes(change.changes)}, {scope}"
     if change.is_smallest:
-        proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
+        bounds = change.optimum.bounds
+        counted = [bound.objective for bound in bounds].index("added") + 1
+        proof = "not proven" if any(bound.gap for bound in bounds[:counted]) else "proven"
         state = f"{proof} to be the smallest change"
         if any(finding.code == "ADV008" for finding in change.cleared):
             state += ", among stacks with the same measured packages,"
@@ -97,10 +106,8 @@ def _size(change: LockChange) -> str:
 
 
 def _reason(c: PackageChange, change: LockChange) -> str:
-    for finding in change.cleared:
-        if finding.package == c.package or c.package in dict(finding.cause.versions):
-            return f"resolves {finding.code}"
-    return "" if change.is_smallest else change.reasons.get(c.package, "")
+    codes = [f.code for f in change.cleared if f.package == c.package or c.package in dict(f.cause.versions)]
+    return "; ".join(filter(None, (*(f"resolves {code}" for code in codes[:1]), change.reasons.get(c.package))))
 
 
 def _markdown(change: LockChange) -> Iterator[str]:

@@ -185,6 +185,9 @@ class Criteria:
     ) -> Criteria:
         """Return criteria that minimise the changes of a lock before everything else.
 
+        The packages that a change adds are counted after the freshness of new direct requirements: otherwise an ancient
+        version of one, with fewer dependencies, would be chosen.
+
         Args:
             locked: Versions of the lock; a package with another version counts as one change.
             refused: Combinations of choices that are excluded.
@@ -205,12 +208,17 @@ class Criteria:
         Freshness of the packages that the project names comes before freshness of all packages: otherwise an older
         version of such a package would be chosen for newer versions of two of its dependencies.
         """
-        names = self._names if self._locked is None else ("changes", *self._names)
+        names = self._names
+        if self._locked is not None:
+            place = names.index("freshness-direct")
+            names = ("changes", *names[:place], "freshness-new", "added", *names[place:])
         return tuple(self._criterion(name, candidates) for name in names)
 
     def _criterion(self, name: str, candidates: Candidates) -> Objective:
         make = {
             "changes": self._changes,
+            "freshness-new": self._freshness_of_new,
+            "added": self._additions,
             "rules": self._prices,
             "idle-builds": self._idle_builds,
             "build": self._build_ranks,
@@ -233,13 +241,11 @@ class Criteria:
 
     def _changes(self, candidates: Candidates) -> Objective:
         locked = self._locked or {}
+        return _counting("changes", candidates, lambda c: int(locked.get(c.name, c.version) != c.version))
 
-        def change(candidate: Candidate) -> int:
-            if candidate.name not in locked:
-                return self._added
-            return int(locked[candidate.name] != candidate.version)
-
-        return _counting("changes", candidates, change)
+    def _additions(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        return _counting("added", candidates, lambda c: 0 if c.name in locked else self._added)
 
     def _freshness(self, candidates: Candidates) -> Objective:
         costs = {
@@ -251,7 +257,12 @@ class Criteria:
 
     def _freshness_of_direct(self, candidates: Candidates) -> Objective:
         direct = {name: offered for name, offered in candidates.items() if name in self._direct}
-        return Objective(name="freshness-direct", costs=self._freshness(direct).costs)
+        return replace(self._freshness(direct), name="freshness-direct")
+
+    def _freshness_of_new(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        new = {name: offered for name, offered in candidates.items() if name in self._direct and name not in locked}
+        return replace(self._freshness(new), name="freshness-new")
 
     def _idle_builds(self, candidates: Candidates) -> Objective:
         idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]

@@ -15,6 +15,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
+from advisor.project.stated_metadata import StatedMetadata
 from knowledge.domain.errors import AdvisorError
 from knowledge.rules.model import UndeclaredRequirementRule
 
@@ -100,6 +101,7 @@ class ResolutionProblem:
         extra_options: Extras that may be required of a package in addition: a stack has those of one option, or none.
         unread: Packages that a constraint takes from such a place, which cannot be read: why, if one is needed.
         undeclared: Requirements that the metadata of some versions does not state.
+        stated: Metadata that the project states, which replaces that of files.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -111,6 +113,7 @@ class ResolutionProblem:
     extra_options: Mapping[NormalizedName, tuple[Substitution, ...]] = field(default_factory=dict)
     unread: Mapping[NormalizedName, AdvisorError] = field(default_factory=dict)
     undeclared: tuple[UndeclaredRequirementRule, ...] = ()
+    stated: tuple[StatedMetadata, ...] = ()
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -124,6 +127,17 @@ class ResolutionProblem:
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
+
+    def stated_of(self, candidate: Candidate) -> CoreMetadata | None:
+        """Return the metadata that the project states for a candidate, first that of its version; none if none."""
+        if candidate.direct is not None:
+            return None
+        own = [stated for stated in self.stated if stated.name == candidate.name]
+        for version in (candidate.version, None):
+            for stated in own:
+                if stated.version == version:
+                    return stated.of(candidate.version)
+        return None
 
     def undeclared_of(self, candidate: Candidate) -> tuple[tuple[Requirement, str], ...]:
         """Return what a candidate requires although its metadata does not state it, each with its source."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Iterator
+from typing import Any
 
+import pytest
+import typer
+import typer.core
+from typer.testing import CliRunner
+
+from advisor.cli.app import app
 from advisor.cli.campaign import engine_options
+from advisor.cli.command_help import help_row
 from advisor.cli.options import read_pairs
 from knowledge.domain.errors import InputError
 
@@ -29,3 +37,40 @@ def test_an_executor_option_may_be_empty() -> None:
     assert engine_options(None) == {}
     with pytest.raises(InputError, match="`--engine gres` has no value"):
         engine_options(["gres"])
+
+
+def help_of(*names: str) -> list[str]:
+    """Return the lines of the help of a command, without its description."""
+    lines = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+    return lines[next(place for place, line in enumerate(lines) if line.endswith(":")) :]
+
+
+@pytest.mark.parametrize("command", ["advise", "check", "prices", "explain", "tree"])
+def test_the_help_has_one_line_for_each_option_in_groups(command: str) -> None:
+    lines = help_of(command)
+
+    titles = [line for line in lines if line and not line.startswith(" ") and line.endswith(":")]
+    assert titles[-5:] == ["Project:", "Target:", "Objective:", "Indexes and knowledge base:", "Output:"]
+    assert [line for line in lines if line.startswith("     ")] == []
+    assert max(map(len, lines)) <= 80
+    assert not any("<" in line or "|" in line for line in lines)
+
+
+def test_every_command_has_plain_metavars() -> None:
+    root = typer.main.get_command(app)
+    with root.make_context("advisor", [], resilient_parsing=True) as context:
+        rows = [(usage, help_row(p)[0]) for usage, command in commands_below(context) for p in command.params]
+
+    assert len(rows) > 100
+    assert [row for row in rows if "<" in row[1]] == []
+
+
+def commands_below(context: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the path of each command below a context, with the command."""
+    group = context.command
+    if not isinstance(group, typer.core.TyperGroup):
+        yield context.command_path, group
+        return
+    for name in group.list_commands(context):
+        with group.get_command(context, name).make_context(name, [], parent=context, resilient_parsing=True) as below:
+            yield from commands_below(below)

@@ -352,6 +352,16 @@ def test_colour_changes_no_character(texts: dict[str, Callable[[Layout], str]], 
     assert coloured != plain
 
 
+def test_a_setting_that_the_program_makes_is_not_offered(advice: AdviceResult) -> None:
+    present = {("torch", "amp=bfloat16"): "amp=float16 (train.py:12)"}
+    others = tuple(s for s in advice.settings if s.status != "offered")
+
+    text = advice_text(replace(advice, settings=others, present_settings=present))
+
+    assert re.search(r"have +amp=bfloat16 +the program sets amp=float16 \(train.py:12\)$", text, re.MULTILINE)
+    assert "reduced-precision" not in text
+
+
 @pytest.mark.parametrize("name", ["advise", "check", "explain", "prices"])
 def test_no_report_shows_the_syntax_of_indicators(texts: dict[str, Callable[[Layout], str]], name: str) -> None:
     assert not re.search(r"\w@\d+\[", texts[name](Layout()))
