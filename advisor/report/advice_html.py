@@ -87,15 +87,15 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
 
 
 def headline(report: AdviceResult) -> str:
-    """Return in one sentence what to do: which versions to use, and which settings to set."""
+    """Return what to do: which versions to use, and which settings to set."""
     differing = changes(report)
     others = {str(c.name): str(c.version) for c in report.advice.baseline}
-    named = [c for c in differing if c[0] in report.direct and "-" not in c[1:]]
-    listed = " and ".join(f"`{name} {after}` instead of {others[name]}" for name, _, after in named[:_MOST_NAMES])
+    own = [c for c in differing if c[0] in report.direct and "-" not in c[1:]]
+    listed = " and ".join(f"`{name} {after}` instead of {others[name]}" for name, _, after in own[:_MOST_NAMES])
     if report.advice.current is not None and not changes_from_current(report):
         text = "Keep the current lock"
     elif listed:
-        more = len(named) - len(named[:_MOST_NAMES])
+        more = len(own) - len(own[:_MOST_NAMES])
         text = f"Use {listed}{f', and {more} more' if more else ''}"
     elif differing and report.advice.baseline:
         text = f"Use the locked versions: {count(len(differing), 'package')} of the newest stack change"
