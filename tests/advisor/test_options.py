@@ -72,5 +72,7 @@ def commands_below(context: Any) -> Iterator[tuple[str, Any]]:
         yield context.command_path, group
         return
     for name in group.list_commands(context):
-        with group.get_command(context, name).make_context(name, [], parent=context, resilient_parsing=True) as below:
+        command = group.get_command(context, name)
+        assert command is not None
+        with command.make_context(name, [], parent=context, resilient_parsing=True) as below:
             yield from commands_below(below)
