@@ -87,7 +87,7 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     unbroken = _LITERAL.sub(lambda m: m[0].replace(" ", _NO_BREAK) if len(m[0]) <= columns else m[0], visible(text))
     lines = []
     for line in textwrap.wrap(unbroken, columns, break_long_words=False, break_on_hyphens=False):
-        lines += textwrap.wrap(line, WIDTH_OF_FILES - indent, break_on_hyphens=False)
+        lines += textwrap.wrap(line, max(columns, WIDTH_OF_FILES - indent), break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
