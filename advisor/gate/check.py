@@ -383,7 +383,8 @@ def _state_findings(
     rules = RuleBook(shipped_rules(), state.problem.target.hardware)
     yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
     settings = state.settings_on_target
-    yield from check_slow_settings(scope, settings, case.predictor, backends=FRAMEWORKS)
+    of_lock = with_settings_of_lock(settings, state.recommended_settings, state.lock.path or Path())
+    yield from check_slow_settings(scope, of_lock, case.predictor, backends=FRAMEWORKS)
     yield from check_recommended_settings(scope, settings, state.recommended_settings, backends=FRAMEWORKS)
     yield from check_supported_settings(scope, settings, backends=FRAMEWORKS)
     yield from check_contradictions(scope, settings, backends=FRAMEWORKS)

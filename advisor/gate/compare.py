@@ -112,11 +112,14 @@ def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Findi
     if prediction is None or prediction.speedup >= 1 - allowed or prediction.high >= 1:
         return
     slower = min(prediction.changes, key=lambda c: c.speedup)
-    before = next(c for c in comparison.changes if c.package == slower.package)
+    # The speed of a framework also depends on other packages, such as NumPy.
+    before = next(
+        (str(c.before) for c in comparison.changes if c.package == slower.package), "it with the base's packages"
+    )
     yield scope.finding(
         "ADV007",
-        f"`{slower.package} {before.after}` is predicted to run {workload_text(prediction)}, at "
-        f"{prediction.speedup:.3f}x the speed of {before.before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
+        f"`{slower.package} {scope.lock.versions[slower.package]}` is predicted to run {workload_text(prediction)}, at "
+        f"{prediction.speedup:.3f}x the speed of {before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
         f"{1 - allowed:.3f}x is allowed",
         package=slower.package,
         cause=Cause.of(performance_versions(scope.lock.versions)),

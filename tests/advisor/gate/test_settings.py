@@ -243,6 +243,22 @@ def test_an_added_setting_is_predicted_against_the_default(repository: Path, che
     assert effect["high"] < 1
 
 
+def test_an_added_slow_setting_fails_unless_the_policy_allows_the_loss(repository: Path, check: Run) -> None:
+    (repository / "old.sh").unlink()
+    git(repository, "commit", "-qam", "without")
+    (repository / "new.sh").write_text("#!/bin/sh\nexport TF_ENABLE_ONEDNN_OPTS=0\n")
+
+    report = check(*ARGUMENTS, "--base", "HEAD")
+    with (repository / "pyproject.toml").open("a") as file:
+        file.write("[tool.advisor.gate]\nmax-regression = 0.99\n")
+    allowed = check(*ARGUMENTS, "--base", "HEAD")
+
+    (finding,) = [f for f in report["findings"] if f["code"] in ("ADV007", "ADV016")]
+    assert (report["exit_code"], finding["code"], finding["level"]) == (1, "ADV016", "error")
+    assert (finding["path"], finding["line"]) == ("new.sh", 2)
+    assert (allowed["exit_code"], found(allowed, "ADV007", "ADV016")) == (0, [])
+
+
 def test_a_removed_slow_setting_is_predicted_to_gain(repository: Path, check: Run) -> None:
     (repository / "old.sh").unlink()
 
