@@ -22,6 +22,7 @@ KEYS = {
     "objective": "performance",
     "knowledge": None,
     "min-age": "14",
+    "min-gain": "3%",
     "max-size": None,
     "index-strategy": None,
     "advisories": None,
@@ -105,7 +106,8 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
             valid, example = isinstance(value, dict), '{ command = "python bench.py" }'
         elif key in KEYS:
             valid = isinstance(value, str) or (key == "min-age" and type(value) is int)
-            example = '"2GB"' if key == "max-size" else '"..."'
+            valid = valid or (key == "min-gain" and type(value) in (int, float))
+            example = {"max-size": '"2GB"', "min-gain": '"3%"'}.get(key, '"..."')
         else:
             hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *BOOLEANS, "targets", "gate", "benchmark", "metadata"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)

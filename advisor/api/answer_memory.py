@@ -118,7 +118,8 @@ class AnswerMemory:
             [_program_digest(), catalogue_digest(), session.estimator.state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
             [context.allowed, context.reduced_precision, context.recommends_settings],
-            [context.compared_pythons, context.max_size, context.uses_uv, _project_state(context.files.directory)],
+            [context.compared_pythons, context.max_size, context.min_gain, context.uses_uv],
+            [_project_state(context.files.directory)],
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
         return f"{_FORMAT} {content_hash(_plain(question))}"

@@ -14,6 +14,7 @@ from advisor.api.option_values import (
     read_allowed_replacements,
     read_days,
     read_max_size,
+    read_min_gain,
     recommends_settings,
 )
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
@@ -54,6 +55,7 @@ class TargetContext:
         problem: The resolution problem.
         objective: Name of the objective.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
+        min_gain: Smallest gain of speed that counts, as a fraction.
         address: Address of the knowledge base, or none for the user's own.
         workload: Name of the workload; none if nobody selected one, the project has no single profiled workload, and
             the sources suggest none.
@@ -81,6 +83,7 @@ class TargetContext:
     problem: ResolutionProblem
     objective: str
     min_age_days: int
+    min_gain: float
     address: str | None
     workload: str | None
     profile: ProfiledWorkload | None
@@ -221,7 +224,7 @@ class TargetContext:
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
             settings=self.target_settings,
         )
-        request = request.with_max_size(self.max_size)
+        request = request.with_max_size(self.max_size).with_min_gain(self.min_gain)
         return with_best_packages(request, self.allowed) if choose_packages else request
 
 
@@ -289,6 +292,7 @@ def prepare_target(
         problem=make_problem(project, target, resolution),
         objective=choose("objective", resolution.objective, settings) or "",
         min_age_days=read_days(choose("min-age", None if min_age is None else str(min_age), settings) or ""),
+        min_gain=read_min_gain(choose("min-gain", resolution.min_gain, settings) or ""),
         address=choose("knowledge", resolution.knowledge, settings),
         workload=workload,
         profile=profile,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,24 @@ def read_max_size(text: str | None) -> int | None:
     if size is None:
         raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
     return size
+
+
+def read_min_gain(text: str) -> float:
+    """Read the smallest gain of speed that counts, a percentage or a fraction; return the fraction.
+
+    Raises:
+        InputError: If it is neither, negative, or 100 % or more.
+    """
+    from knowledge.domain.errors import InputError
+
+    number, sign, _ = text.partition("%")
+    try:
+        gain = float(number) / (100 if sign else 1)
+    except ValueError:
+        gain = math.nan
+    if not 0 <= gain < 1 or text not in (number, f"{number}%"):
+        raise InputError(f"`{text}` is not a gain of speed", hint="write it as `--min-gain 3%` or `0.03`")
+    return gain
 
 
 def read_days(text: str) -> int:

@@ -211,7 +211,7 @@ class AdviceSession:
             # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
-            if other := find_other_python(self.context, self.client):
+            if other := find_other_python(self.context, self.client, self.estimator):
                 hint = f"there is a stack for Python {other}: `--python {other}`"
                 error.hint = f"{error.hint}; {hint}" if error.hint else hint
             raise

@@ -202,7 +202,8 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     if not basis.includes_speed:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"
-    lines = [f"{criteria} of all packages; speed, {workload_text(prediction)}: {measured}"]
+    speed = f"speed from a gain of {100 * basis.min_gain:.3g} %"
+    lines = [f"{criteria} of all packages; {speed}, {workload_text(prediction)}: {measured}"]
     parts = []
     if basis.unmeasured:
         parts.append(f"{quoted(basis.unmeasured)} (not measured on comparable hardware)")

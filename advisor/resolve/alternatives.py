@@ -165,7 +165,7 @@ def _alternative(
     requirement: Requirement,
     version: Version | None,
 ) -> Alternative:
-    other = request.with_problem(_with_requirement(request.problem, requirement))
+    other = request.over(optimum.newest).with_problem(_with_requirement(request.problem, requirement))
     try:
         best = other.best()
     except (StackTooLargeError, SearchLimitError) as error:

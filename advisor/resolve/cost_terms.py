@@ -19,6 +19,7 @@ class CostTerms:
         self._model = encoding.model
         self._both: dict[tuple[Literal, Literal], Literal] = {}
         self._unions: dict[frozenset[Literal], Literal] = {}
+        self._absent: dict[NormalizedName, Literal] = {}
         self._different: dict[tuple[NormalizedName, NormalizedName], Literal] = {}
         self._compared: set[tuple[Literal, Literal, frozenset[Literal]]] = set()
 
@@ -56,6 +57,17 @@ class CostTerms:
                 if place is None:
                     literal = self._product(self._encoding.present(name), literal)
                 collected[literal] = cost
+        return collected
+
+    def of_absences(self, costs: Mapping[NormalizedName, int]) -> dict[Literal, int]:
+        """Return the costs of packages that are not in the stack, by literal."""
+        collected: dict[Literal, int] = {}
+        for name, cost in sorted(costs.items()):
+            if name in self._encoding.candidates:
+                if name not in self._absent:
+                    self._absent[name] = self._model.boolean()
+                    self._model.exactly_one((self._absent[name], self._encoding.present(name)))
+                collected[self._absent[name]] = cost
         return collected
 
     def of_differences(self, pairs: Iterable[tuple[NormalizedName, NormalizedName]]) -> dict[Literal, int]:

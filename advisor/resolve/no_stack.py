@@ -197,7 +197,8 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
             # A plain stack to start from: the problem itself has none.
             baseline = resolve_baseline(problem, relaxed.source, max_rounds=FIRST_ROUNDS, limit=limit)
             effort = replace(request.effort, work=_HINT_WORK, limit=limit)
-            optimum = replace(relaxed, baseline=baseline, effort=effort).best()
+            # Speed is compared with the newest candidates, so that the costs of all changes can be compared.
+            optimum = replace(relaxed, baseline=baseline, effort=effort).over(()).best()
         except (BaselineLimitError, SearchLimitError):
             is_decided = False
             continue

@@ -167,9 +167,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     while True:
         compared = _compared_choices(request, considered, allowed)
         variants = [_variant(request, combination) for combination in itertools.product(*compared.choices)]
-        comparison = compare_variants(
-            variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
-        )
+        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.direct)
         not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
         if not comparison.solved:
             best = _without_best(request, comparison, not_compared)

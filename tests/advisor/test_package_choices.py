@@ -249,7 +249,6 @@ def test_the_interpreter_is_that_of_brute_force(
 
     comparison = compare_variants(
         [variant(number) for number in range(len(by_interpreter))],
-        baseline=(),
         limit=TimeLimit(60),
         direct=map(canonicalize_name, roots),
     )

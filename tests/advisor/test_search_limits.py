@@ -205,7 +205,7 @@ def test_a_variant_that_was_compared_only_in_part_may_be_better(
         for label, request in (("a", sized_request), ("b", partly))
     ]
 
-    comparison = compare_variants(variants, baseline=(), limit=TimeLimit(), direct=())
+    comparison = compare_variants(variants, limit=TimeLimit(), direct=())
 
     assert (len(comparison.solved), comparison.undecided) == (2, 1)
 
