@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
     from advisor.resolve.builds import TargetBuilds
-    from advisor.resolve.package_choices import AllowedReplacements
     from advisor.resolve.predictor import Predictor
-    from advisor.resolve.problem import ResolutionProblem
+    from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.setting_choice import TargetSettings
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
     from knowledge.rules.engine import RuleBook
+    from knowledge.rules.model import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
@@ -169,10 +169,11 @@ class TargetContext:
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
+        if "benchmark" not in self.project.settings or self.names_workload:
+            return ""
         from advisor.project.benchmark import read_benchmark
 
-        has_benchmark = "benchmark" in self.project.settings and not self.names_workload
-        return read_benchmark(self.files.directory).identity if has_benchmark else ""
+        return read_benchmark(self.files.directory).identity
 
     def request(
         self,
@@ -334,7 +335,6 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     from advisor.project.interface import settings_requirements
     from advisor.project.stated_metadata import read_stated_metadata
     from advisor.resolve.problem import ResolutionProblem
-    from knowledge.rules.catalogue import undeclared_requirements
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
@@ -344,10 +344,17 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         target=target,
         policy=candidate_policy(resolution, project),
         overrides=overrides,
-        undeclared=undeclared_requirements(),
+        undeclared=_undeclared_requirements,
         stated=read_stated_metadata(project.settings.get("metadata", ())),
     )
     return problem.with_overridden_roots()
+
+
+def _undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
+    # A remembered answer does not need the rules.
+    from knowledge.rules.catalogue import undeclared_requirements
+
+    return undeclared_requirements()
 
 
 def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.api.options import ResolutionOptions
 
 if TYPE_CHECKING:
-    from advisor.resolve.package_choices import AllowedReplacements
+    from advisor.resolve.problem import AllowedReplacements
 
 
 def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
@@ -21,13 +21,16 @@ def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[s
     from packaging.utils import canonicalize_name
 
     from advisor.config import check_allowed
-    from advisor.resolve.package_choices import AllowedReplacements, check_replacement
+    from advisor.resolve.problem import AllowedReplacements
 
     allow = (*resolution.allow, *settings.get("allow", ()))
     check_allowed(allow)
     replacements = settings.get("replace-packages", {})
-    for name, other in replacements.items():
-        check_replacement(name, other)
+    if replacements:
+        from advisor.resolve.package_choices import check_replacement
+
+        for name, other in replacements.items():
+            check_replacement(name, other)
     return AllowedReplacements(
         by_hardware="replace-packages" in allow,
         by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},

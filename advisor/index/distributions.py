@@ -226,7 +226,8 @@ class Distributions:
     def _store_sizes(self, file: DistributionFile, *, download: int, unpacked: int) -> None:
         """Store the sizes of a file that was opened for its metadata or its table of contents."""
         if key := _cache_key(file):
-            self._cache.write("size", key, str(download).encode())
+            if file.size is None:
+                self._cache.write("size", key, str(download).encode())
             self._cache.write("unpacked", key, str(unpacked).encode())
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:

@@ -66,7 +66,7 @@ def workload_line(report: AdviceResult) -> str:
         source = place[1] if place else report.proposal.signs[0]
         return f"{report.proposal.workload}, guessed from {source} (`--workload` sets it)"
     if len(prediction.kinds) > 1:
-        return f"none selected: the worst of {len(prediction.kinds)} kinds counts; `--workload NAME` selects one"
+        return f"none selected: the worst of {len(prediction.kinds)} kinds counts (`--workload NAME`)"
     return prediction.workload
 
 

@@ -15,7 +15,7 @@ from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
 from advisor.report.interface import prediction_document, rounded, target_line, version_change
-from advisor.report.layout import Block, Layout, Row, Style, labelled, render
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
@@ -60,7 +60,7 @@ def _text(change: LockChange) -> Iterator[Block]:
         *labelled("speed", [_speed(change)]),
     ]
     yield [
-        Row(
+        TextRow(
             label="" if number else "changes",
             cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), _reason(c, change)),
         )

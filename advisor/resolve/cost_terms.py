@@ -35,7 +35,10 @@ class CostTerms:
             if name in self._encoding.candidates:
                 self._encoding.expand(name, len(self._encoding.allowed(name)))
         collected: dict[Literal, int] = {}
+        priced = {name for name, _ in choices}
         for name in self._encoding.candidates:
+            if name not in priced:
+                continue
             prices = [choices.get((name, candidate.version), 0) for candidate in self._encoding.allowed(name)]
             self._expand_cheaper(name, prices)
             explicit = self._encoding.choices(name)

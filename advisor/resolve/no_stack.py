@@ -193,6 +193,8 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
         if problem is None:
             continue
         relaxed = request.with_problem(problem)
+        # To compute predictions takes longer than the limit.
+        relaxed = replace(relaxed, criteria=relaxed.criteria.without_predictions())
         try:
             # A plain stack to start from: the problem itself has none.
             baseline = resolve_baseline(problem, relaxed.source, max_rounds=FIRST_ROUNDS, limit=limit)

@@ -228,6 +228,12 @@ class Criteria:
         other._names, other._max_size, other._locked = ("size",), None, None
         return other
 
+    def without_predictions(self) -> Criteria:
+        """Return the same criteria without those that need predictions, which may take longer than the search."""
+        other = self._copy()
+        other._names = tuple(name for name in self._names if name not in ("speed", "unmeasured"))
+        return other
+
     def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
         """Return the same criteria with further packages that count as named by the project."""
         other = self._copy()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,11 +14,12 @@ import typer
 import typer.core
 from typer.testing import CliRunner
 
-from advisor.cli.app import app
+from advisor.cli.app import COMMANDS, make_app
 from advisor.cli.campaign import engine_options
 from advisor.cli.command_help import help_row
 from advisor.cli.options import read_pairs
 from knowledge.domain.errors import InputError
+from tests.package_index import PackageIndex
 
 
 def test_pairs_are_read_with_their_order_and_later_equals_signs() -> None:
@@ -41,7 +46,7 @@ def test_an_executor_option_may_be_empty() -> None:
 
 def help_of(*names: str) -> list[str]:
     """Return the lines of the help of a command, without its description."""
-    lines = CliRunner().invoke(app, [*names, "--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+    lines = CliRunner().invoke(make_app(), [*names, "--help"], env={"COLUMNS": "80"}).stdout.splitlines()
     return lines[next(place for place, line in enumerate(lines) if line.endswith(":")) :]
 
 
@@ -57,7 +62,7 @@ def test_the_help_has_one_line_for_each_option_in_groups(command: str) -> None:
 
 
 def test_every_command_has_plain_metavars() -> None:
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(make_app())
     with root.make_context("advisor", [], resilient_parsing=True) as context:
         rows = [(usage, help_row(p)[0]) for usage, command in commands_below(context) for p in command.params]
 
@@ -72,5 +77,36 @@ def commands_below(context: Any) -> Iterator[tuple[str, Any]]:
         yield context.command_path, group
         return
     for name in group.list_commands(context):
-        with group.get_command(context, name).make_context(name, [], parent=context, resilient_parsing=True) as below:
+        command = group.get_command(context, name)
+        assert command is not None
+        with command.make_context(name, [], parent=context, resilient_parsing=True) as below:
             yield from commands_below(below)
+
+
+def test_every_command_is_found_by_its_name_alone() -> None:
+    names = list(typer.main.get_command(make_app()).commands)  # type: ignore[attr-defined]
+
+    assert sorted(names) == sorted(COMMANDS)
+    assert all(list(typer.main.get_command(make_app([name])).commands) == [name] for name in names)  # type: ignore[attr-defined]
+
+
+def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    (tmp_path / "requirements.txt").write_text("a\n")
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sorted({'pydantic', 'ortools', 'networkx', 'sqlalchemy'} & {*sys.modules})))\n"
+        "from advisor.cli.app import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "advise", "--dry-run", "--hardware", "cpu-zen4", "--index-url", index.url]
+    environment = {**os.environ, "ADVISOR_CACHE_DIR": f"{tmp_path}/cache", "XDG_DATA_HOME": f"{tmp_path}/data"}
+
+    first, second = (
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+
+    assert first.stdout.splitlines()[-1] == "ortools pydantic sqlalchemy"
+    assert second.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]
+    assert second.stdout.splitlines()[-1] == ""

@@ -18,8 +18,8 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
-from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.package_choices import with_best_packages
+from advisor.resolve.problem import AllowedReplacements, Candidate, Dependency, ResolutionProblem
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import make_request
 from knowledge.builds.model import BuildExtra, CatalogueEntry, Replacement

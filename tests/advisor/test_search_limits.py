@@ -19,8 +19,8 @@ from advisor.resolve.choices import Candidates, Limits
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective, Optimum, SearchLimitError, StackTooLargeError
-from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
-from advisor.resolve.problem import Candidate
+from advisor.resolve.package_choices import with_best_packages
+from advisor.resolve.problem import AllowedReplacements, Candidate
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import recommend
 from advisor.resolve.request import ResolutionRequest
