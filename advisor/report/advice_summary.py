@@ -115,7 +115,8 @@ def speed_lines(report: AdviceResult) -> Iterator[str]:
 def replaceable_line(report: AdviceResult) -> str:
     """Return which packages others could replace under a condition; empty if there are none."""
     names = [f.package for f in report.advice.findings if f.code == _PROPOSAL and not _is_listed(f)]
-    return f"{', '.join(dict.fromkeys(names))}: other packages have the same modules (`--details`)" if names else ""
+    listed = ", ".join(dict.fromkeys(names))
+    return f"other packages could take the place of {listed} (`--details`)" if names else ""
 
 
 def _is_listed(finding: AdviceFinding) -> bool:

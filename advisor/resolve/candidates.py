@@ -37,6 +37,11 @@ class SkippedCandidates:
     count: int
     example: str
 
+    @property
+    def description(self) -> str:
+        """Number and reason; with one of the files if their content is the reason."""
+        return f"{self.count} {self.reason}" + (f" (`{self.example}`)" if self.reason.startswith("metadata") else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndeclaredBuild:
@@ -306,7 +311,7 @@ class IndexCandidates:
 
     def reasons(self, name: str) -> str:
         """Describe in a few words which files of a package cannot be candidates."""
-        return "; ".join(f"{s.count} {s.reason}" for s in self.skipped() if s.package == name)
+        return "; ".join(s.description for s in self.skipped() if s.package == name)
 
     def _skip(self, name: NormalizedName, reason: str, filename: str, count: int = 1) -> None:
         self._skipped.setdefault(name, Counter())[reason] += count

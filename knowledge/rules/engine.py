@@ -114,9 +114,9 @@ class RuleBook:
 
     def _runtime_rules(self, name: str, version: Version) -> Iterator[RuntimeRule]:
         """Yield the rules about the CUDA runtime that a package version contains or is built for."""
-        named = cuda_of_local_version(version) or self.default_cuda(name, version)
-        for rule in (*self._unary.get(name, ()), *self._runtimes.get(named or "", ())):
-            if isinstance(rule, RuntimeRule) and rule.cuda == (named or _runtime_of(version)):
+        stated = cuda_of_local_version(version) or self.default_cuda(name, version)
+        for rule in (*self._unary.get(name, ()), *self._runtimes.get(stated or "", ())):
+            if isinstance(rule, RuntimeRule) and rule.cuda == (stated or _runtime_of(version)):
                 yield rule
 
     def admits(self, specifier: str, version: Version) -> bool:
