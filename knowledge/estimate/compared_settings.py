@@ -241,8 +241,8 @@ def effect_of_change(
         workload: The workload.
     """
     name, *values = change
-    known = {setting.value: setting for setting in preferred(settings, workload.parts.get(model.basis, ()))}
-    sides = [known.get((name, value)) for value in values]
+    by_value = {setting.value: setting for setting in preferred(settings, workload.parts.get(model.basis, ()))}
+    sides = [by_value.get((name, value)) for value in values]
     compared = [side for side in sides if side is not None]
     if len(compared) < sum(map(bool, values)) or not compared:
         return None
