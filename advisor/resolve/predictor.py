@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
-_FORMAT = 10
+_FORMAT = 11
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -321,6 +321,7 @@ def _prediction(document: dict[str, Any]) -> Prediction:
             "changes": changes,
             "unmeasured": tuple(document["unmeasured"]),
             "newest_measured": tuple((name, version) for name, version in document["newest_measured"]),
+            "not_compared": tuple(document["not_compared"]),
             "refused": tuple(document["refused"]),
             "operations_only": tuple(document["operations_only"]),
             "coverage": tuple(ProfileCoverage(**coverage) for coverage in document["coverage"]),
