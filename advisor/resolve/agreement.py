@@ -7,6 +7,7 @@ those the ones that are best by the other criteria, summed over the targets.
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ from advisor.resolve.objectives import CRITERIA
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective, Optimum
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
-from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.request import MOST_UNCOUNTED, ResolutionRequest
 
 _ORIGIN = "the same versions for all targets"
 _BEFORE_AGREEMENT = ("vulnerabilities", "rules", "idle-builds")
@@ -60,16 +61,23 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
         SearchLimitError: If the limit is reached before a stack is found.
     """
     # Speed is compared with the newest stack of each target, as for its own best stack.
-    joint = _JointTargets([request.over(optimum.newest) for request, optimum in solved.values()])
-    first = next(iter(solved.values()))[0]
-    optimum = optimise(
-        joint.problem,
-        joint,
-        objectives=joint.objectives,
-        limits=joint.limits,
-        start=joint.joined([optimum.stack for _, optimum in solved.values()]),
-        effort=replace(first.effort, limit=limit),
+    joint = _JointTargets(
+        [
+            replace(request, criteria=request.criteria.over(optimum.newest), optimum=None)
+            for request, optimum in solved.values()
+        ]
     )
+    first = next(iter(solved.values()))[0]
+    start: Sequence[Candidate] = joint.joined([optimum.stack for _, optimum in solved.values()])
+    effort = replace(first.effort, limit=limit)
+    for _ in range(MOST_UNCOUNTED):
+        optimum = optimise(
+            joint.problem, joint, objectives=joint.objectives, limits=joint.limits, start=start, effort=effort
+        )
+        corrected = None if optimum.stopped else joint.without_uncounted_gains(optimum.stack)
+        if corrected is None:
+            break
+        joint, start = corrected, optimum.stack
     stacks = dict(zip(solved, joint.separated(optimum.stack), strict=True))
     return Agreement(
         requests={name: _limited_to(request, stacks[name]) for name, (request, _) in solved.items()},
@@ -211,9 +219,10 @@ class _JointTargets:
         costs: dict[str, Counter[Choice]] = {}
         pairs: dict[str, Counter[tuple[Choice, tuple[NormalizedName, Version | None]]]] = {}
         absent: dict[str, dict[NormalizedName, int]] = {}
+        together: dict[str, dict[frozenset[Choice], int]] = {}
         for number, offered in enumerate(self._offered(candidates)):
             request = self._requests[number]
-            for objective in request.criteria.over(request.reference or ()).objectives(offered):
+            for objective in request.criteria.objectives(offered):
                 of_choices = costs.setdefault(objective.name, Counter())
                 for (name, version), cost in objective.costs.items():
                     of_choices[_name(number, name), version] += cost
@@ -223,10 +232,34 @@ class _JointTargets:
                 absent.setdefault(objective.name, {}).update(
                     (_name(number, name), cost) for name, cost in objective.absent.items()
                 )
+                together.setdefault(objective.name, {}).update(
+                    (frozenset((_name(number, name), version) for name, version in choices), cost)
+                    for choices, cost in objective.together.items()
+                )
         names = _criteria([request.objective for request in self._requests])
-        summed = {n: Objective(name=n, costs=costs[n], pairs=pairs[n], absent=absent[n]) for n in names if n in costs}
+        summed = {
+            n: Objective(name=n, costs=costs[n], pairs=pairs[n], together=together[n], absent=absent[n])
+            for n in names
+            if n in costs
+        }
         summed[DIFFERENT_VERSIONS] = Objective(name=DIFFERENT_VERSIONS, different=self._pairs(candidates))
         return tuple(summed[name] for name in names if name in summed)
+
+    def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
+        """Return the same targets, by which a stack has no gain of speed that does not count; none if it has none."""
+        own = list(zip(self._requests, self.separated(stack), strict=True))
+        corrected = [
+            request.criteria.without_uncounted_gain(of_target) if request.criteria.includes_speed else None
+            for request, of_target in own
+        ]
+        if not any(corrected):
+            return None
+        other = copy.copy(self)
+        other._requests = [
+            replace(request, criteria=criteria or request.criteria)
+            for request, criteria in zip(self._requests, corrected, strict=True)
+        ]
+        return other
 
     def _pairs(self, candidates: Iterable[NormalizedName]) -> list[tuple[NormalizedName, NormalizedName]]:
         """Return the packages of two targets that are the same package."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from packaging.utils import NormalizedName
@@ -49,6 +50,20 @@ class CostTerms:
             both = self._product(self._any_of(ones), self._any_of(others))
             collected[both] = collected.get(both, 0) + cost
         return {literal: cost for literal, cost in sorted(collected.items()) if cost}
+
+    def of_combinations(self, costs: Mapping[frozenset[Choice], int]) -> dict[Literal, int]:
+        """Return the costs of stacks that have all of some choices, by literal; their packages are expanded fully."""
+        collected: dict[Literal, int] = {}
+        for choices, cost in costs.items():
+            if all(name in self._encoding.candidates for name, _ in choices):
+                for name, _ in choices:
+                    self._encoding.expand(name, len(self._encoding.allowed(name)))
+                literals = [self._encoding.literal(choice) for choice in sorted(choices)]
+                # A version that the project does not admit has no literal.
+                if None not in literals:
+                    together = functools.reduce(self._product, filter(None, literals))
+                    collected[together] = collected.get(together, 0) + cost
+        return collected
 
     def of_options(self, costs: OptionCosts) -> dict[Literal, int]:
         """Return the costs of extras that may be required in addition, by literal."""

@@ -71,7 +71,7 @@ class Criteria:
         self._baseline = {str(c.name): c.version for c in baseline}
         self._reference: tuple[Candidate, ...] = ()
         self._min_gain = MIN_GAIN
-        self._uncounted: tuple[frozenset[Choice], ...] = ()
+        self._uncounted: Mapping[frozenset[Choice], int] = {}
         self._rules = builds.rules
         self._builds = builds
         self._estimator = estimator
@@ -137,10 +137,27 @@ class Criteria:
         other._min_gain = min_gain
         return other
 
-    def without_gains_of(self, uncounted: Iterable[frozenset[Choice]]) -> Criteria:
-        """Return the same criteria, which exclude combinations of versions whose gain of speed does not count."""
+    def without_uncounted_gain(self, stack: Sequence[Candidate]) -> Criteria | None:
+        """Return the same criteria, by which a stack is as fast as the reference because its gain does not count.
+
+        The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
+        The result is none if the stack has no gain, or one that counts, or if there is no reference.
+        """
+        if not self._reference:
+            return None
+        offered, comparison = self._offered(stack), self._comparison
+        objective, best_steps = comparison.objective(offered)
+        names = {c.name for c in stack}
+        most = sum(steps for name, steps in best_steps.items() if steps > 0 or name in names)
+        total = self._speed(offered)
+        of_slowdowns = total.value(self._reference) - objective.value(self._reference)
+        steps = most + of_slowdowns - total.value(stack)
+        if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered)):
+            return None
+        measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
+        choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
         other = self._copy()
-        other._uncounted = tuple(uncounted)
+        other._uncounted = {**self._uncounted, choices: self._uncounted.get(choices, 0) + steps}
         return other
 
     def with_speed_bound(self, bounds: Sequence[Bound], stack: Sequence[Candidate]) -> tuple[Bound, ...]:
@@ -149,25 +166,6 @@ class Criteria:
         names = [name for name in self._ordered_names if name in {"speed", *(b.objective for b in bounds)}]
         by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
         return tuple(by_name[name] for name in names)
-
-    def uncounted_choices(self, stack: Sequence[Candidate]) -> frozenset[Choice]:
-        """Return the choices by which a stack seems faster than the reference, if the gain of the whole does not count.
-
-        The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
-        """
-        offered, comparison = self._offered(stack), self._comparison
-        objective, best_steps = comparison.objective(offered)
-        names = {c.name for c in stack}
-        most = sum(steps for name, steps in best_steps.items() if steps > 0 or name in names)
-        total = add_slowdowns(objective, offered, self._rules, self._estimator)
-        of_slowdowns = total.value(self._reference) - objective.value(self._reference)
-        if not self._reference or most + of_slowdowns - total.value(stack) <= 0:
-            return frozenset()
-        gain, comparisons = self._whole_gain(stack, offered)
-        if comparison.counts(gain, comparisons):
-            return frozenset()
-        measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
-        return frozenset((c.name, c.version) for c in stack if c.name in measured)
 
     def gain_over_reference(self, stack: Sequence[Candidate]) -> PredictedGain:
         """Return what a whole stack gains over the reference, each with its best settings."""
@@ -434,10 +432,6 @@ class Criteria:
                         "the gate does not accept this combination",
                     )
                 )
-        for uncounted in self._uncounted:
-            if all(name in candidates for name, _ in uncounted):
-                sides = tuple(frozenset({choice}) for choice in sorted(uncounted))
-                exclusive.append((sides, "the gain of speed of this combination does not count"))
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
 
     def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
@@ -508,6 +502,7 @@ class Criteria:
 
     def _speed(self, candidates: Candidates) -> Objective:
         objective, _ = self._comparison.objective(candidates)
+        objective = replace(objective, together=self._uncounted)
         return add_slowdowns(objective, candidates, self._rules, self._estimator)
 
 

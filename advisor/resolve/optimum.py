@@ -26,6 +26,7 @@ class Objective:
             counts only if something chosen requires the package; such packages must be loaded from the beginning.
         pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
             absence is a reward as above.
+        together: Cost of stacks that have all of some choices, not negative.
         options: Cost of the extras that may be required in addition.
         different: Pairs of packages that cost 1 each if both are in the stack with different releases.
         absent: Cost of the absence of packages, which must be loaded from the beginning: a reward for their presence.
@@ -34,6 +35,7 @@ class Objective:
     name: str
     costs: Mapping[Choice, int] = field(default_factory=dict)
     pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
+    together: Mapping[frozenset[Choice], int] = field(default_factory=dict)
     options: OptionCosts = field(default_factory=dict)
     different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
     absent: Mapping[NormalizedName, int] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class Objective:
         for ((name, version), (other, other_version)), cost in self.pairs.items():
             if versions.get(name) == version and versions.get(other) == other_version:
                 value += cost
+        value += sum(cost for choices, cost in self.together.items() if choices <= versions.items())
         for one, other in self.different:
             if one in versions and other in versions:
                 value += versions[one].public != versions[other].public

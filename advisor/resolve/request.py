@@ -13,7 +13,6 @@ from packaging.version import Version
 from advisor.resolve.baseline import FIRST_ROUNDS, NoStackError, resolve_newest_stack
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.choices import Choice
 from advisor.resolve.conflict import find_contradiction
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.objectives import Criteria, ObjectiveName
@@ -25,7 +24,7 @@ from advisor.resolve.solver import Effort
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.rules.engine import RuleBook
 
-_MOST_UNCOUNTED = 50
+MOST_UNCOUNTED = 50
 """Number of combinations of versions whose gain does not count, beyond which the search for a faster stack ends."""
 
 
@@ -99,6 +98,8 @@ class ResolutionRequest:
         newest = newest or self.newest()
         reference = newest.stack if self.reference is None else self.reference
         criteria = self.criteria.over(reference)
+        if self.reference is not None:
+            criteria = criteria.without_uncounted_gain(newest.stack) or criteria
         newest = replace(newest, bounds=criteria.with_speed_bound(newest.bounds, newest.stack), newest=reference)
         if newest.stopped or not any(bound.value for bound in newest.bounds if bound.objective == "speed"):
             # No stack is faster than the bound, so the newest of all is the best.
@@ -130,22 +131,19 @@ class ResolutionRequest:
             raise StackTooLargeError(smallest or self._smallest()) from None
 
     def _faster(self, criteria: Criteria, newest: Optimum) -> Optimum:
-        """Return the best stack, whose gain over the reference counts; the newest stack if there is no such gain.
+        """Return the best stack; one whose gain over the reference does not count is as fast as the reference.
 
         Args:
             criteria: The criteria, with the stack that speed is compared with.
             newest: The best stack by all criteria but speed.
         """
-        uncounted: list[frozenset[Choice]] = []
-        while len(uncounted) < _MOST_UNCOUNTED:
-            try:
-                optimum = self._search(criteria.without_gains_of(uncounted), newest.stack, self.effort)
-            except InfeasibleError:
-                return newest
-            if optimum.stopped or not (choices := criteria.uncounted_choices(optimum.stack)):
+        for _ in range(MOST_UNCOUNTED):
+            optimum = self._search(criteria, newest.stack, self.effort)
+            corrected = None if optimum.stopped else criteria.without_uncounted_gain(optimum.stack)
+            if corrected is None:
                 return optimum
-            uncounted.append(choices)
-        return replace(newest, not_compared=f"more than {_MOST_UNCOUNTED} combinations whose gain does not count")
+            criteria = corrected
+        return replace(newest, not_compared=f"more than {MOST_UNCOUNTED} combinations whose gain does not count")
 
     def _smallest(self) -> Optimum:
         """Return the stack with the smallest download, or the baseline if a part of the time is not enough.

@@ -62,8 +62,9 @@ class Stages:
         for terms, objective in zip(costs, objectives, strict=True):
             terms |= self._terms.of_differences(objective.different)
             terms |= self._terms.of_absences(objective.absent)
-            for literal, cost in self._terms.of_options(objective.options).items():
-                terms[literal] = terms.get(literal, 0) + cost
+            for further in (self._terms.of_options(objective.options), self._terms.of_combinations(objective.together)):
+                for literal, cost in further.items():
+                    terms[literal] = terms.get(literal, 0) + cost
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         # The project's own requirements need their packages in any case.
         self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))

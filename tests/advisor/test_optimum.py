@@ -52,6 +52,9 @@ class ReleaseSource(FixedCandidates):
         super().__init__()
         self._releases = releases
 
+    def for_problem(self, problem: ResolutionProblem) -> ReleaseSource:
+        return ReleaseSource(self._releases)
+
     def versions_of(self, name: NormalizedName) -> Iterable[Version]:
         return (Version(str(v)) for v in self._releases.get(name, {}))
 

@@ -120,12 +120,17 @@ class BruteForce:
         self.every = list(stacks(releases, roots))
         self.newest = min(self.every, key=self.age, default=None)
 
-    def age(self, stack: Stack) -> tuple[object, ...]:
+    def hours(self, stack: Stack) -> tuple[int, int]:
+        """Return how far the packages of the project, and all packages, are behind the newest."""
+
         def behind(names: Sequence[str]) -> int:
             hours = {n: self._criteria.hours_behind(canonicalize_name(n), self._offered[n]) for n in names}
             return sum(hours[n][Version(str(stack[n]))] for n in names)
 
-        return behind([n for n in self._roots if n in stack]), behind(list(stack)), newest_first(stack)
+        return behind([n for n in self._roots if n in stack]), behind(list(stack))
+
+    def age(self, stack: Stack) -> tuple[object, ...]:
+        return *self.hours(stack), newest_first(stack)
 
     def change(self, stack: Stack, name: str) -> PredictedGain:
         assert self.newest is not None
@@ -163,12 +168,13 @@ class BruteForce:
                 credit += self.tiers("b")[stack["b"]]
         return credit
 
-    def score(self, stack: Stack) -> tuple[object, ...]:
-        return -self.credit(stack), *self.age(stack)
+    def counted_credit(self, stack: Stack) -> int:
+        """Return the steps of a stack; if the gain of the whole does not count, it is as fast as the newest one."""
+        credit = self.credit(stack)
+        return credit if credit <= 0 or self.counts(stack) else 0
 
     def best(self) -> Stack | None:
-        admitted = [s for s in self.every if self.credit(s) <= 0 or self.counts(s)]
-        return min(admitted, key=self.score, default=None)
+        return min(self.every, key=lambda stack: (-self.counted_credit(stack), *self.age(stack)), default=None)
 
 
 measured = st.tuples(st.sampled_from("abc"), versions)
