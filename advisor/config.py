@@ -22,6 +22,7 @@ KEYS = {
     "objective": "performance",
     "knowledge": None,
     "min-age": "14",
+    "min-gain": "3%",
     "max-size": None,
     "index-strategy": None,
     "advisories": None,
@@ -67,7 +68,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     """Check that every key of `[tool.advisor]` exists and has a value of the right type.
 
     The contents of the table `gate` are checked by :mod:`advisor.gate.policy`, those of `benchmark` by
-    :mod:`advisor.project.benchmark`.
+    :mod:`advisor.project.benchmark`, those of `metadata` by :mod:`advisor.project.stated_metadata`.
 
     Args:
         table: The contents of `[tool.advisor]`.
@@ -98,13 +99,17 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
                 _check_targets(value, where)
         elif key == "gate":
             valid, example = isinstance(value, dict), "{ max-gap = 0.1 }"
+        elif key == "metadata":
+            valid = isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
+            example = '[{ name = "...", requires-dist = ["..."] }]'
         elif key == "benchmark":
             valid, example = isinstance(value, dict), '{ command = "python bench.py" }'
         elif key in KEYS:
             valid = isinstance(value, str) or (key == "min-age" and type(value) is int)
-            example = '"2GB"' if key == "max-size" else '"..."'
+            valid = valid or (key == "min-gain" and type(value) in (int, float))
+            example = {"max-size": '"2GB"', "min-gain": '"3%"'}.get(key, '"..."')
         else:
-            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *BOOLEANS, "targets", "gate", "benchmark"))
+            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *BOOLEANS, "targets", "gate", "benchmark", "metadata"))
             raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
         if not valid:
             raise InputError(

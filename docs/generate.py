@@ -14,7 +14,7 @@ from typing import Any
 
 import typer.main
 
-from advisor.cli.app import app
+from advisor.cli.app import make_app
 from advisor.cli.rules import summary_of_rule
 from advisor.gate.codes import all_codes
 from advisor.report.builds import builds_page
@@ -80,7 +80,7 @@ def commands_page() -> str:
         "[The command line](cli.md) explains settings, exit codes and files.",
         "",
     ]
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(make_app())
     with root.make_context("advisor", [], resilient_parsing=True) as context:
         for command, usage in _commands(context):
             lines += [f"## {usage}", "", command.help or "", ""]

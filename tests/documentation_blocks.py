@@ -10,7 +10,8 @@ Comments before a block, which no reader sees, say how it is tested:
 - ``<!-- run with: python -->``: the block is a program, which this command runs.
 - ``<!-- setup: COMMANDS -->``: commands that are run before the block.
 
-In an output, a line ``...`` stands for any lines, and `` ...`` at the end of a line for the rest of the line.
+In an output, a line ``...`` stands for any lines, and `` ...`` at the end of a line for the rest of the line. Reports
+are wrapped to the width of the terminal: where numbers are not compared, line breaks are not, either.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Command:
         if not self.output:
             return True
         exact = self.needs is Needs.NOTHING
-        return _pattern(_comparable(self.output, exact=exact)).fullmatch(_comparable(output, exact=exact)) is not None
+        pattern = _pattern if exact else _wrapped_pattern
+        return pattern(_comparable(self.output, exact=exact)).fullmatch(_comparable(output, exact=exact)) is not None
 
 
 def commands(page: str) -> list[Command]:
@@ -99,6 +101,16 @@ def _entries(content: str) -> Iterator[tuple[str, str]]:
 def _comparable(output: str, *, exact: bool) -> str:
     lines = [line.rstrip() if exact else NUMBER.sub("#", line.rstrip()) for line in output.strip().splitlines()]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _wrapped_pattern(output: str) -> re.Pattern[str]:
+    """Return the pattern of an output whose lines may be wrapped elsewhere."""
+    parts = [r"\s*"]
+    for line in output.splitlines():
+        for word in line.split():
+            is_rest = word == "..." and line.rstrip().endswith("...")
+            parts.append(r"[\s\S]*?" if is_rest else rf"{re.escape(word)}(?:\s+|$)")
+    return re.compile("".join(parts))
 
 
 def _pattern(output: str) -> re.Pattern[str]:

@@ -50,6 +50,7 @@ def environment(tmp_path: Path, first_knowledge: Path, shared_cache: Path) -> di
         "PATH": f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "PYTHONUNBUFFERED": "1",
+        "COLUMNS": "80",
         "ADVISOR_CACHE_DIR": str(shared_cache),
         # The service is not everywhere within reach, and says so.
         "ADVISOR_ADVISORIES": "off",

@@ -7,25 +7,26 @@ message, a hint and the exit code of the command line.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.campaign_session import CampaignSession, CollectionResult
-from advisor.api.campaigns import (
-    CampaignEstimate,
-    CampaignOptions,
-    ExecutorOptions,
-    find_campaign,
-    list_campaigns,
-    open_campaign,
-    plan_campaign,
-)
-from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.api.queries import compare, estimate
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
+    from advisor.api.campaign_session import CampaignSession, CollectionResult
+    from advisor.api.campaigns import (
+        CampaignEstimate,
+        CampaignOptions,
+        ExecutorOptions,
+        find_campaign,
+        list_campaigns,
+        open_campaign,
+        plan_campaign,
+    )
+    from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
+    from advisor.api.queries import compare, estimate
     from advisor.api.session import AdviceResult
     from advisor.gate.check import GateResult
     from advisor.resolve.alternatives import Explanation
@@ -65,6 +66,24 @@ __all__ = [
 
 Project = ProjectFiles | Path | str
 """A project: its directory, or its files."""
+
+_MODULES = {
+    "campaign_session": ("CampaignSession", "CollectionResult"),
+    "campaigns": (
+        *("CampaignEstimate", "CampaignOptions", "ExecutorOptions"),
+        *("find_campaign", "list_campaigns", "open_campaign", "plan_campaign"),
+    ),
+    "measurement": ("EnvironmentOptions", "IndicatorOptions", "SamplingOptions"),
+    "queries": ("compare", "estimate"),
+}
+"""Modules that are imported only when one of their names is used: every command imports this package."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"advisor.api.{module}"), name)
+    raise AttributeError(f"module `{__name__}` has no attribute `{name}`")
 
 
 def advise(
@@ -228,6 +247,7 @@ def measure(
         UnavailableError: If an index or the knowledge base is not available (exit code 4).
     """
     from advisor.api import measurement
+    from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, SamplingOptions
 
     return measurement.measure_stacks(
         _listed(indicators),
@@ -272,6 +292,7 @@ def measure_benchmark(
         UnavailableError: If an index or the knowledge base is not available (exit code 4).
     """
     from advisor.api import benchmark
+    from advisor.api.measurement import EnvironmentOptions, SamplingOptions
 
     return benchmark.measure_benchmark(
         project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
 
 _BUCKET = "answers"
-_FORMAT = 1
+_FORMAT = 2
 """Version of the stored answers; raise it when their meaning changes."""
 _PACKAGES = ("advisor", "knowledge", "pi_runners")
 
@@ -81,6 +81,8 @@ class AnswerMemory:
         client = self._session.client
         try:
             document = json.loads(stored)
+            if not (document["final"] or client.offline):
+                return None
             pages = document["pages"]
             client.prefetch(projects=[NormalizedName(name) for name in pages])
             if any(client.digest(NormalizedName(name)) != digest for name, digest in pages.items()):
@@ -92,15 +94,16 @@ class AnswerMemory:
             return None
 
     def store(self, answer: RememberedAnswer) -> None:
-        """Store an answer, unless it was cut short, or lacks sizes that the next run may be able to read."""
+        """Store an answer, unless it was cut short; one that lacks sizes or an index is valid only without network."""
         session = self._session
         # A part of the indexes or of the sizes may be available in the next run.
         is_complete = session.sizes().final and not session.client.failed_builds
         optimum = session.recommend().optimum
-        if not self._is_possible or optimum.stopped or optimum.not_compared or not is_complete:
+        if not self._is_possible or optimum.stopped or optimum.not_compared:
             return
         packages = sorted(session.loaded_packages)
         document = {
+            "final": is_complete,
             "report": answer.report,
             "locks": {str(path): text for path, text in answer.locks.items()},
             "pages": {name: session.client.digest(name) for name in packages},
@@ -109,25 +112,29 @@ class AnswerMemory:
 
     @cached_property
     def _key(self) -> str:
-        from knowledge.rules.catalogue import catalogue_digest
-
         session, context = self._session, self._session.context
         current = None if session.current is None else [str(session.current.path), session.current.versions]
         young = [context.min_age_days, str(datetime.now(UTC).date())] if context.objective == "stable" else []
         question = [
-            [_program_digest(), catalogue_digest(), session.estimator.state],
+            [_program_digest(), session.estimator.evidence_state],
             [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
             [context.allowed, context.reduced_precision, context.recommends_settings],
-            [context.compared_pythons, context.max_size, context.uses_uv],
+            [context.compared_pythons, context.max_size, context.min_gain, context.uses_uv],
+            [_project_state(context.files.directory)],
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
         return f"{_FORMAT} {content_hash(_plain(question))}"
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON-ready data that is equal in every process."""
+    """Return a value as JSON-ready data that is equal in every process.
+
+    Functions are a part of the program, whose digest is compared.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if callable(value):
+        return None
     if is_dataclass(value):
         # Private fields are computed from the others.
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
@@ -138,6 +145,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return str(value)
+
+
+def _project_state(directory: Path) -> list[list[Any]]:
+    """Return the names, sizes and times of the files that may set run-time settings."""
+    from advisor.project.source_files import FILE_PATTERNS, project_files
+
+    return sorted([f.name, f.size, f.modified] for f in project_files(directory, FILE_PATTERNS))
 
 
 def _program_digest() -> str:

@@ -14,6 +14,7 @@ from advisor.api.option_values import (
     read_allowed_replacements,
     read_days,
     read_max_size,
+    read_min_gain,
     recommends_settings,
 )
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
     from advisor.project.sources import Proposal
     from advisor.resolve.builds import TargetBuilds
-    from advisor.resolve.package_choices import AllowedReplacements
     from advisor.resolve.predictor import Predictor
-    from advisor.resolve.problem import ResolutionProblem
+    from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.setting_choice import TargetSettings
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
     from knowledge.rules.engine import RuleBook
+    from knowledge.rules.model import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class TargetContext:
         problem: The resolution problem.
         objective: Name of the objective.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
+        min_gain: Smallest gain of speed that counts, as a fraction.
         address: Address of the knowledge base, or none for the user's own.
         workload: Name of the workload; none if nobody selected one, the project has no single profiled workload, and
             the sources suggest none.
@@ -71,6 +73,7 @@ class TargetContext:
             that of this program; else empty.
         compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
             chosen; else empty.
+        names_workload: Whether somebody named the workload; a benchmark of the project then does not count.
     """
 
     name: str
@@ -80,6 +83,7 @@ class TargetContext:
     problem: ResolutionProblem
     objective: str
     min_age_days: int
+    min_gain: float
     address: str | None
     workload: str | None
     profile: ProfiledWorkload | None
@@ -93,6 +97,7 @@ class TargetContext:
     time_limit: float
     other_pythons: tuple[str, ...] = ()
     compared_pythons: tuple[str, ...] = ()
+    names_workload: bool = False
 
     @property
     def target_settings(self) -> TargetSettings | None:
@@ -159,14 +164,16 @@ class TargetContext:
 
     @property
     def benchmark_identity(self) -> str:
-        """Identity of the project's own benchmark; empty if it has none.
+        """Identity of the project's own benchmark; empty if it has none, or somebody named another workload.
 
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
+        if "benchmark" not in self.project.settings or self.names_workload:
+            return ""
         from advisor.project.benchmark import read_benchmark
 
-        return read_benchmark(self.files.directory).identity if "benchmark" in self.project.settings else ""
+        return read_benchmark(self.files.directory).identity
 
     def request(
         self,
@@ -218,7 +225,7 @@ class TargetContext:
             effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
             settings=self.target_settings,
         )
-        request = request.with_max_size(self.max_size)
+        request = request.with_max_size(self.max_size).with_min_gain(self.min_gain)
         return with_best_packages(request, self.allowed) if choose_packages else request
 
 
@@ -269,6 +276,7 @@ def prepare_target(
     )
     project = project.on_target(target)
     workload, proposal = choose("workload", resolution.workload, settings), None
+    names_workload = workload is not None
     profile = find_profile(files.directory, workload)
     if profile is not None:
         workload = profile.name
@@ -285,6 +293,7 @@ def prepare_target(
         problem=make_problem(project, target, resolution),
         objective=choose("objective", resolution.objective, settings) or "",
         min_age_days=read_days(choose("min-age", None if min_age is None else str(min_age), settings) or ""),
+        min_gain=read_min_gain(choose("min-gain", resolution.min_gain, settings) or ""),
         address=choose("knowledge", resolution.knowledge, settings),
         workload=workload,
         profile=profile,
@@ -298,6 +307,7 @@ def prepare_target(
         time_limit=resolution.time_limit,
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
+        names_workload=names_workload,
     )
 
 
@@ -323,8 +333,8 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         InputError: If a requirement in the settings is malformed.
     """
     from advisor.project.interface import settings_requirements
+    from advisor.project.stated_metadata import read_stated_metadata
     from advisor.resolve.problem import ResolutionProblem
-    from knowledge.rules.catalogue import undeclared_requirements
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
@@ -334,9 +344,17 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         target=target,
         policy=candidate_policy(resolution, project),
         overrides=overrides,
-        undeclared=undeclared_requirements(),
+        undeclared=_undeclared_requirements,
+        stated=read_stated_metadata(project.settings.get("metadata", ())),
     )
     return problem.with_overridden_roots()
+
+
+def _undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
+    # A remembered answer does not need the rules.
+    from knowledge.rules.catalogue import undeclared_requirements
+
+    return undeclared_requirements()
 
 
 def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:

@@ -363,7 +363,7 @@ def _recommend(
     context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
 ) -> Callable[[], RecommendedStack]:
     problem = without_pins(context.problem, lock)
-    criteria = [context.objective]
+    criteria = [context.objective, str(context.min_gain)]
     if context.objective == "stable":
         criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
     criteria += [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform as this_machine
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
-    from advisor.resolve.problem import Candidate
     from advisor.resolve.problem_variants import VariantComparison
     from knowledge.estimate.interface import Estimator
 
@@ -27,7 +25,7 @@ _MOST_ROUNDS = 500
 """Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
 _CHOICE_SECONDS = 10.0
 """Time limit of the choice of an interpreter that the project supports."""
-_HINT_SECONDS = 1.0
+_HINT_SECONDS = 2.0
 """Time limit of the search for an interpreter to name if there is no stack."""
 
 
@@ -95,21 +93,34 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
     return context if choice is None else context.with_python(choice)
 
 
-def find_other_python(context: TargetContext, client: IndexClient) -> str | None:
-    """Return another interpreter that the project supports and for which there is a stack, the nearest first.
+def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
+    """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    None if there is none among those tried, or an index cannot be read.
+    None if no stack was found for those tried, or an index cannot be read.
     """
+    from advisor.resolve.baseline import NoStackError
+    from advisor.resolve.optimum import InfeasibleError, SearchLimitError
     from knowledge.domain.errors import UnavailableError
 
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
     nearest = sorted(others, key=lambda text: abs(int(text.split(".")[1]) - minor))
-    try:
-        return _first_with_stack(context, nearest, client, TimeLimit(_HINT_SECONDS))
-    except UnavailableError:
-        # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
-        return None
+    limit = TimeLimit(_HINT_SECONDS)
+    for python in nearest:
+        try:
+            # The plain resolver, which knows no rules, refuses most interpreters in little time.
+            if _first_with_stack(context, [python], client, limit) is not None:
+                request = context.request(client, estimator, python=python, limit=limit, choose_packages=False)
+                if not request.newest().stopped:
+                    return python
+        except (InfeasibleError, NoStackError):
+            pass
+        except (SearchLimitError, UnavailableError):
+            # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
+            return None
+        if limit.is_over:
+            return None
+    return None
 
 
 def compare_interpreters(
@@ -152,16 +163,11 @@ def compare_interpreters(
             costs={"freshness-direct": age, "freshness": age},
         )
 
-    baseline: tuple[Candidate, ...] = ()
-    for python in (str(context.target.python), *context.compared_pythons):
-        with suppress(NoStackError, SearchLimitError):
-            baseline = context.request(client, estimator, python=python, limit=limit).baseline
-            break
     direct = {root.name for root in context.problem.roots if not root.constraint}
     comparison = VariantComparison(solved=(), obstacles={})
     for group in (maintained, others):
         if not comparison.solved:
-            solved = compare_variants(list(map(variant, group)), baseline=baseline, limit=limit, direct=direct)
+            solved = compare_variants(list(map(variant, group)), limit=limit, direct=direct)
             comparison = replace(
                 solved,
                 obstacles={**comparison.obstacles, **solved.obstacles},

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from advisor.api.options import ResolutionOptions
 
 if TYPE_CHECKING:
-    from advisor.resolve.package_choices import AllowedReplacements
+    from advisor.resolve.problem import AllowedReplacements
 
 
 def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
@@ -20,13 +21,16 @@ def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[s
     from packaging.utils import canonicalize_name
 
     from advisor.config import check_allowed
-    from advisor.resolve.package_choices import AllowedReplacements, check_replacement
+    from advisor.resolve.problem import AllowedReplacements
 
     allow = (*resolution.allow, *settings.get("allow", ()))
     check_allowed(allow)
     replacements = settings.get("replace-packages", {})
-    for name, other in replacements.items():
-        check_replacement(name, other)
+    if replacements:
+        from advisor.resolve.package_choices import check_replacement
+
+        for name, other in replacements.items():
+            check_replacement(name, other)
     return AllowedReplacements(
         by_hardware="replace-packages" in allow,
         by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},
@@ -59,6 +63,24 @@ def read_max_size(text: str | None) -> int | None:
     if size is None:
         raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
     return size
+
+
+def read_min_gain(text: str) -> float:
+    """Read the smallest gain of speed that counts, a percentage or a fraction; return the fraction.
+
+    Raises:
+        InputError: If it is neither, negative, or 100 % or more.
+    """
+    from knowledge.domain.errors import InputError
+
+    number, sign, _ = text.partition("%")
+    try:
+        gain = float(number) / (100 if sign else 1)
+    except ValueError:
+        gain = math.nan
+    if not 0 <= gain < 1 or text not in (number, f"{number}%"):
+        raise InputError(f"`{text}` is not a gain of speed", hint="write it as `--min-gain 3%` or `0.03`")
+    return gain
 
 
 def read_days(text: str) -> int:

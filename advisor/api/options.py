@@ -123,6 +123,8 @@ class ResolutionOptions:
             else ``performance``.
         workload: Workload that predictions are for; by default the project's setting, else what its sources suggest.
         min_age_days: Age below which objective ``stable`` avoids a release, in days.
+        min_gain: Smallest gain of speed for which another stack than the newest one is recommended, such as ``3%`` or
+            ``0.03``; by default the project's setting, else 3 %.
         knowledge: Address of the knowledge base; by default the user's own.
         prereleases: Whether pre-releases are candidates.
         only_binary: Packages never taken from an sdist; ``:all:`` for every package.
@@ -145,6 +147,7 @@ class ResolutionOptions:
     objective: str | None = None
     workload: str | None = None
     min_age_days: int | None = None
+    min_gain: str | None = None
     knowledge: str | None = None
     prereleases: bool = False
     only_binary: tuple[str, ...] = ()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
     from advisor.project.locks import Lock
+    from advisor.project.project_settings import ProjectSetting
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation
     from advisor.resolve.predictor import Predictor
@@ -58,6 +60,8 @@ class AdviceResult:
         settings: The run-time settings of the advice.
         settings_gain: What all recommended ones gain together; none if there are none.
         setting_effects: What run-time settings are worth on the target, as far as measurements say it.
+        present_settings: What the project's files set instead, or the same, by framework and setting as ``name=value``;
+            each with its place.
         proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
@@ -72,6 +76,7 @@ class AdviceResult:
     settings: tuple[RecommendedSetting, ...] = ()
     settings_gain: CombinedGain | None = None
     setting_effects: tuple[SettingEffect, ...] = ()
+    present_settings: Mapping[tuple[str, str], str] = field(default_factory=dict)
     proposal: Proposal | None = None
     outputs: tuple[str, ...] = ()
     uses_uv: bool = False
@@ -206,7 +211,7 @@ class AdviceSession:
             # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
-            if other := find_other_python(self.context, self.client):
+            if other := find_other_python(self.context, self.client, self.estimator):
                 hint = f"there is a stack for Python {other}: `--python {other}`"
                 error.hint = f"{error.hint}; {hint}" if error.hint else hint
             raise
@@ -221,6 +226,7 @@ class AdviceSession:
 
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         versions, allowed = {str(c.name): c.version for c in advice.optimum.stack}, self.request.settings
+        effects = compared_effects(versions, self.estimator, allowed, settings) if allowed else ()
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
@@ -230,7 +236,12 @@ class AdviceSession:
             startup=self.estimator.startup(versions),
             settings=settings,
             settings_gain=combined_gain(settings, versions, self.estimator),
-            setting_effects=compared_effects(versions, self.estimator, allowed, settings) if allowed else (),
+            setting_effects=effects,
+            present_settings={
+                (e.package, e.setting): own.text
+                for e in effects
+                for own in self._present(e.package, e.setting.partition("=")[0])
+            },
             proposal=self.context.proposal,
             outputs=tuple(map(str, outputs)),
             uses_uv=self.context.uses_uv,
@@ -238,11 +249,37 @@ class AdviceSession:
         )
 
     def settings(self) -> tuple[RecommendedSetting, ...]:
-        """Return the run-time settings of the advice: those to set, those to allow, and those to avoid."""
+        """Return the run-time settings of the advice: those to set, those to allow, and those to avoid.
+
+        A setting is not recommended if the program's code makes it, and not offered if any file of the project does.
+        """
         from advisor.resolve.recommended_settings import recommended_settings
 
         stack, allowed = {str(c.name): c.version for c in self.recommend().optimum.stack}, self.request.settings
-        return recommended_settings(stack, self.estimator, allowed) if allowed else ()
+        settings = recommended_settings(stack, self.estimator, allowed) if allowed else ()
+        return tuple(s for s in settings if not self._is_needless(s))
+
+    def _is_needless(self, setting: RecommendedSetting) -> bool:
+        """Whether the program does already what a recommended or offered setting does."""
+        present = [*self._present(setting.package, setting.name)]
+        if setting.status == "offered":
+            return bool(present)
+        in_code = {own.value for own in present if own.origin == "code"}
+        return setting.status == "recommended" and setting.value in in_code
+
+    def _present(self, package: str, name: str) -> Iterator[ProjectSetting]:
+        """Yield where files of the project set a setting of a framework."""
+        from pi_runners.vocabulary import FRAMEWORKS
+
+        return (own for own in self._project_settings if own.name == name and own.applies_to(FRAMEWORKS[package]))
+
+    @cached_property
+    def _project_settings(self) -> tuple[ProjectSetting, ...]:
+        from advisor.project.project_settings import read_project_settings
+
+        directory, table = self.context.files.directory, self.context.project.settings.get("settings", {})
+        device = "cuda" if self.context.target.hardware.gpu else "cpu"
+        return read_project_settings(directory, table).on(device)
 
     def sizes(self) -> AdviceSizes:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""

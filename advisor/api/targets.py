@@ -65,7 +65,7 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dr
         if len(sharing) > 1:
             _share_versions(sharing)
         if not dry_run:
-            texts[path] = _shared_lock(path, sharing) if len(sharing) > 1 else sharing[0].lock_texts([path])[path]
+            texts |= {path: _shared_lock(path, sharing)} if len(sharing) > 1 else sharing[0].lock_texts([path])
     write_locks(texts)
     advice = {
         session.context.name: session.result(outputs=[] if dry_run else [session.context.default_lock])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,17 +17,18 @@ from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, T
 from advisor.api.session import AdviceSession
 from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
+from advisor.gate.check import GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
 from advisor.gate.recommendation import without_pins
-from advisor.gate.update import find_smallest_update
+from advisor.gate.update import find_smallest_update, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
+from advisor.lock.settings_table import read_settings
 from advisor.project.locks import Lock
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest
-from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Effect, Prediction
 
@@ -45,14 +48,16 @@ class LockChange:
         optimum: The stack after the change, and its proof.
         prediction: Predicted speed-up over the lock; none if there was none or it cannot run.
         effects: The same at each indicator.
-        cleared: Findings of the gate that the change removes.
-        remaining: Findings of the gate that fail before and after it.
+        cleared: Failing findings of the gate that the change resolves.
+        remaining: Failing findings of the gate that it does not resolve.
         is_smallest: Whether it is the smallest change that clears the findings; else the best stack.
         reasons: Sentence that explains the version of a package, by package.
         outputs: Files that were written.
         commands: Commands to run, for locks that only their own tool writes.
         not_predicted: Why there is no prediction; empty if there is one.
         leaves_open: Whether the lock does not list all packages: one that it does not list is no change of it.
+        dropped_settings: Run-time settings that the lock recorded and that its new versions do not have.
+        passes: Whether the lock passes the gate, as it is in its file now.
     """
 
     target: Target
@@ -68,6 +73,8 @@ class LockChange:
     commands: Sequence[str] = ()
     not_predicted: str = ""
     leaves_open: bool = False
+    dropped_settings: Sequence[str] = ()
+    passes: bool = True
 
     @property
     def changes(self) -> tuple[PackageChange, ...]:
@@ -106,7 +113,7 @@ def update_lock(
     outputs: Sequence[Path] = (),
     dry_run: bool = False,
 ) -> LockChange:
-    """Find the smallest change of a lock that passes the gate, and write it.
+    """Find the smallest change of a lock that passes the gate, write it, and check what was written.
 
     Args:
         files: The project's files.
@@ -131,6 +138,12 @@ def update_lock(
         target_result, context = gate.result.targets[0], gate.contexts[0]
         case = target_result.case
         lock, reason = case.head.lock, target_result.not_predicted
+        if lock.is_project and any(path.resolve() != lock.path.resolve() for path in outputs if lock.path):
+            raise InputError(
+                f"the pins of `{lock.path}` are the project's requirements, too: no other lock can differ from them",
+                hint="leave out `--output`: the file itself is updated",
+            )
+        before = _failing(gate.result)
         problem = without_pins(case.head.problem, lock)
         # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
         policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
@@ -141,6 +154,9 @@ def update_lock(
         request = request.with_problem(request.problem.with_substitutions(extras)) if extras else request
         update = find_smallest_update(target_result, request, gate.result.policy, today=datetime.now(UTC).date())
         stack = {str(c.name): c.version for c in update.optimum.stack}
+        # The search is about the target; other findings, such as an expired exception, are about the policy.
+        others = [f for f in before if f not in target_result.findings]
+        remaining = (*others, *update.remaining)
         change = LockChange(
             target=context.target,
             before=lock.versions,
@@ -148,49 +164,92 @@ def update_lock(
             prediction=None if reason else case.predictor.predict(stack, lock.versions),
             effects=() if reason else sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
             not_predicted=reason,
-            cleared=update.cleared,
-            remaining=update.remaining,
+            cleared=resolved_findings(before, remaining),
+            remaining=remaining,
             is_smallest=True,
-            reasons={},
+            reasons=update.older,
             leaves_open=lock.is_project,
+            passes=not before,
         )
-        if not change.changes or (dry_run and outputs):
+        if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
         check_only_target(context, outputs or ([lock.path] if lock.path else []))
-        return _apply(change, lock, () if dry_run else outputs, request, case.client, dry_run=dry_run)
-
-
-def _apply(
-    change: LockChange,
-    lock: Lock,
-    outputs: Sequence[Path],
-    request: ResolutionRequest,
-    client: IndexClient,
-    *,
-    dry_run: bool,
-) -> LockChange:
-    """Write a change to the lock, or name the command of the lock's own tool; return it with what was done."""
-    path = lock.path
-    if outputs or path is None:
-        write_locks(lock_texts(outputs, change.optimum, request, client))
-        return replace(change, outputs=tuple(map(str, outputs)))
-    if path.name in _TOOLS:
-        return replace(change, commands=(_command(path.name, change),))
-    if dry_run:
+        change, texts = _rendered(change, lock, outputs, request, case.client)
+    if dry_run or not texts:
         return change
-    if lock.is_project and not lock.records_hashes:
+    write_locks(texts)
+    change = replace(change, outputs=tuple(map(str, texts)))
+    return _checked(change, before, files, (target, replace(indexes, refresh=False), resolution), outputs=outputs)
+
+
+def _checked(
+    change: LockChange,
+    before: Sequence[Finding],
+    files: ProjectFiles,
+    options: tuple[TargetOptions, IndexOptions, ResolutionOptions],
+    *,
+    outputs: Sequence[Path],
+) -> LockChange:
+    """Return a change that was written, with the findings that the gate has about the files as they are now."""
+    remaining: list[Finding] = []
+    for current in map(str, outputs) if outputs else [files.current]:
+        with _without_warnings(), open_gate(replace(files, current=current), *options, GateOptions()) as gate:
+            remaining += _failing(gate.result)
+    return replace(change, cleared=resolved_findings(before, remaining), remaining=remaining, passes=not remaining)
+
+
+def _failing(result: GateResult) -> tuple[Finding, ...]:
+    """Return the findings that fail the gate.
+
+    Raises:
+        AdvisorError: If the check is not complete.
+    """
+    for _, failure in result.failures:
+        raise failure
+    return tuple(finding for finding in result.findings if finding.fails)
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Log no warnings: they were logged when the same inputs were read first."""
+    logger = logging.getLogger("advisor")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _rendered(
+    change: LockChange, lock: Lock, outputs: Sequence[Path], request: ResolutionRequest, client: IndexClient
+) -> tuple[LockChange, dict[Path, str]]:
+    """Return a change with what it means for the files of the project, and the text of each file to write."""
+    path = lock.path
+    if not outputs and path is None:
+        # An environment has no file.
+        return change, {}
+    if not outputs and path is not None and path.name in _TOOLS:
+        return replace(change, commands=(_command(path.name, change),)), {}
+    if not outputs and lock.is_project and not lock.records_hashes:
         versions = {c.package: c.after for c in change.changes if c.after is not None}
         # A requirements file may include others.
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
-        for file in pinned:
-            write_atomically(file, with_pins(file.read_text(encoding="utf-8"), versions))
-        return replace(change, outputs=tuple(map(str, pinned)))
-    write_locks(lock_texts([path], change.optimum, request, client))
-    return replace(change, outputs=(str(path),))
+        return change, {file: with_pins(file.read_text(encoding="utf-8"), versions) for file in pinned}
+    recorded = read_settings(path) if path is not None and path.is_file() else None
+    settings = None
+    if recorded is not None:
+        settings = recorded.known_to({str(c.name): c.version for c in change.optimum.stack})
+        change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
+    paths = outputs or ([path] if path else [])
+    return change, lock_texts(paths, change.optimum, request, client, settings=settings)
 
 
 def _command(lock: str, change: LockChange) -> str:
-    pins = [f"{c.package}=={c.after}" for c in change.changes if c.after is not None]
+    repaired = [c for c in change.optimum.stack if any(f.package == c.name for f in change.cleared)]
+    versions = {c.package: c.after for c in change.changes if c.after is not None}
+    versions |= {str(c.name): c.version for c in repaired}
+    pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
     if lock == "uv.lock":
         return f"uv lock {' '.join(f'--upgrade-package {pin}' for pin in pins)}"
     return f"lock {', '.join(pins)} with {_TOOLS[lock]}, which alone writes `{lock}`"

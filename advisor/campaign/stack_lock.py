@@ -68,7 +68,7 @@ class StackLocker:
         roots = tuple(RootRequirement(requirement=_parse(w), origin=f"--stack {text!r}") for w in requested)
         # Only wheels: nothing is built while stacks are measured.
         problem = ResolutionProblem(
-            roots=roots, target=self.target(python), policy=_POLICY, undeclared=undeclared_requirements()
+            roots=roots, target=self.target(python), policy=_POLICY, undeclared=undeclared_requirements
         )
         stack = self._resolve(problem, text)
         if cudnn is not None:

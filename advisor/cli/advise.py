@@ -255,5 +255,5 @@ def _update(
     if pr_body is not None:
         write_atomically(pr_body, pull_request_body(change))
     print_report(update_json(change) if format == "json" else update_text(change, report_layout()))
-    if change.remaining:
+    if not change.passes:
         raise typer.Exit(1)

@@ -6,14 +6,16 @@ import gc
 import os
 import signal
 import sys
+from collections.abc import Iterable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
-from advisor.cli import advise, check, config, docs, explain, hardware, knowledge, pi, rules, run, serve, workload
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say_cause, say_error, show_warnings
+from advisor.cli.plain_values import PlainCommand, with_plain_absence
 from advisor.cli.progress import show_progress
 from advisor.domain.announcement import set_announcer
 from knowledge.domain.errors import AdvisorError
@@ -25,6 +27,9 @@ _CLOSED_PIPE = 141
 class _Group(typer.core.TyperGroup):
     """Ends a command quietly if the reader of its output, such as `head`, has ended."""
 
+    def get_help_option(self, ctx: Any) -> Any:
+        return with_plain_absence(super().get_help_option(ctx))
+
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
@@ -34,37 +39,59 @@ class _Group(typer.core.TyperGroup):
             raise typer.Exit(_CLOSED_PIPE) from None
 
 
-app = CommandGroup(
-    cls=_Group,
-    name="advisor",
-    help="Lock the best-scored Python machine-learning stack for your hardware, with a proof.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=(
-        "Exit codes: 0 done; 1 findings; 2 wrong usage or unreadable input; 3 no stack satisfies the constraints; "
-        "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed; `run`: as its program."
-    ),
-)
-app.command("advise")(advise.advise)
-app.command("check")(check.check)
-app.command("explain")(explain.explain)
-app.command("prices")(explain.prices)
-app.command("tree")(explain.tree)
-# Options after the first argument belong to the program.
-app.command("run", context_settings={"allow_interspersed_args": False})(run.run)
-app.command("env")(run.env)
-app.add_typer(hardware.app, name="hardware")
-app.add_typer(rules.app, name="rules")
-app.command("rule")(rules.rule)
-app.add_typer(config.app, name="config")
-app.add_typer(pi.app, name="pi")
-app.add_typer(workload.app, name="workload")
-app.add_typer(knowledge.app, name="knowledge")
-app.command("serve")(serve.serve)
-app.command("docs")(docs.docs)
+COMMANDS = {
+    "advise": "advise:advise",
+    "check": "check:check",
+    "explain": "explain:explain",
+    "prices": "explain:prices",
+    "tree": "explain:tree",
+    "run": "run:run",
+    "env": "run:env",
+    "hardware": "hardware:app",
+    "rules": "rules:app",
+    "rule": "rules:rule",
+    "config": "config:app",
+    "pi": "pi:app",
+    "workload": "workload:app",
+    "knowledge": "knowledge:app",
+    "serve": "serve:serve",
+    "docs": "docs:docs",
+}
+"""Where each command is defined: module of this package, and name in it."""
+
+
+def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+    """Return the program with some of its commands; only their modules are imported.
+
+    Args:
+        names: The commands; all by default.
+    """
+    app = CommandGroup(
+        cls=_Group,
+        name="advisor",
+        help="Lock the best-scored Python machine-learning stack for your hardware, with a proof.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog=(
+            "Exit codes: 0 done; 1 findings; 2 wrong usage or unreadable input; 3 no stack satisfies the constraints; "
+            "4 index, knowledge base or executor unavailable; 130 interrupted; 141 output closed; `run`: as its "
+            "program."
+        ),
+    )
+    app.callback()(options)
+    for name in names:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(f"advisor.cli.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            # Options after the first argument of `run` belong to the program.
+            settings = {"allow_interspersed_args": False} if name == "run" else None
+            app.command(name, cls=PlainCommand, context_settings=settings)(command)
+    return app
 
 
 def _print_version(requested: bool) -> None:
@@ -75,7 +102,6 @@ def _print_version(requested: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
@@ -90,11 +116,14 @@ def options(
 def main() -> None:
     """Run the command line; every expected error ends with one sentence and its exit code."""
     # A command makes many objects and drops few: looking for garbage costs a tenth of its time.
-    gc.set_threshold(100_000, 50, 50)
+    gc.set_threshold(500_000, 50, 50)
     # As Ctrl-C: a CI system that cancels a job must not leave processes and temporary files behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
+    # Help and hints about unknown commands need all of them.
+    names = [first] if first in COMMANDS else [] if first == "--version" else COMMANDS
     try:
-        app()
+        make_app(names)()
     except AdvisorError as error:
         say_error(error)
         sys.exit(error.exit_code)

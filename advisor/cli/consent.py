@@ -24,18 +24,22 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
     Raises:
         BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
     """
-    from advisor.project.interface import UnbuiltProjectError
-    from advisor.resolve.baseline import BuildsNeededError
-
     try:
         run(options)
-    except UnbuiltProjectError as error:
-        _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
-        with_consent(run, replace(options, build_project=True))
-    except BuildsNeededError as error:
-        question = "Build these and other packages that a stack needs? This runs their code on this machine"
-        _ask(error, error.packages, question)
-        run(replace(options, build_sdists=True))
+    except AdvisorError as error:
+        # Imported here, because a remembered answer needs neither.
+        from advisor.project.interface import UnbuiltProjectError
+        from advisor.resolve.baseline import BuildsNeededError
+
+        if isinstance(error, UnbuiltProjectError):
+            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+            with_consent(run, replace(options, build_project=True))
+        elif isinstance(error, BuildsNeededError):
+            question = "Build these and other packages that a stack needs? This runs their code on this machine"
+            _ask(error, error.packages, question)
+            run(replace(options, build_sdists=True))
+        else:
+            raise
 
 
 def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:

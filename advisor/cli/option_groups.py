@@ -180,6 +180,16 @@ class ProjectOptions:
             help="Least age of releases for `stable` (default: 14).",
         ),
     ] = None
+    min_gain: Annotated[
+        _Text,
+        typer.Option(
+            "--min-gain",
+            metavar="PERCENT",
+            envvar="ADVISOR_MIN_GAIN",
+            rich_help_panel=OBJECTIVE,
+            help="Least gain of speed for older releases (default: 3%).",
+        ),
+    ] = None
     prereleases: Annotated[
         bool, typer.Option("--prereleases", "--pre", rich_help_panel=OBJECTIVE, help="Admit pre-releases.")
     ] = False
@@ -344,6 +354,7 @@ class ProjectOptions:
             objective=self.objective,
             workload=self.workload,
             min_age_days=None if self.min_age is None else read_days(self.min_age),
+            min_gain=self.min_gain,
             knowledge=self.knowledge,
             prereleases=self.prereleases,
             only_binary=tuple(self.only_binary or ()),

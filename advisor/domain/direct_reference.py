@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit, urlunsplit
-from urllib.request import url2pathname
 
 from knowledge.domain.errors import without_secrets
 
@@ -222,7 +221,7 @@ def _required_hash(options: Mapping[str, str]) -> str:
 def _parse_path(text: str, folder: Path, *, editable: bool) -> ParsedReference:
     if text.startswith("file:"):
         parts = urlsplit(text)
-        written, fragment = url2pathname(parts.path), parts.fragment
+        written, fragment = unquote(parts.path), parts.fragment
         extras: frozenset[str] = frozenset()
     else:
         written, _, fragment = text.partition("#")

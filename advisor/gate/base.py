@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from advisor.gate.git_objects import CommitTree, commit_of, prefix_of, repository_error
-from advisor.project.project_settings import FILE_PATTERNS
 from advisor.project.requirements import included_files
-from advisor.project.source_files import is_project_file
+from advisor.project.source_files import FILE_PATTERNS, is_project_file
 from knowledge.domain.errors import InputError
 
 _NAMES = (

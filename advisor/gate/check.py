@@ -325,7 +325,7 @@ def prediction_obstacle(stack: str, findings: Iterable[Finding], policy: GatePol
         return ""
     first = errors[0]
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return f"{stack} has {first.code} {gate_codes()[first.code].name}{more} ({first.message})"
+    return f"{stack} has {first.code} {gate_codes()[first.code].name}{more}"
 
 
 def _new_findings(of_head: Iterable[Finding], of_base: Iterable[Finding]) -> list[Finding]:

@@ -119,9 +119,14 @@ def _problem_key(problem: ResolutionProblem) -> Any:
         [p.candidate.file.url, str(p.metadata.version), sorted(map(str, p.metadata.requires))]
         for p in problem.direct.values()
     )
+    stated = sorted(
+        [m.name, str(m.version), sorted(map(str, m.requires)), sorted(m.extras), str(m.requires_python)]
+        for m in problem.stated
+    )
     return [
         roots,
         direct,
+        stated,
         str(target.python),
         target.platform,
         policy.prereleases,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
 from advisor.gate.compare import exceeds_gap
 from advisor.gate.findings import Finding
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
+from advisor.gate.recommendation import RecommendedStack
 from advisor.project.lock_formats import LockedFile
 from advisor.project.locks import Lock, LockedVersion
+from advisor.resolve.alternatives import best_with_version
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.choices import Choice
 from advisor.resolve.no_stack import error_about_size
@@ -33,12 +36,12 @@ class Update:
 
     Attributes:
         optimum: The stack after the change; its first bound is the number of packages that change.
-        cleared: Failing findings that the change resolves.
         remaining: Failing findings that no choice of versions resolves.
+        older: Why a new direct requirement has an older version than in the recommended stack, by package.
     """
 
     optimum: Optimum
-    cleared: tuple[Finding, ...]
+    older: Mapping[str, str]
     remaining: tuple[Finding, ...]
 
 
@@ -91,11 +94,41 @@ def find_smallest_update(
         } - excluded
         if not fresh:
             verify(request.problem, request.source, optimum.stack)
-            remaining_keys = {(f.code, f.package, f.subject) for f in remaining}
-            cleared = tuple(f for f in before if (f.code, f.package, f.subject) not in remaining_keys)
-            return Update(optimum=optimum, cleared=cleared, remaining=tuple(remaining))
+            older = _reasons_for_older(changed_request, optimum, lock, target_result.recommended)
+            return Update(optimum=optimum, older=older, remaining=tuple(remaining))
         excluded |= fresh
     raise SearchLimitError(f"the search for the smallest change did not end within {_MAX_ROUNDS} rounds")
+
+
+def _reasons_for_older(
+    request: ResolutionRequest, optimum: Optimum, lock: Lock, recommended: RecommendedStack | None
+) -> dict[str, str]:
+    """Return why new direct requirements are older than in the recommended stack, by the best stack with its version.
+
+    Args:
+        request: The request that minimises the changes.
+        optimum: Its best stack.
+        lock: The lock.
+        recommended: The recommended stack, if it is known.
+    """
+    reasons = {}
+    for candidate in optimum.stack if recommended is not None else ():
+        newer = recommended.versions.get(candidate.name) if recommended is not None else None
+        is_new = candidate.name in request.direct and candidate.name not in lock.versions
+        if is_new and newer is not None and candidate.version < newer:
+            reasons[str(candidate.name)] = _cost_of_version(request, optimum, candidate.name, newer)
+    return reasons
+
+
+def _cost_of_version(request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> str:
+    """Return what the stack that minimises the changes loses if a package has a newer version."""
+    other = best_with_version(request, optimum, name, version)
+    if other.conflict:
+        return f"no stack with {version} passes the gate: {other.conflict[0]}"
+    criterion, difference = next(((n, d) for n, d in other.worse if d > 0), ("", 0))
+    if criterion == "changes":
+        return f"{version} would change {count(difference, 'more package')} of the lock"
+    return f"{version} is worse by the criterion `{criterion}`"
 
 
 def failing_findings(target_result: TargetResult, policy: GatePolicy, *, today: date) -> Sequence[Finding]:
@@ -108,6 +141,12 @@ def failing_findings(target_result: TargetResult, policy: GatePolicy, *, today: 
         raise target_result.failure
     reported, _ = policy.apply(list(target_result.findings), today=today)
     return [finding for finding in reported if finding.fails and finding.code not in EXCEPTION_CODES]
+
+
+def resolved_findings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return the findings before a change that there are not after it, whatever the versions in them."""
+    keys = {(f.code, f.package, f.subject) for f in after}
+    return tuple(f for f in before if (f.code, f.package, f.subject) not in keys)
 
 
 def _excluded_combinations(
@@ -130,10 +169,15 @@ def _excluded_combinations(
 
 
 def _updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
-    """Return a lock with the versions of a stack; pinned requirements list the same packages as before."""
+    """Return a lock with the versions of a stack; in a requirements file without hashes, only the pins change."""
     if not lock.is_project:
         return lock_from_stack(stack)
-    return replace(lock_from_stack([c for c in stack if c.name in lock.versions]), is_project=True)
+    if lock.records_hashes:
+        return replace(lock_from_stack([c for c in stack if c.name in lock.versions]), is_project=True)
+    versions = {c.name: c.version for c in stack}
+    entries = tuple((name, replace(e, version=versions.get(name, e.version))) for name, e in lock.entries)
+    packages = {name: replace(e, version=versions[name]) for name, e in lock.packages.items() if name in versions}
+    return replace(lock, packages=packages, entries=entries)
 
 
 def lock_from_stack(stack: Sequence[Candidate]) -> Lock:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from advisor.index.configuration import without_credentials
 from knowledge.domain.errors import without_secrets
@@ -77,8 +76,9 @@ def local_path(url: str) -> Path | None:
     """Return the path of a ``file:`` address or a plain path; none for a remote address."""
     parts = urlsplit(url)
     if parts.scheme == "file":
-        # This decodes `%20` to a space; decoding twice would give another file.
-        return Path(url2pathname(parts.path))
+        # This decodes `%20` to a space; decoding twice would give another file. `urllib.request.url2pathname` does the
+        # same on POSIX, and is slow to import.
+        return Path(unquote(parts.path))
     return None if parts.scheme in ("http", "https") else Path(url)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -18,6 +19,7 @@ from advisor.index.build_environment import BuildEnvironment, BuildError, last_l
 from advisor.index.confinement import run_confined
 from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
 
+_MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)")
 _LINK_DEPTH = 40
 """Maximum length of a chain of symbolic links, as in Linux."""
 
@@ -83,7 +85,11 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
     except BuildError as error:
         raise BuildError(f"building the metadata of {name} failed: {error.message}", hint=error.hint) from None
     except (BuildBackendException, BuildException, BackendUnavailable, subprocess.SubprocessError) as error:
-        raise BuildError(f"building the metadata of {name} failed: {_reason(error)}") from None
+        reason = _reason(error)
+        missing = _MISSING_MODULE.search(reason)
+        raise BuildError(
+            f"building the metadata of {name} failed: {reason}", missing_module=missing[1] if missing else ""
+        ) from None
     except OSError as error:
         raise BuildError(f"building the metadata of {name} generated none: {error}") from None
 

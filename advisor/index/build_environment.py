@@ -18,9 +18,17 @@ from knowledge.domain.requirements import requirement_from
 
 
 class BuildError(UnavailableError):
-    """Raised when the metadata of a source tree cannot be built."""
+    """Raised when the metadata of a source tree cannot be built.
+
+    Attributes:
+        missing_module: The module that the build imports and does not find; empty if it failed for another reason.
+    """
 
     code = "sdist-build"
+
+    def __init__(self, message: str, *, hint: str = "", missing_module: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.missing_module = missing_module
 
 
 class BuildEnvironment:

@@ -44,7 +44,15 @@ _SDIST_FORMAT = "sdist 3"
 
 
 class MetadataError(ValueError):
-    """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate."""
+    """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate.
+
+    Attributes:
+        missing_module: The module that a build of the metadata did not find; empty for other reasons.
+    """
+
+    def __init__(self, message: str, *, missing_module: str = "") -> None:
+        super().__init__(message)
+        self.missing_module = missing_module
 
 
 class Distributions:
@@ -97,7 +105,9 @@ class Distributions:
             try:
                 with self._opened(file) as sdist:
                     cached = header_of(build_metadata(sdist, file.filename)).encode()
-            except (BuildError, ArchiveError, TooLargeError, ValueError) as error:
+            except BuildError as error:
+                raise MetadataError(f"metadata: {error.message}", missing_module=error.missing_module) from None
+            except (ArchiveError, TooLargeError, ValueError) as error:
                 raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
             if is_cacheable:
                 self._cache.write("metadata", key, cached)
@@ -216,7 +226,8 @@ class Distributions:
     def _store_sizes(self, file: DistributionFile, *, download: int, unpacked: int) -> None:
         """Store the sizes of a file that was opened for its metadata or its table of contents."""
         if key := _cache_key(file):
-            self._cache.write("size", key, str(download).encode())
+            if file.size is None:
+                self._cache.write("size", key, str(download).encode())
             self._cache.write("unpacked", key, str(unpacked).encode())
 
     def local_hash(self, file: DistributionFile, path: Path) -> str:

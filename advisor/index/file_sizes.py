@@ -22,7 +22,9 @@ from advisor.index.transport import GoneError, RangeError
 from knowledge.domain.errors import UnavailableError
 
 SECONDS = 10.0
-"""Default of the maximum time of each request, and of waiting for all of them."""
+"""Default of the maximum time of each request."""
+WAIT_SECONDS = 3.0
+"""Maximum time that an answer is delayed for sizes; the next run finds those that arrive later in the cache."""
 _WORKERS = 16
 
 
@@ -68,10 +70,12 @@ class FileSizes:
         Args:
             distributions: Reads the sizes of one file.
             offline: Whether nothing is requested.
-            seconds: Maximum time of each request, and of waiting for all requests that have not been answered yet.
+            seconds: Maximum time of each request, and of waiting for all requests that have not been answered yet if it
+                is shorter than :data:`WAIT_SECONDS`.
         """
         self._distributions = distributions
         self._seconds = seconds
+        self._wait_seconds = min(seconds, WAIT_SECONDS)
         self._offline = offline
         self._lock = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
@@ -100,8 +104,8 @@ class FileSizes:
         files = list(files)
         self.prefetch(files)
         futures = {file.identity: self._futures[file.identity] for file in files}
-        wait(futures.values(), timeout=self._seconds if wait_for else 0)
-        late = Problem(text=f"their index did not give them within {self._seconds:g} seconds", temporary=True)
+        wait(futures.values(), timeout=self._wait_seconds if wait_for else 0)
+        late = Problem(text=f"their index did not give them within {self._wait_seconds:g} seconds", temporary=True)
         sizes = {}
         for file in files:
             future = futures[file.identity]

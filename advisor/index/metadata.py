@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from packaging.metadata import RawMetadata, parse_email
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
@@ -13,6 +13,9 @@ from packaging.version import InvalidVersion, Version
 from advisor.index.limits import HEADER_BYTES, bytes_text
 from advisor.index.variant_markers import check_variant_requirement, uses_variants
 from knowledge.domain.requirements import requirement_from, specifiers_from
+
+if TYPE_CHECKING:
+    from packaging.metadata import RawMetadata
 
 _MESSAGE_CHARACTERS = 300
 """Maximum length of a quoted error, which contains the field and may be as long as the header."""
@@ -64,6 +67,8 @@ def parse_metadata(header: str) -> CoreMetadata:
     Raises:
         ValueError: If a required field is absent or malformed; the message contains the field.
     """
+    from packaging.metadata import parse_email
+
     raw, _ = parse_email(header)
     try:
         name, version = raw["name"], Version(_one_line("Version", raw["version"]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import partial
@@ -100,41 +100,62 @@ def parse_page(
     Raises:
         ValueError: If the answer is not a project page, or a page from the network links to local files.
     """
+    return page_entries(body, content_type, url=url, links=links).select(index, selector)
+
+
+def page_entries(body: bytes, content_type: str, *, url: str, links: bool = False) -> PageEntries:
+    """Return the entries of a page, of which none is read yet; arguments and errors as for :func:`parse_page`."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type.endswith("+json"):
-        entries = _json_entries(body, url)
-    elif media_type in ("text/html", "application/vnd.pypi.simple.v1+html"):
-        entries = _html_entries(body, url, links=links)
-    else:
-        raise ValueError(f"content type `{media_type}` is not one of the simple repository API")
-    is_selected = is_distribution if selector is None else selector
-    files: list[DistributionFile] = []
-    malformed: list[tuple[str, str]] = []
-    for filename, make in entries:
-        if not isinstance(filename, str):
-            malformed.append((json.dumps(filename)[:NAME_CHARACTERS], _malformed("`filename` is not of type str")))
-        elif not filename.isprintable() or len(filename) > NAME_CHARACTERS:
-            # Terminals and parsers interpret control characters.
-            if is_distribution(filename):
-                escaped = ascii(filename[:NAME_CHARACTERS])[1:-1]
-                malformed.append((escaped, "file name or version is not standard"))
-        elif is_selected(filename):
-            try:
-                files.append(make(index))
-            except _EntryError as error:
-                malformed.append((filename, _malformed(error)))
-    return Listing(files=tuple(files), malformed=tuple(malformed))
+        return _json_entries(body, url)
+    if media_type in ("text/html", "application/vnd.pypi.simple.v1+html"):
+        return _html_entries(body, url, links=links)
+    raise ValueError(f"content type `{media_type}` is not one of the simple repository API")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageEntries:
+    """The entries of a page.
+
+    Attributes:
+        items: File name and values of each; the name is text unless the entry is malformed.
+        make: Returns the file of a name and its values, for an index.
+    """
+
+    items: Sequence[tuple[object, Any]]
+    make: Callable[[str, Any, str], DistributionFile]
+
+    def select(self, index: str, selector: FileSelector | None) -> Listing:
+        """Read the files that a selector accepts; by default all wheels and sdists.
+
+        Raises:
+            ValueError: If a page from the network links to local files.
+        """
+        is_selected = is_distribution if selector is None else selector
+        files: list[DistributionFile] = []
+        malformed: list[tuple[str, str]] = []
+        for filename, values in self.items:
+            if not isinstance(filename, str):
+                name = json.dumps(filename)[:NAME_CHARACTERS]
+                malformed.append((name, _malformed("`filename` is not of type str")))
+            elif not filename.isprintable() or len(filename) > NAME_CHARACTERS:
+                # Terminals and parsers interpret control characters.
+                if is_distribution(filename):
+                    escaped = ascii(filename[:NAME_CHARACTERS])[1:-1]
+                    malformed.append((escaped, "file name or version is not standard"))
+            elif is_selected(filename):
+                try:
+                    files.append(self.make(filename, values, index))
+                except _EntryError as error:
+                    malformed.append((filename, _malformed(error)))
+        return Listing(files=tuple(files), malformed=tuple(malformed))
 
 
 def _malformed(reason: object) -> str:
     return f"malformed on the index page: {reason}"
 
 
-_Entry = tuple[object, Callable[[str], DistributionFile]]
-"""A file name, which is text unless the entry is malformed, and a function that returns the file for an index."""
-
-
-def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
+def _json_entries(body: bytes, url: str) -> PageEntries:
     # An entry has at most five containers: itself, its hashes, and those of its metadata under two names.
     if body.count(b"{") + body.count(b"[") > 5 * PAGE_FILES:
         raise ValueError(f"it lists more than {PAGE_FILES} files")
@@ -146,17 +167,16 @@ def _json_entries(body: bytes, url: str) -> Iterator[_Entry]:
         entries = document["files"]
         if len(entries) > PAGE_FILES:
             raise ValueError(f"it lists more than {PAGE_FILES} files")
-        for entry in entries:
-            yield entry.get("filename"), partial(_from_json, entry, url)
+        return PageEntries(items=[(entry.get("filename"), entry) for entry in entries], make=partial(_from_json, url))
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"the page is not a project page: {type(error).__name__} {error}") from None
 
 
-def _from_json(entry: Mapping[str, Any], page: str, index: str) -> DistributionFile:
+def _from_json(page: str, filename: str, entry: Mapping[str, Any], index: str) -> DistributionFile:
     metadata = entry.get("core-metadata", entry.get("data-dist-info-metadata", False))
     hashes = _typed(entry.get("hashes", {}), dict, "hashes")
     return DistributionFile(
-        filename=entry["filename"],
+        filename=filename,
         url=_address(page, page, _typed(entry.get("url"), str, "url")),
         index=index,
         sha256=_sha256(hashes["sha256"]) if hashes.get("sha256") is not None else None,
@@ -274,7 +294,7 @@ class _LinkCollector:
             raise ValueError(f"it contains more than {limit} elements and texts")
 
 
-def _html_entries(body: bytes, url: str, *, links: bool) -> Iterator[_Entry]:
+def _html_entries(body: bytes, url: str, *, links: bool) -> PageEntries:
     from lxml import etree
 
     if b"<" not in body:
@@ -285,12 +305,15 @@ def _html_entries(body: bytes, url: str, *, links: bool) -> Iterator[_Entry]:
     except etree.LxmlError as error:
         raise ValueError(str(error)) from None
     base = url if collector.base is None else urljoin(url, collector.base)
-    for text, attributes in collector.links:
-        name = unquote(attributes["href"].strip().partition("#")[0].rpartition("/")[2]) if links else text
-        yield name, partial(_from_html, name, attributes, url, base)
+    items = [(_linked_name(attributes) if links else text, attributes) for text, attributes in collector.links]
+    return PageEntries(items=items, make=partial(_from_html, url, base))
 
 
-def _from_html(text: str, attributes: Mapping[str, str], page: str, base: str, index: str) -> DistributionFile:
+def _linked_name(attributes: Mapping[str, str]) -> str:
+    return unquote(attributes["href"].strip().partition("#")[0].rpartition("/")[2])
+
+
+def _from_html(page: str, base: str, text: str, attributes: Mapping[str, str], index: str) -> DistributionFile:
     address, _, fragment = attributes["href"].strip().partition("#")
     digest = next((part for part in fragment.split("&") if part.startswith("sha256=")), None)
     metadata = attributes.get("data-core-metadata", attributes.get("data-dist-info-metadata", "false"))
@@ -312,12 +335,19 @@ def _metadata_hash(attribute: str) -> str | None:
     return _sha256(attribute.removeprefix("sha256=")) if attribute.startswith("sha256=") else ""
 
 
+_PLAIN_ADDRESS = re.compile(r"https://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?:/[\w.~%+!-]+)+", re.ASCII)
+"""An address that every parser reads in the same way, and that no base changes (RFC 3986, 5.2.2)."""
+
+
 def _address(page: str, base: str, url: str) -> str:
     """Return the absolute address of a link.
 
     Raises:
         ValueError: If a page from the network links to a local file.
     """
+    if len(url) <= ADDRESS_CHARACTERS and _PLAIN_ADDRESS.fullmatch(url):
+        # The general way takes ten times as long, and a page has thousands of addresses.
+        return url
     if not url.isprintable() or len(url) > ADDRESS_CHARACTERS:
         raise _EntryError("its address is too long or contains control characters")
     try:

@@ -7,7 +7,8 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ from advisor.index.addresses import local_path, url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
 from advisor.index.filenames import is_variants_file
-from advisor.index.page import DistributionFile, FileSelector, Listing, is_distribution, parse_page
+from advisor.index.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, page_entries
 from advisor.index.transport import Transport
 from knowledge.domain.errors import UnavailableError
 
@@ -175,13 +176,14 @@ class Pages:
             return self._stored_page(key, about)
         about = {"etag": answer.etag, "digest": digest, "exists": exists, "fetched": time.time(), "fresh": fresh}
         about |= {"type": answer.content_type, "url": url, "index": base, "requested": requested}
-        page = _page_of(answer.body if exists else b"", about)
         # Only valid pages are cached.
-        page.read(lambda _: False)
+        entries = _entries_of(answer.body, about)
         if exists:
             self._cache.write("bodies", key, answer.body)
         self._cache.write("pages", key, json.dumps(about).encode())
-        return page
+        if exists and not self._cache.path_of("bodies", key).exists():
+            return _page_of(answer.body, about)
+        return self._stored_page(key, about, entries)
 
     def _cached_entry(self, key: str) -> dict[str, Any] | None:
         content = self._cache.read("pages", key)
@@ -201,8 +203,19 @@ class Pages:
         body = self._cache.read("bodies", key)
         return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
-    def _stored_page(self, key: str, about: dict[str, Any]) -> ProjectPage:
+    def _stored_page(self, key: str, about: dict[str, Any], entries: PageEntries | None = None) -> ProjectPage:
+        """Return a cached page.
+
+        Args:
+            key: Key of its cache entries.
+            about: What is known about it.
+            entries: Its entries, if they were just parsed; they are kept until the page is read once.
+        """
+        parsed = [] if entries is None else [entries]
+
         def read(selector: FileSelector | None) -> Listing:
+            with suppress(IndexError):
+                return _selected(parsed.pop(), about, selector)
             body = self._body(key, about)
             page = self._replace_damaged(key, about) if body is None else _page_of(body, about)
             return page.read(selector)
@@ -257,21 +270,41 @@ def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
     """Return the page with a body; reading it raises :class:`IndexAnswerError` if the body is not a page."""
 
     def read(selector: FileSelector | None) -> Listing:
-        if not about["exists"]:
-            return Listing()
-        try:
-            links = about.get("requested") == about["index"]
-            return parse_page(
-                body, about["type"], url=about["url"], index=about["index"], selector=selector, links=links
-            )
-        except ValueError as error:
-            reason = " ".join(str(error).split())[:300]
-            raise IndexAnswerError(
-                f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
-                hint="check the index address: a project name must follow it directly, as in `.../simple/NAME/`",
-            ) from None
+        return _selected(_entries_of(body, about), about, selector)
 
     return ProjectPage(digest=about["digest"], exists=about["exists"], read=read)
+
+
+def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
+    """Return the entries of a page; none if it does not exist.
+
+    Raises:
+        IndexAnswerError: If the body is not a page.
+    """
+    if not about["exists"]:
+        return None
+    with _explained(about):
+        return page_entries(body, about["type"], url=about["url"], links=about.get("requested") == about["index"])
+
+
+def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
+    if entries is None:
+        return Listing()
+    with _explained(about):
+        return entries.select(about["index"], selector)
+
+
+@contextmanager
+def _explained(about: dict[str, Any]) -> Iterator[None]:
+    """Explain why an answer is not a page."""
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise IndexAnswerError(
+            f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
+            hint="check the index address: a project name must follow it directly, as in `.../simple/NAME/`",
+        ) from None
 
 
 def index_directory(base: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""The HTTP session of one thread; imported only for a request, because its library loads slowly."""
+"""The HTTP session; imported only for a request, because its library loads slowly."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, PoolManager
 
 from advisor.index.deadline import TimedResponse
+
+_CONNECTIONS = 64
+"""Connections to one host that are kept open for the next request: more than there are threads."""
 
 Authorise = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
@@ -44,7 +47,7 @@ class _Adapter(HTTPAdapter):
 
     def __init__(self, trust: ssl.SSLContext) -> None:
         self._trust = trust
-        super().__init__()
+        super().__init__(pool_maxsize=_CONNECTIONS)
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
         super().init_poolmanager(*arguments, **options, ssl_context=self._trust)

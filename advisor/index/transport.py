@@ -102,7 +102,7 @@ class Part:
 
 
 class Transport:
-    """HTTP with one connection pool per thread.
+    """HTTP with one pool of connections, which all threads share.
 
     Attributes:
         request_counts: Number of requests by kind (``GET``, ``HEAD``, ``POST``, ``ranged``).
@@ -111,18 +111,15 @@ class Transport:
     def __init__(self, configuration: IndexConfiguration, credentials: Credentials) -> None:
         self._configuration = configuration
         self._credentials = credentials
-        self._local = threading.local()
+        self._lock = threading.Lock()
         self.request_counts: Counter[str] = Counter()
 
-    @property
+    @cached_property
     def _session(self) -> requests.Session:
-        """The session of the calling thread."""
-        if not hasattr(self._local, "session"):
-            from advisor.index.session import make_session
+        """The session of all threads: a connection is used by whichever thread needs one next."""
+        from advisor.index.session import make_session
 
-            self._local.session = make_session(self._trust, self._authorise)
-        session: requests.Session = self._local.session
-        return session
+        return make_session(self._trust, self._authorise)
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:
@@ -340,7 +337,9 @@ class Transport:
         address = url
         for _ in range(REDIRECTS + 1):
             timeout = min(self._configuration.timeout_seconds, seconds_left())
-            response = self._session.request(method, address, headers=headers, data=body, timeout=timeout, stream=True)
+            with self._lock:
+                session = self._session
+            response = session.request(method, address, headers=headers, data=body, timeout=timeout, stream=True)
             if not response.is_redirect:
                 return response
             response.close()

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal
 
 from packaging.pylock import is_valid_pylock_path
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor.lock.setting_value import AppliedSetting, applied_setting
 from advisor.project.read_errors import check_size
 from knowledge.domain.errors import InputError
 from knowledge.domain.toml import parse_toml
-from knowledge.settings.model import Numerics
+from knowledge.settings.model import ANY, Numerics
 from pi_runners.vocabulary import MEASURED
 
 SETTINGS_FILE = "advisor-settings.toml"
@@ -50,6 +51,15 @@ class LockedSettings:
         for setting in self.settings:
             values.setdefault(setting.framework, {})[setting.name] = setting.value
         return values
+
+    def known_to(self, stack: Mapping[str, Version]) -> tuple[AppliedSetting, ...]:
+        """Return the settings that the frameworks of a stack have, by package name and version."""
+        locked = [(MEASURED[name], version) for name, version in stack.items() if name in MEASURED]
+        return tuple(
+            setting
+            for setting in self.settings
+            if any(setting.framework in (ANY, name) and setting.choice.admits(version) for name, version in locked)
+        )
 
 
 class _Model(BaseModel):

@@ -16,7 +16,16 @@ from advisor.project.shell_variables import (
     variables_of_dotenv,
     variables_of_shell,
 )
-from advisor.project.source_files import SourceFile, code_of, project_files
+from advisor.project.source_files import (
+    DOCKERFILES,
+    DOTENV_FILES,
+    FILE_PATTERNS,
+    SHELL_SCRIPTS,
+    YAML_FILES,
+    SourceFile,
+    code_of,
+    project_files,
+)
 from advisor.project.text_file import decode
 from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
 from advisor.project.yaml_variables import variables_of_yaml
@@ -27,17 +36,12 @@ Origin = Literal["table", "code", "environment", "lock"]
 Reader = Callable[[str, Collection[str]], Iterator[Variable]]
 
 _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
-    (
-        ("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*.dockerfile", "Containerfile", "Containerfile.*"),
-        variables_of_dockerfile,
-    ),
-    ((".env", ".env.*", "*.env"), variables_of_dotenv),
-    (("*.yml", "*.yaml"), variables_of_yaml),
-    (("*.sh", "*.bash", "*.slurm", "*.sbatch", "*.job", "*.pbs"), variables_of_shell),
+    (DOCKERFILES, variables_of_dockerfile),
+    (DOTENV_FILES, variables_of_dotenv),
+    (YAML_FILES, variables_of_yaml),
+    (SHELL_SCRIPTS, variables_of_shell),
 )
 """Patterns of file names, each with the reader of such files."""
-FILE_PATTERNS = tuple(pattern for patterns, _ in _READERS for pattern in patterns)
-"""Patterns of the names of files, other than source files, that are searched for settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,13 @@ class ProjectSetting:
     def applies_to(self, backend: str) -> bool:
         """Whether it applies to a framework."""
         return not self.backends or backend in self.backends
+
+    @property
+    def text(self) -> str:
+        """The setting with its place, for people: ``amp=float16 (train.py:12)``."""
+        return (
+            f"{self.name}{f'={self.value}' if self.value else ''} ({self.file}{f':{self.line}' if self.line else ''})"
+        )
 
     @property
     def overrides_environment(self) -> bool:

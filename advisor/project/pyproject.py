@@ -22,6 +22,7 @@ from advisor.project.interface import (
 )
 from advisor.project.pdm import with_pdm_sources
 from advisor.project.poetry import read_poetry, with_poetry_sources
+from advisor.project.stated_metadata import uv_metadata
 from advisor.project.text_file import read_toml
 from advisor.project.uv_sources import read_uv_sources, uv_requirements
 from knowledge.domain.errors import InputError
@@ -177,8 +178,13 @@ def has_uv_settings(path: Path) -> bool:
 
 
 def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    settings = document.get("tool", {}).get("advisor", {})
-    return settings if isinstance(settings, dict) else {}
+    """Return the table ``tool.advisor``, with the metadata of packages that the settings of uv state."""
+    tool = document.get("tool", {})
+    settings = tool.get("advisor", {})
+    settings = settings if isinstance(settings, dict) else {}
+    further = uv_metadata(tool.get("uv", {}))
+    own = settings.get("metadata", [])
+    return {**settings, "metadata": [*own, *further]} if further and isinstance(own, list) else settings
 
 
 def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path) -> Iterator[str]:

@@ -11,6 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+DOCKERFILES = ("Dockerfile", "Dockerfile.*", "*.Dockerfile", "*.dockerfile", "Containerfile", "Containerfile.*")
+DOTENV_FILES = (".env", ".env.*", "*.env")
+YAML_FILES = ("*.yml", "*.yaml")
+SHELL_SCRIPTS = ("*.sh", "*.bash", "*.slurm", "*.sbatch", "*.job", "*.pbs")
+FILE_PATTERNS = (*DOCKERFILES, *DOTENV_FILES, *YAML_FILES, *SHELL_SCRIPTS)
+"""Patterns of the names of files, other than source files, that may set run-time settings."""
 MOST_FILES = 10_000
 """Maximum number of source files that are read."""
 MOST_FILE_BYTES = 2_000_000

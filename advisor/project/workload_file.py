@@ -5,65 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from typing import Any
 
 from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.file_lock import locked_directory
 from knowledge.domain.suggestions import suggest
 from knowledge.domain.toml import parse_toml
-from knowledge.domain.workload import Direction, KernelShare, ProfiledWorkload, WorkloadPart
+from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload, WorkloadPart
 
 WORKLOAD_FILE = "advisor-workload.toml"
 SCHEMA_VERSION = 1
 _MAX_BYTES = 16_000_000
 _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\n"
-_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-
-_Text = Annotated[str, Field(max_length=10_000)]
-_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Part(_Model):
-    indicator: _Text
-    share: _Amount
-    calls: _Amount = 0.0
-    parameters: dict[str, int | str] = {}
-    dtype: _Text = ""
-    direction: Direction = ""
-
-
-class _Kernel(_Model):
-    name: _Text
-    share: _Amount
-
-
-class _Workload(_Model):
-    name: Annotated[str, Field(pattern=_NAME)]
-    framework: _Text
-    framework_version: _Text = ""
-    device: Literal["cpu", "cuda"] = "cpu"
-    hardware: _Text = ""
-    command: list[_Text] = []
-    source: _Text = ""
-    steps: Annotated[int, Field(ge=0)] = 0
-    seconds_per_step: _Amount = 0.0
-    unattributed: _Amount
-    versions: dict[str, str] = {}
-    layers: dict[str, _Amount] = {}
-    kernel: list[_Kernel] = []
-    part: list[_Part] = []
-
-
-class _File(_Model):
-    schema_version: Literal[1]
-    workload: list[_Workload] = []
 
 
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
@@ -87,8 +41,13 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     except (ValueError, RecursionError) as error:
         # Errors of the encoding and of TOML, and an integer with too many digits.
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    from pydantic import ValidationError
+
+    # Imported here, because most projects have no such file, and pydantic is slow to import.
+    from advisor.project.workload_schema import workloads_from
+
     try:
-        content = _File.model_validate(document)
+        workloads = workloads_from(document)
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -96,8 +55,6 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
             f"`{path}` is not valid: {first['msg'].lower()}" + (f", in `{place}`" if place else ""),
             hint="profile the program again with `advisor workload profile`",
         ) from None
-    try:
-        workloads = tuple(_value(workload) for workload in content.workload)
     except AdvisorError as error:
         error.message = f"{error.message}, in `{path}`"
         raise
@@ -207,18 +164,8 @@ def check_name(name: str) -> str:
     Raises:
         InputError: If it is not valid.
     """
-    if not re.match(_NAME, name):
+    if not re.match(WORKLOAD_NAME, name):
         raise InputError(
             f"`{name}` is not a valid name of a workload", hint="use letters, digits, `.`, `_` and `-`, at most 100"
         )
     return name
-
-
-def _value(workload: _Workload) -> ProfiledWorkload:
-    fields = workload.model_dump(exclude={"part", "kernel", "command"})
-    return ProfiledWorkload(
-        **fields,
-        command=tuple(workload.command),
-        parts=tuple(WorkloadPart(**part.model_dump()) for part in workload.part),
-        kernels=tuple(KernelShare(**kernel.model_dump()) for kernel in workload.kernel),
-    )

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.api.queries import HardwareComparison
 from advisor.domain.words import count, speed_text
-from advisor.report.layout import Block, Layout, Row, labelled, render
+from advisor.report.layout import Block, Layout, TextRow, labelled, render
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
 
 _MOST_ROWS = 6
@@ -35,16 +35,16 @@ def _blocks(comparison: HardwareComparison) -> Iterator[Block]:
     yield _pairs(ratio.pairs)
 
 
-def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[Row]:
+def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[TextRow]:
     """Yield the published pairs."""
     for number, pair in enumerate(pairs[:_MOST_ROWS]):
         devices = f"{pair.count} x {pair.accelerator} against {pair.reference}, batch {_batch(pair)}"
         source = f"{pair.source}, {pair.year}: {pair.configuration}"
-        yield Row(label="" if number else "pairs", cells=(f"{math.exp(pair.mean):.2f}", devices), notes=(source,))
+        yield TextRow(label="" if number else "pairs", cells=(f"{math.exp(pair.mean):.2f}", devices), notes=(source,))
     if not all(pair.has_one_batch for pair in pairs):
-        yield Row(cells=("pairs with different batch sizes were published without a common one; they count less",))
+        yield TextRow(cells=("pairs with different batch sizes were published without a common one; they count less",))
     if len(pairs) > _MOST_ROWS:
-        yield Row(cells=(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)",))
+        yield TextRow(cells=(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)",))
 
 
 def _batch(pair: AcceleratorPair) -> str:

@@ -33,8 +33,8 @@ _MOST_ALIKE = 3
 """Findings with the same code that are listed."""
 _ELSEWHERE = ("ADV101", "ADV105", "ADV106", "ADV118")
 """Codes of findings whose facts are in the changes, in what is not known, and in the proof."""
-_PROPOSAL = "ADV112"
-"""Code of notes that propose another package; other notes are details."""
+_PROPOSAL, _DRIVER = "ADV112", "ADV119"
+"""Codes of notes that propose another package, and that say which driver a stack needs; other notes are details."""
 _PLACE = re.compile(r"\((\S+:\d+)\)$")
 """Place at the end of a sign of a workload."""
 _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness")
@@ -66,7 +66,7 @@ def workload_line(report: AdviceResult) -> str:
         source = place[1] if place else report.proposal.signs[0]
         return f"{report.proposal.workload}, guessed from {source} (`--workload` sets it)"
     if len(prediction.kinds) > 1:
-        return f"none selected: the worst of {len(prediction.kinds)} kinds counts; `--workload NAME` selects one"
+        return f"none selected: the worst of {len(prediction.kinds)} kinds counts (`--workload NAME`)"
     return prediction.workload
 
 
@@ -119,8 +119,9 @@ def replaceable_line(report: AdviceResult) -> str:
 
 
 def _is_listed(finding: AdviceFinding) -> bool:
-    """Whether a person acts on a finding: on warnings, and on replacements that hold without a further condition."""
-    return finding.severity != "note" or (finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message)
+    """Whether a person acts on a finding: not on notes, except drivers and replacements without a further condition."""
+    is_free = finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message
+    return finding.severity != "note" or finding.code == _DRIVER or is_free
 
 
 def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str, ...]]:
@@ -201,7 +202,8 @@ def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
     if not basis.includes_speed:
         return [f"{criteria} of all packages; objective `{basis.objective}` ignores speed"]
     measured = f"{quoted(basis.measured)} measured on comparable hardware" if basis.measured else "nothing measured"
-    lines = [f"{criteria} of all packages; speed, {workload_text(prediction)}: {measured}"]
+    speed = f"speed from a gain of {100 * basis.min_gain:.3g} %"
+    lines = [f"{criteria} of all packages; {speed}, {workload_text(prediction)}: {measured}"]
     parts = []
     if basis.unmeasured:
         parts.append(f"{quoted(basis.unmeasured)} (not measured on comparable hardware)")

@@ -7,10 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from advisor.domain.words import count
-from advisor.report.ratios import ratio_cells
+from knowledge.estimate.compare import Comparison
 from knowledge.estimate.framework_evidence import Estimate
 from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.estimate.stacks import StackComparisons, stack_name
+
+_LARGEST = math.log(100)
+NO_RESULT = "no result"
+"""Text of a ratio whose interval is too wide, or contradicts the medians."""
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -284,3 +288,20 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
         text = StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()
+
+
+def ratio_cells(comparison: Comparison) -> tuple[str, str, str]:
+    """Return the ratio, its interval, and `*` where the difference is significant.
+
+    An interval that is too wide, or that contradicts the medians, is no result.
+    """
+    interval = f"{_end(comparison.low)} to {_end(comparison.high)}"
+    if not comparison.conclusive:
+        return NO_RESULT, f"{interval}: too few or too noisy rounds", ""
+    return f"{math.exp(comparison.mean):.3f}", interval, "*" if comparison.significant else ""
+
+
+def _end(log_ratio: float) -> str:
+    if abs(log_ratio) > _LARGEST:
+        return "below 0.01" if log_ratio < 0 else "above 100"
+    return f"{math.exp(log_ratio):.3f}"

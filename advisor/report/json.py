@@ -10,6 +10,7 @@ from advisor.api.session import AdviceResult
 from advisor.report.interface import SCHEMA_VERSION, changes_from_current, prediction_document, rounded
 from advisor.report.interpreters import interpreters_document
 from advisor.report.sizes import sizes_document
+from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommended_settings import gain_with_settings
 from knowledge.domain.stack import carried_cuda
@@ -60,6 +61,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "score": {
             "criteria": list(advice.basis.criteria),
             "workload": advice.prediction.workload,
+            "min_gain": advice.basis.min_gain,
             "measured": list(advice.basis.measured),
             "unmeasured": list(advice.basis.unmeasured),
             "not_in_workload": list(advice.basis.not_in_workload),
@@ -71,6 +73,10 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
         "gain_with_settings": rounded(asdict(total)) if total else None,
         "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
+        "present_settings": [
+            {"package": package, "setting": setting, "present": text}
+            for (package, setting), text in sorted(report.present_settings.items())
+        ],
         "prediction": prediction_document(advice.prediction),
         "findings": [asdict(f) for f in advice.findings],
         "proof": {
@@ -82,6 +88,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
             "fetched": advice.optimum.fetched,
             "stopped": advice.optimum.stopped,
         },
+        "newest": _newest(advice.optimum),
         "locks": list(report.outputs),
     }
 
@@ -91,6 +98,17 @@ def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:
         "name": candidate.name,
         "version": str(candidate.version),
         "index": candidate.file.index,
+    }
+
+
+def _newest(optimum: Optimum) -> dict[str, Any]:
+    """Return the newest stack that runs on the target, and the gain over it; empty without speed in the score."""
+    if not optimum.newest:
+        return {}
+    low, speedup, high = optimum.gain.ratios
+    return {
+        "packages": [{"name": c.name, "version": str(c.version)} for c in optimum.newest],
+        "gain": rounded({"speedup": speedup, "low": low, "high": high}),
     }
 
 

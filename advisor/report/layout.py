@@ -46,7 +46,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TextRow:
     """A row of a report. A last cell that needs more than two lines starts below the second one.
 
     Attributes:
@@ -63,12 +63,12 @@ class Row:
     style: Style = "strong"
 
 
-Block = Iterable[Row]
+Block = Iterable[TextRow]
 
 
-def labelled(label: str, lines: Iterable[str], style: Style = "strong") -> list[Row]:
+def labelled(label: str, lines: Iterable[str], style: Style = "strong") -> list[TextRow]:
     """Return a row for each line, the first of them with a label."""
-    return [Row(label="" if number else label, cells=(line,), style=style) for number, line in enumerate(lines)]
+    return [TextRow(label="" if number else label, cells=(line,), style=style) for number, line in enumerate(lines)]
 
 
 def render(blocks: Iterable[Block], layout: Layout) -> str:
@@ -84,14 +84,14 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     longer than that of a file.
     """
     columns = max(width - indent, 1)
-    kept = _LITERAL.sub(lambda m: m[0].replace(" ", _NO_BREAK) if len(m[0]) <= columns else m[0], visible(text))
+    unbroken = _LITERAL.sub(lambda m: m[0].replace(" ", _NO_BREAK) if len(m[0]) <= columns else m[0], visible(text))
     lines = []
-    for line in textwrap.wrap(kept, columns, break_long_words=False, break_on_hyphens=False):
-        lines += textwrap.wrap(line, WIDTH_OF_FILES - indent, break_on_hyphens=False)
+    for line in textwrap.wrap(unbroken, columns, break_long_words=False, break_on_hyphens=False):
+        lines += textwrap.wrap(line, max(columns, WIDTH_OF_FILES - indent), break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
-def _block_lines(block: Sequence[Row], layout: Layout) -> Iterable[str]:
+def _block_lines(block: Sequence[TextRow], layout: Layout) -> Iterable[str]:
     widths: dict[int, list[int]] = {}
     for row in block:
         columns = widths.setdefault(len(row.cells), [0] * (len(row.cells) - 1))
@@ -101,7 +101,7 @@ def _block_lines(block: Sequence[Row], layout: Layout) -> Iterable[str]:
         yield from _row_lines(row, widths[len(row.cells)], layout)
 
 
-def _row_lines(row: Row, widths: Sequence[int], layout: Layout) -> Iterable[str]:
+def _row_lines(row: TextRow, widths: Sequence[int], layout: Layout) -> Iterable[str]:
     *columns, last = map(visible, row.cells)
     gap = " " * _GAP
     padded = [f"{cell.ljust(width)}{gap}" for cell, width in zip(columns, widths, strict=True)]

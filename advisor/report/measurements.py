@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.domain.words import count
-from advisor.report.ratios import ratio_cells
+from advisor.report.evidence import ratio_cells
 from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.estimate.compare import Comparison, compare_block, refusals
 from knowledge.estimate.stacks import stack_name

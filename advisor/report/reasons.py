@@ -10,7 +10,7 @@ from typing import Any
 from advisor.gate.compare import is_significant
 from advisor.report.interface import prediction_document, version_change
 from advisor.report.interpreters import criterion_text
-from advisor.report.layout import Block, Layout, Row, labelled, render
+from advisor.report.layout import Block, Layout, TextRow, labelled, render
 from advisor.report.text import evidence_lines
 from advisor.resolve.alternatives import Alternative, Explanation, alternatives_of
 from advisor.resolve.prices import Price
@@ -34,12 +34,12 @@ def prices_json(prices: Sequence[Price]) -> str:
     return json.dumps({"schema_version": 2, "prices": documents}, indent=2)
 
 
-def _price_block(label: str, prices: Sequence[Price]) -> Iterator[Row]:
+def _price_block(label: str, prices: Sequence[Price]) -> Iterator[TextRow]:
     """Yield what constraints cost, or what other interpreters gain: age, speed, and what would change."""
     for number, price in enumerate(prices):
         with_it = "with it" if _is_interpreter(price) else "without it"
         notes = [f"{price.origin}; {with_it}: {_changes(price.changes)}" if price.changes else price.origin]
-        yield Row(label="" if number else label, cells=(price.constraint, price_text(price)), notes=notes)
+        yield TextRow(label="" if number else label, cells=(price.constraint, price_text(price)), notes=notes)
 
 
 def price_text(price: Price) -> str:
@@ -102,7 +102,7 @@ def _explanation_blocks(e: Explanation) -> Iterator[Block]:
         *labelled("why", [e.why, *([] if e.against_newest else ["the newest version that the target can install"])]),
     ]
     yield [
-        Row(label="" if number else "required", cells=(f"by {parent}", requirement))
+        TextRow(label="" if number else "required", cells=(f"by {parent}", requirement))
         for number, (parent, requirement) in enumerate(e.required_by)
     ]
     more = ["and longer ones"] if e.more_paths else []

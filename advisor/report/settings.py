@@ -33,13 +33,14 @@ class SettingRow:
     """What a report says first about a run-time setting.
 
     Attributes:
-        verdict: Whether to set it, to allow it first, to avoid it, or whether that depends on the workload.
+        verdict: Whether to set it, to allow it first, to avoid it, whether that depends on the workload,
+            or whether the program has it already.
         setting: The setting as ``name=value``, with its framework if the stack has several.
         effect: Its predicted effect.
         notes: What it does to results, and what to do.
     """
 
-    verdict: Literal["set", "allow", "avoid", "maybe"]
+    verdict: Literal["set", "allow", "avoid", "maybe", "have"]
     setting: str
     effect: str
     notes: tuple[str, ...] = ()
@@ -52,15 +53,20 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
     frameworks = {package for package, _ in groups}
     rows = []
     for key in sorted(groups, key=lambda key: (list(advice).index(key) if key in advice else len(advice), key)):
-        own, effects = advice.get(key), groups[key]
+        own, effects, present = advice.get(key), groups[key], report.present_settings.get(key, "")
         clear = _clear(effects, own)
-        verdict = _VERDICTS[own.status if own else None]
         # A setting that only makes programs slower, and that nobody would choose, is no advice.
         if not clear or (own is None and all(e.speedup < 1 for e in clear)):
             continue
         name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
+        if present and own is None:
+            rows.append(SettingRow(verdict="have", setting=name, effect=f"the program sets {present}"))
+            continue
+        notes = [*_actions(own, clear), *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
-        rows.append(SettingRow(verdict=verdict, setting=name, effect=effect, notes=tuple(_actions(own, clear))))
+        rows.append(
+            SettingRow(verdict=_VERDICTS[own.status if own else None], setting=name, effect=effect, notes=tuple(notes))
+        )
     return tuple(rows), len(groups) - len(rows)
 
 

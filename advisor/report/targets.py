@@ -10,7 +10,7 @@ from advisor.api.targets import TargetResults
 from advisor.domain.words import count, quoted
 from advisor.report.interface import SCHEMA_VERSION, rounded
 from advisor.report.json import advice_document
-from advisor.report.layout import Block, Layout, Row, labelled, render
+from advisor.report.layout import Block, Layout, TextRow, labelled, render
 from advisor.report.reasons import price_difference
 from advisor.report.text import summary_block
 from advisor.resolve.agreement import Agreement
@@ -30,7 +30,7 @@ def _blocks(results: TargetResults) -> Iterator[Block]:
     if results.agreement is not None:
         yield [
             *labelled("shared", [_agreement(results.agreement)]),
-            *(Row(cells=(name, _cost(price))) for name, price in results.prices.items()),
+            *(TextRow(cells=(name, _cost(price))) for name, price in results.prices.items()),
         ]
     written = {output for result in results.advice.values() for output in result.outputs}
     what = f"wrote {count(len(written), 'lock')}" if written else "nothing was written (--dry-run)"

@@ -21,7 +21,7 @@ from advisor.report.advice_summary import (
 )
 from advisor.report.interface import changes, target_line, version_change
 from advisor.report.interpreters import interpreters_text
-from advisor.report.layout import Block, Layout, Row, Style, labelled, render
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 from advisor.report.outputs import output_lines, uv_sources
 from advisor.report.settings import combined_line, setting_lines, setting_rows
 from advisor.report.sizes import size_lines, startup_lines
@@ -71,7 +71,7 @@ def summary_block(report: AdviceResult, *, name: str) -> Block:
     ]
 
 
-def _head(report: AdviceResult) -> Iterator[Row]:
+def _head(report: AdviceResult) -> Iterator[TextRow]:
     """Yield for what the advice is, how large the lock is, and how fast."""
     yield from labelled("target", [target_line(report.target)])
     if report.interpreters is not None:
@@ -82,17 +82,17 @@ def _head(report: AdviceResult) -> Iterator[Row]:
     yield from labelled("speed", speed_lines(report))
 
 
-def _changes(report: AdviceResult) -> Iterator[Row]:
+def _changes(report: AdviceResult) -> Iterator[TextRow]:
     """Yield the changes from the newest versions, the first of them with the label."""
     listed, groups = listed_changes(report)
     label = "changes"
     for change in listed:
-        yield Row(label=label, cells=(change.name, change.versions, change.why))
+        yield TextRow(label=label, cells=(change.name, change.versions, change.why))
         label = ""
     yield from labelled(label, groups)
 
 
-def _findings(report: AdviceResult) -> Iterator[Row]:
+def _findings(report: AdviceResult) -> Iterator[TextRow]:
     listed, _ = listed_findings(report)
     for finding in listed:
         yield _finding(finding)
@@ -100,30 +100,32 @@ def _findings(report: AdviceResult) -> Iterator[Row]:
     yield from labelled("note", filter(None, [replaceable_line(report)]))
 
 
-def _finding(finding: AdviceFinding, *, source: bool = False) -> Row:
+def _finding(finding: AdviceFinding, *, source: bool = False) -> TextRow:
     notes = filter(None, [finding.source if source else ""])
     style: Style = "warning" if finding.severity == "warning" else "strong"
-    return Row(label=finding.severity, cells=(f"{finding.message} [{finding.code}]",), notes=tuple(notes), style=style)
+    return TextRow(
+        label=finding.severity, cells=(f"{finding.message} [{finding.code}]",), notes=tuple(notes), style=style
+    )
 
 
-def _settings(report: AdviceResult) -> Iterator[Row]:
+def _settings(report: AdviceResult) -> Iterator[TextRow]:
     rows, others = setting_rows(report)
     label = "settings"
     for row in rows:
-        yield Row(label=label, cells=(row.verdict, row.setting, row.effect), notes=row.notes)
+        yield TextRow(label=label, cells=(row.verdict, row.setting, row.effect), notes=row.notes)
         label = ""
     yield from labelled("", filter(None, [combined_line(report.settings, report.settings_gain)]))
     if others:
         what = "more settings" if rows else "settings"
-        yield Row(label=label, cells=("open", f"{others} {what}", "no clear gain; `--details` lists them"))
+        yield TextRow(label=label, cells=("open", f"{others} {what}", "no clear gain; `--details` lists them"))
 
 
-def _foot(report: AdviceResult) -> Iterator[Row]:
+def _foot(report: AdviceResult) -> Iterator[TextRow]:
     yield from labelled("unknown", unknown_lines(report))
     yield from labelled("proof", [proof_line(report)])
 
 
-def _outputs(report: AdviceResult, *, details: bool) -> Iterator[Row]:
+def _outputs(report: AdviceResult, *, details: bool) -> Iterator[TextRow]:
     """Yield what was written, and where to read more."""
     reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
     written = [*output_lines(report)]
@@ -134,7 +136,7 @@ def _outputs(report: AdviceResult, *, details: bool) -> Iterator[Row]:
         _, hidden = listed_findings(report)
         notes = f"{count(hidden, 'more finding')}, " if hidden else ""
         text = f"{notes}evidence, sizes: `--details`; `advisor explain NAME`"
-        yield Row(label="more", cells=(text,), style="quiet")
+        yield TextRow(label="more", cells=(text,), style="quiet")
 
 
 def _details(report: AdviceResult) -> Iterator[Block]:
@@ -154,7 +156,7 @@ def _details(report: AdviceResult) -> Iterator[Block]:
         *labelled("search", [search]),
     ]
     yield [
-        Row(
+        TextRow(
             label="" if number else "packages",
             cells=(name, version_change(before, after), advice.reasons.get(name, "no longer required")),
         )

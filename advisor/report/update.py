@@ -15,7 +15,7 @@ from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
 from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
 from advisor.report.interface import prediction_document, rounded, target_line, version_change
-from advisor.report.layout import Block, Layout, Row, Style, labelled, render
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
@@ -40,6 +40,8 @@ def update_json(change: LockChange) -> str:
         "remaining": [{"code": f.code, "package": f.package, "message": f.message} for f in change.remaining],
         "prediction": prediction and {key: prediction[key] for key in _PREDICTION_KEYS},
         "not_predicted": change.not_predicted or None,
+        "passes": change.passes,
+        "dropped_settings": list(change.dropped_settings),
         "locks": list(change.outputs),
         "commands": list(change.commands),
     }
@@ -58,17 +60,18 @@ def _text(change: LockChange) -> Iterator[Block]:
         *labelled("speed", [_speed(change)]),
     ]
     yield [
-        Row(
+        TextRow(
             label="" if number else "changes",
             cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), _reason(c, change)),
         )
         for number, c in enumerate(change.changes)
     ]
-    yield _findings("resolved", "good", change.cleared)
+    yield _findings("resolved" if change.outputs else "resolves", "good", change.cleared)
     yield _findings("remaining", "bad", change.remaining)
     yield [
         *labelled("wrote", [f"`{path}`" for path in change.outputs] or ([] if change.commands else ["nothing"])),
         *labelled("to do", change.commands),
+        *labelled("dropped", [f"setting {s}: the new versions do not have it" for s in change.dropped_settings]),
     ]
 
 
@@ -83,11 +86,17 @@ def _speed(change: LockChange) -> str:
 
 def _size(change: LockChange) -> str:
     if not change.changes:
-        return "nothing changes: the lock passes the gate" if change.is_smallest else "nothing changes"
+        if change.cleared:
+            return f"no version changes: writing the lock again resolves {count(len(change.cleared), 'finding')}"
+        return (
+            "nothing changes: the lock passes the gate" if change.passes and change.is_smallest else "nothing changes"
+        )
     scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
     words = f"{describe_changes(change.changes)}, {scope}"
     if change.is_smallest:
-        proof = "proven" if change.optimum.bounds[0].gap == 0 else "not proven"
+        bounds = change.optimum.bounds
+        counted = [bound.objective for bound in bounds].index("added") + 1
+        proof = "not proven" if any(bound.gap for bound in bounds[:counted]) else "proven"
         state = f"{proof} to be the smallest change"
         if any(finding.code == "ADV008" for finding in change.cleared):
             state += ", among stacks with the same measured packages,"
@@ -97,10 +106,8 @@ def _size(change: LockChange) -> str:
 
 
 def _reason(c: PackageChange, change: LockChange) -> str:
-    for finding in change.cleared:
-        if finding.package == c.package or c.package in dict(finding.cause.versions):
-            return f"resolves {finding.code}"
-    return "" if change.is_smallest else change.reasons.get(c.package, "")
+    codes = [f.code for f in change.cleared if f.package == c.package or c.package in dict(f.cause.versions)]
+    return "; ".join(filter(None, (*(f"resolves {code}" for code in codes[:1]), change.reasons.get(c.package))))
 
 
 def _markdown(change: LockChange) -> Iterator[str]:

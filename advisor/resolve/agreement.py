@@ -59,7 +59,8 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
     Raises:
         SearchLimitError: If the limit is reached before a stack is found.
     """
-    joint = _JointTargets([request for request, _ in solved.values()])
+    # Speed is compared with the newest stack of each target, as for its own best stack.
+    joint = _JointTargets([request.over(optimum.newest) for request, optimum in solved.values()])
     first = next(iter(solved.values()))[0]
     optimum = optimise(
         joint.problem,
@@ -209,16 +210,21 @@ class _JointTargets:
         """Return the objectives of all targets, summed, with the number of different releases among them."""
         costs: dict[str, Counter[Choice]] = {}
         pairs: dict[str, Counter[tuple[Choice, tuple[NormalizedName, Version | None]]]] = {}
+        absent: dict[str, dict[NormalizedName, int]] = {}
         for number, offered in enumerate(self._offered(candidates)):
-            for objective in self._requests[number].criteria.objectives(offered):
+            request = self._requests[number]
+            for objective in request.criteria.over(request.reference or ()).objectives(offered):
                 of_choices = costs.setdefault(objective.name, Counter())
                 for (name, version), cost in objective.costs.items():
                     of_choices[_name(number, name), version] += cost
                 of_pairs = pairs.setdefault(objective.name, Counter())
                 for ((name, version), (other, other_version)), cost in objective.pairs.items():
                     of_pairs[(_name(number, name), version), (_name(number, other), other_version)] += cost
+                absent.setdefault(objective.name, {}).update(
+                    (_name(number, name), cost) for name, cost in objective.absent.items()
+                )
         names = _criteria([request.objective for request in self._requests])
-        summed = {n: Objective(name=n, costs=costs[n], pairs=pairs[n]) for n in names if n in costs}
+        summed = {n: Objective(name=n, costs=costs[n], pairs=pairs[n], absent=absent[n]) for n in names if n in costs}
         summed[DIFFERENT_VERSIONS] = Objective(name=DIFFERENT_VERSIONS, different=self._pairs(candidates))
         return tuple(summed[name] for name in names if name in summed)
 

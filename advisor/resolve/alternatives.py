@@ -106,7 +106,9 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
     newest = candidates[0].version
     graph = dependency_graph(request.problem, request.source, advice.optimum.stack)
     paths, has_more = _paths(graph, name)
-    newest_alternative = None if newest == candidate.version else _with_version(request, advice.optimum, name, newest)
+    newest_alternative = (
+        None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
+    )
     return Explanation(
         name=name,
         version=candidate.version,
@@ -140,7 +142,10 @@ def _paths(graph: Graph, name: NormalizedName) -> tuple[tuple[tuple[str, ...], .
     return tuple(paths[:MAX_PATHS]), len(paths) > MAX_PATHS
 
 
-def _with_version(request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version) -> Alternative:
+def best_with_version(
+    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version
+) -> Alternative:
+    """Return the best stack of a request in which a package has another version than in its optimum."""
     return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
 
 
@@ -160,7 +165,7 @@ def _alternative(
     requirement: Requirement,
     version: Version | None,
 ) -> Alternative:
-    other = request.with_problem(_with_requirement(request.problem, requirement))
+    other = request.over(optimum.newest).with_problem(_with_requirement(request.problem, requirement))
     try:
         best = other.best()
     except (StackTooLargeError, SearchLimitError) as error:

@@ -122,6 +122,17 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
             return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
         return requirement_or_candidate.candidate.name, requirement_or_candidate.extra
 
+    def narrow_requirement_selection(
+        self,
+        identifiers: Iterable[Identifier],
+        resolutions: Mapping[Identifier, ResolvelibCandidate],
+        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+        information: Mapping[Identifier, Iterator[Any]],
+        backtrack_causes: Sequence[Any],
+    ) -> Iterable[Identifier]:
+        """Return the nodes among which :meth:`get_preference` decides; with pins, the order does not matter."""
+        return identifiers if self._pins is None else list(identifiers)[:1]
+
     def get_preference(
         self,
         identifier: Identifier,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.index.distributions import MetadataError
@@ -37,6 +38,27 @@ class SkippedCandidates:
     example: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeclaredBuild:
+    """A build that needs a package of the stack, which is not among its declared build requirements.
+
+    Attributes:
+        version: The version that was built.
+        module: The module that the build did not find.
+    """
+
+    version: Version
+    module: str
+
+    @property
+    def reason(self) -> str:
+        """Why the version and older ones cannot be candidates."""
+        return (
+            f"metadata: the build of {self.version} needs `{self.module}` of the stack, which is not among its "
+            "declared build requirements; older versions were not built"
+        )
+
+
 class IndexCandidates:
     """The candidates of a problem on the configured indexes.
 
@@ -44,6 +66,7 @@ class IndexCandidates:
         fetched: Addresses of the files whose metadata has been requested.
         unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
         variants: Chooses among variant wheels; none without the preview feature.
+        undeclared_builds: Packages whose builds need a package of the stack that they do not declare.
     """
 
     def __init__(
@@ -75,6 +98,7 @@ class IndexCandidates:
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
         self._lacking: set[tuple[str, str]] = set()
+        self.undeclared_builds: dict[NormalizedName, UndeclaredBuild] = {}
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
@@ -112,12 +136,13 @@ class IndexCandidates:
         """Fetch the metadata of candidates in one parallel batch."""
         candidates = list(candidates)
         pending = [c for c in candidates if c.file.url not in self.fetched and c.direct is None]
-        self._client.prefetch(files=[c.file for c in pending if not self._requirements_cache.holds(c.file)])
+        unread = [c for c in pending if self._problem.stated_of(c) is None and self._may_build(c)]
+        self._client.prefetch(files=[c.file for c in unread if not self._requirements_cache.holds(c.file)])
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
         self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
         if self._problem.policy.build_sdists:
-            self._client.prefetch_builds(c.file for c in pending if self._is_unbuilt(c))
+            self._client.prefetch_builds(c.file for c in unread if self._is_unbuilt(c))
         for candidate in pending:
             self.dependencies(candidate)
 
@@ -161,6 +186,7 @@ class IndexCandidates:
             other._dependencies = self._dependencies
             other._lacking = self._lacking
         other.fetched = self.fetched
+        other.undeclared_builds = self.undeclared_builds
         other.variants, other._reader = self.variants, self._reader
         other._requirements_cache = self._requirements_cache
         other._prefetched = self._prefetched
@@ -183,12 +209,16 @@ class IndexCandidates:
     def _read_metadata(self, candidate: Candidate) -> CoreMetadata:
         """Return the metadata of a file; if an sdist does not state its own, that of a wheel of the version.
 
+        Metadata that the project states comes first.
+
         The wheel need not fit the target. uv assumes, too, that all files of a version require the same.
 
         Raises:
             MetadataError: If it is malformed.
             UnavailableError: If it cannot be read.
         """
+        if (stated := self._problem.stated_of(candidate)) is not None:
+            return stated
         metadata = self._client.metadata(candidate.file)
         if not (candidate.is_sdist and metadata.dynamic):
             return metadata
@@ -235,7 +265,8 @@ class IndexCandidates:
             if all(admits(requirement, candidate.version) for requirement in roots):
                 if self._problem.policy.build_sdists and self.needs_build(candidate):
                     self._client.prefetch_builds([candidate.file])
-                for requirement in self._client.metadata(candidate.file).requires:
+                metadata = self._problem.stated_of(candidate) or self._client.metadata(candidate.file)
+                for requirement in metadata.requires:
                     name = canonicalize_name(requirement.name)
                     if self._problem.applies(requirement):
                         self.prefetch([name])
@@ -282,7 +313,8 @@ class IndexCandidates:
         self._examples.setdefault((name, reason), filename)
 
     def _read_dependencies(self, candidate: Candidate, extra: NormalizedName | None) -> tuple[Dependency, ...] | None:
-        retained = None if candidate.direct else self._requirements_cache.read(candidate.file, extra)
+        is_own = candidate.direct is not None or self._problem.stated_of(candidate) is not None
+        retained = None if is_own else self._requirements_cache.read(candidate.file, extra)
         if retained is not None:
             self.fetched.add(candidate.file.url)
             return self._with_overrides(candidate, extra, retained)
@@ -302,7 +334,7 @@ class IndexCandidates:
                 else self._problem.applies(requirement, extra) and not self._problem.applies(requirement)
             )
         ]
-        if not candidate.is_sdist and candidate.direct is None and not metadata.variant_requires:
+        if not (candidate.is_sdist or is_own or metadata.variant_requires):
             self._requirements_cache.write(candidate.file, extra, pending)
         return self._with_overrides(candidate, extra, pending)
 
@@ -333,10 +365,51 @@ class IndexCandidates:
                 )
         return tuple(dependencies)
 
+    def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata | None:
+        """Return the metadata of an sdist from a build; none if it fails, or if a newer one lacks a requirement.
+
+        That an older version happens to build without a package of the stack is no reason to choose it: pip and uv
+        end with the error of the newest one.
+
+        Args:
+            candidate: The sdist.
+            stated: What it states without a build.
+        """
+        newest = self._newest_unbuilt(candidate.name)
+        if newest is not None and newest.version > candidate.version:
+            self.dependencies(newest)
+            if not self._may_build(candidate):
+                return self._usable_metadata(candidate)
+        try:
+            return self._client.built_metadata(candidate.file)
+        except MetadataError as error:
+            reason, module = str(error), error.missing_module
+            required = {canonicalize_name(r.name) for r in stated.requires if self._problem.applies(r)}
+            if module and canonicalize_name(module) in {*required, *self._requested}:
+                build = UndeclaredBuild(version=candidate.version, module=module)
+                self.undeclared_builds[candidate.name], reason = build, build.reason
+            self._skip(candidate.name, reason, candidate.file.filename)
+            return None
+
+    def _may_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate needs no build, or no build of a version as new failed without a package of the stack."""
+        failed = self.undeclared_builds.get(candidate.name)
+        is_own = not candidate.is_sdist or self._problem.stated_of(candidate) is not None
+        return failed is None or is_own or candidate.version > failed.version
+
+    def _newest_unbuilt(self, name: NormalizedName) -> Candidate | None:
+        """Return the newest version of a package that the project admits and that needs a build."""
+        roots = [root.requirement for root in self._problem.roots_of(name)]
+        admitted = (c for c in self._load(name) if all(admits(requirement, c.version) for requirement in roots))
+        return next((c for c in admitted if self._is_unbuilt(c)), None)
+
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
         if candidate.direct is not None:
             return self._problem.direct[candidate.name].metadata
         self.fetched.add(candidate.file.url)
+        if not self._may_build(candidate):
+            self._skip(candidate.name, self.undeclared_builds[candidate.name].reason, candidate.file.filename)
+            return None
         try:
             metadata = self._read_metadata(candidate)
         except MetadataError as error:
@@ -346,11 +419,10 @@ class IndexCandidates:
             if not self._problem.policy.build_sdists:
                 self._skip(candidate.name, _UNBUILT, candidate.file.filename)
                 return None
-            try:
-                metadata = self._client.built_metadata(candidate.file)
-            except MetadataError as error:
-                self._skip(candidate.name, str(error), candidate.file.filename)
+            built = self._built_metadata(candidate, metadata)
+            if built is None:
                 return None
+            metadata = built
         if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
             self._skip(candidate.name, "metadata and file name disagree", candidate.file.filename)
             return None

@@ -193,7 +193,8 @@ class CompatibleFileReader:
 
     def _rank(self, filename: str) -> int | None:
         """Return the rank of a wheel's best tag on the target, or none if no tag is compatible."""
-        filename, _ = self._plain(filename)
+        if self._variants:
+            filename, _ = self._plain(filename)
         tags = "-".join(filename[:-4].rsplit("-", 3)[1:])
         if tags not in self._ranks:
             try:

@@ -19,6 +19,7 @@ class CostTerms:
         self._model = encoding.model
         self._both: dict[tuple[Literal, Literal], Literal] = {}
         self._unions: dict[frozenset[Literal], Literal] = {}
+        self._absent: dict[NormalizedName, Literal] = {}
         self._different: dict[tuple[NormalizedName, NormalizedName], Literal] = {}
         self._compared: set[tuple[Literal, Literal, frozenset[Literal]]] = set()
 
@@ -34,7 +35,10 @@ class CostTerms:
             if name in self._encoding.candidates:
                 self._encoding.expand(name, len(self._encoding.allowed(name)))
         collected: dict[Literal, int] = {}
+        priced = {name for name, _ in choices}
         for name in self._encoding.candidates:
+            if name not in priced:
+                continue
             prices = [choices.get((name, candidate.version), 0) for candidate in self._encoding.allowed(name)]
             self._expand_cheaper(name, prices)
             explicit = self._encoding.choices(name)
@@ -56,6 +60,17 @@ class CostTerms:
                 if place is None:
                     literal = self._product(self._encoding.present(name), literal)
                 collected[literal] = cost
+        return collected
+
+    def of_absences(self, costs: Mapping[NormalizedName, int]) -> dict[Literal, int]:
+        """Return the costs of packages that are not in the stack, by literal."""
+        collected: dict[Literal, int] = {}
+        for name, cost in sorted(costs.items()):
+            if name in self._encoding.candidates:
+                if name not in self._absent:
+                    self._absent[name] = self._model.boolean()
+                    self._model.exactly_one((self._absent[name], self._encoding.present(name)))
+                collected[self._absent[name]] = cost
         return collected
 
     def of_differences(self, pairs: Iterable[tuple[NormalizedName, NormalizedName]]) -> dict[Literal, int]:

@@ -9,6 +9,7 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.words import quoted
 from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
 from knowledge.estimate.interface import Prediction
@@ -114,6 +115,16 @@ def explain_stack(
     return reasons
 
 
+def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
+    """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
+    newest = {c.name: c.version for c in optimum.newest}
+    older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
+    low, speedup, high = optimum.gain.ratios
+    gain = f"the whole stack is predicted {speedup:.3f} times as fast [{low:.3f}, {high:.3f}]"
+    further = {str(name): f"{reasons[name]}; older than {newest[name]}, the newest that runs: {gain}" for name in older}
+    return {**reasons, **further}
+
+
 def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: CandidateSource) -> bool:
     """Whether the next newer version that the project admits was left out because it has to be built."""
     roots = [root.requirement for root in problem.roots_of(candidate.name)]
@@ -183,7 +194,7 @@ def _reason(
     if plain is not None and plain.version != candidate.version and candidate.name in forbidden:
         return f"{plain.version} {forbidden[candidate.name]}"
     for change in prediction.changes:
-        if change.package == candidate.name and plain is not None:
+        if change.package == candidate.name and plain is not None and not prediction.obstacle:
             return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
     if candidate.version.public == source.candidates(candidate.name)[0].version.public:
         return "newest for the target"

@@ -150,6 +150,9 @@ def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> N
     """Return the error that describes a conflict, with the cheapest change that solves it."""
     error = NoStackError(message, details=describe_conflict(conflict, request.source, request.source.reasons))
     announce(error)
+    if hint := _build_hint(request.source, conflict):
+        error.hint = hint
+        return error
     change = _cheapest_change(request, [root for root in request.problem.roots if root in conflict.roots])
     if change is None:
         change = "relaxing a single one of these requirements is not enough"
@@ -160,6 +163,18 @@ def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> N
         change = f"{change}; {fewer}" if change else fewer
     error.hint = change
     return error
+
+
+def _build_hint(source: IndexCandidates, conflict: Conflict) -> str:
+    """Return the hint if builds of a package of a conflict need something undeclared; else an empty text."""
+    packages = {root.name for root in conflict.roots} | {name for relation in conflict.relations for name in relation}
+    names = sorted(packages & source.undeclared_builds.keys())
+    if not names:
+        return ""
+    return (
+        f"state what {quoted(names)} requires with `[[tool.advisor.metadata]]` in `pyproject.toml`, and install the "
+        "lock without build isolation"
+    )
 
 
 def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
@@ -178,11 +193,14 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
         if problem is None:
             continue
         relaxed = request.with_problem(problem)
+        # To compute predictions takes longer than the limit.
+        relaxed = replace(relaxed, criteria=relaxed.criteria.without_predictions())
         try:
             # A plain stack to start from: the problem itself has none.
             baseline = resolve_baseline(problem, relaxed.source, max_rounds=FIRST_ROUNDS, limit=limit)
             effort = replace(request.effort, work=_HINT_WORK, limit=limit)
-            optimum = replace(relaxed, baseline=baseline, effort=effort).best()
+            # Speed is compared with the newest candidates, so that the costs of all changes can be compared.
+            optimum = replace(relaxed, baseline=baseline, effort=effort).over(()).best()
         except (BaselineLimitError, SearchLimitError):
             is_decided = False
             continue

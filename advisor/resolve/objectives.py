@@ -13,12 +13,12 @@ from packaging.version import Version
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.choices import Budget, Candidates, Choice, Limits, OptionCosts, PairedChoice
 from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
-from advisor.resolve.optimum import Objective
+from advisor.resolve.optimum import Bound, Objective
 from advisor.resolve.problem import Candidate, CandidatePolicy, CandidateSource
 from advisor.resolve.setting_choice import TargetSettings
-from advisor.resolve.slowdowns import add_slowdowns
-from advisor.resolve.speed_steps import speed_objective
-from knowledge.estimate.interface import Estimator
+from advisor.resolve.slowdowns import add_slowdowns, loss_by_slowdowns
+from advisor.resolve.speed_steps import MIN_GAIN, SpeedComparison, added_gain, negated_gain
+from knowledge.estimate.interface import Estimator, PredictedGain
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
@@ -47,8 +47,8 @@ class Criteria:
         estimator: Estimator,
         objective: ObjectiveName,
         direct: Collection[NormalizedName],
-        baseline: Sequence[Candidate],
         source: CandidateSource,
+        baseline: Iterable[Candidate] = (),
         young_after: str = "",
         policy: CandidatePolicy = _ANY_CANDIDATE,
     ) -> None:
@@ -59,8 +59,8 @@ class Criteria:
             estimator: Predictions from the observations.
             objective: The objective.
             direct: Packages that the project's own requirements name.
-            baseline: The stack that speed is compared with.
             source: The candidates.
+            baseline: The stack that a plain resolver installs.
             young_after: ISO 8601 time in UTC; files uploaded later count as young.
             policy: Which files the user admits as candidates.
         """
@@ -69,10 +69,13 @@ class Criteria:
         self._settings: TargetSettings | None = None
         self._direct = frozenset(direct)
         self._baseline = {str(c.name): c.version for c in baseline}
+        self._reference: tuple[Candidate, ...] = ()
+        self._min_gain = MIN_GAIN
+        self._uncounted: tuple[frozenset[Choice], ...] = ()
         self._rules = builds.rules
         self._builds = builds
         self._estimator = estimator
-        self._names = CRITERIA[objective]
+        self._names: tuple[str, ...] = CRITERIA[objective]
         self._source = source
         self._young_after = young_after
         self._max_size: int | None = None
@@ -82,7 +85,6 @@ class Criteria:
         self._objectives: dict[tuple[str, int], Objective] = {}
         self._limits: dict[int, Limits] = {}
         self._hours: dict[NormalizedName, dict[Version, int]] = {}
-        self._best_steps: dict[str, int] = {}
         self._package_costs: Mapping[str, Mapping[NormalizedName, int]] = {}
         self._extra_options: Mapping[NormalizedName, int] = {}
 
@@ -99,10 +101,85 @@ class Criteria:
         return other
 
     def with_baseline(self, baseline: Iterable[Candidate]) -> Criteria:
-        """Return the same criteria with another stack that speed is compared with."""
+        """Return the same criteria with another stack that a plain resolver installs."""
         other = self._copy()
         other._baseline = {str(c.name): c.version for c in baseline}
         return other
+
+    @property
+    def includes_speed(self) -> bool:
+        """Whether speed is one of the criteria."""
+        return "speed" in self._names
+
+    def without_speed(self) -> Criteria:
+        """Return the same criteria without speed."""
+        other = self._copy()
+        other._names = tuple(name for name in self._names if name != "speed")
+        return other
+
+    def over(self, reference: Iterable[Candidate]) -> Criteria:
+        """Return the same criteria with a stack that speed is compared with.
+
+        Without one, it is compared with the newest candidate of each package.
+        """
+        other = self._copy()
+        other._reference = tuple(reference)
+        return other
+
+    @property
+    def min_gain(self) -> float:
+        """Smallest difference of speed that counts, as a fraction."""
+        return self._min_gain
+
+    def with_min_gain(self, min_gain: float) -> Criteria:
+        """Return the same criteria with another smallest difference of speed, as a fraction."""
+        other = self._copy()
+        other._min_gain = min_gain
+        return other
+
+    def without_gains_of(self, uncounted: Iterable[frozenset[Choice]]) -> Criteria:
+        """Return the same criteria, which exclude combinations of versions whose gain of speed does not count."""
+        other = self._copy()
+        other._uncounted = tuple(uncounted)
+        return other
+
+    def with_speed_bound(self, bounds: Sequence[Bound], stack: Sequence[Candidate]) -> tuple[Bound, ...]:
+        """Return the bounds of a stack that was found without speed, with the bound of its speed."""
+        value = self._speed(self._offered(stack)).value(stack)
+        names = [name for name in self._ordered_names if name in {"speed", *(b.objective for b in bounds)}]
+        by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
+        return tuple(by_name[name] for name in names)
+
+    def uncounted_choices(self, stack: Sequence[Candidate]) -> frozenset[Choice]:
+        """Return the choices by which a stack seems faster than the reference, if the gain of the whole does not count.
+
+        The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
+        """
+        offered, comparison = self._offered(stack), self._comparison
+        objective, best_steps = comparison.objective(offered)
+        names = {c.name for c in stack}
+        most = sum(steps for name, steps in best_steps.items() if steps > 0 or name in names)
+        total = add_slowdowns(objective, offered, self._rules, self._estimator)
+        of_slowdowns = total.value(self._reference) - objective.value(self._reference)
+        if not self._reference or most + of_slowdowns - total.value(stack) <= 0:
+            return frozenset()
+        gain, comparisons = self._whole_gain(stack, offered)
+        if comparison.counts(gain, comparisons):
+            return frozenset()
+        measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
+        return frozenset((c.name, c.version) for c in stack if c.name in measured)
+
+    def gain_over_reference(self, stack: Sequence[Candidate]) -> PredictedGain:
+        """Return what a whole stack gains over the reference, each with its best settings."""
+        return self._whole_gain(stack, self._offered(stack))[0]
+
+    def _whole_gain(self, stack: Sequence[Candidate], offered: Candidates) -> tuple[PredictedGain, int]:
+        """Return the gain of a stack over the reference, and the number of versions that were compared."""
+        versions, before = ({str(c.name): c.version for c in one} for one in (stack, self._reference))
+        gain, comparisons = self._comparison.gain(versions, offered)
+        avoided = loss_by_slowdowns(before, self._rules, self._estimator)
+        own = loss_by_slowdowns(versions, self._rules, self._estimator)
+        return added_gain(added_gain(gain, avoided), negated_gain(own)), comparisons
 
     def with_untried_sdists(self) -> Criteria:
         """Return the same criteria without the rule about sdists whose build was not tried."""
@@ -151,6 +228,12 @@ class Criteria:
         other._names, other._max_size, other._locked = ("size",), None, None
         return other
 
+    def without_predictions(self) -> Criteria:
+        """Return the same criteria without those that need predictions, which may take longer than the search."""
+        other = self._copy()
+        other._names = tuple(name for name in self._names if name not in ("speed", "unmeasured"))
+        return other
+
     def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
         """Return the same criteria with further packages that count as named by the project."""
         other = self._copy()
@@ -185,6 +268,9 @@ class Criteria:
     ) -> Criteria:
         """Return criteria that minimise the changes of a lock before everything else.
 
+        The packages that a change adds are counted after the freshness of new direct requirements: otherwise an ancient
+        version of one, with fewer dependencies, would be chosen.
+
         Args:
             locked: Versions of the lock; a package with another version counts as one change.
             refused: Combinations of choices that are excluded.
@@ -196,7 +282,7 @@ class Criteria:
 
     def _copy(self) -> Criteria:
         other = copy.copy(self)
-        other._objectives, other._limits, other._best_steps = {}, {}, {}
+        other._objectives, other._limits = {}, {}
         return other
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
@@ -205,12 +291,22 @@ class Criteria:
         Freshness of the packages that the project names comes before freshness of all packages: otherwise an older
         version of such a package would be chosen for newer versions of two of its dependencies.
         """
-        names = self._names if self._locked is None else ("changes", *self._names)
-        return tuple(self._criterion(name, candidates) for name in names)
+        return tuple(self._criterion(name, candidates) for name in self._ordered_names)
+
+    @property
+    def _ordered_names(self) -> tuple[str, ...]:
+        """The criteria in order, with those of the smallest change of a lock."""
+        names = self._names
+        if self._locked is None:
+            return names
+        place = names.index("freshness-direct")
+        return ("changes", *names[:place], "freshness-new", "added", *names[place:])
 
     def _criterion(self, name: str, candidates: Candidates) -> Objective:
         make = {
             "changes": self._changes,
+            "freshness-new": self._freshness_of_new,
+            "added": self._additions,
             "rules": self._prices,
             "idle-builds": self._idle_builds,
             "build": self._build_ranks,
@@ -233,13 +329,11 @@ class Criteria:
 
     def _changes(self, candidates: Candidates) -> Objective:
         locked = self._locked or {}
+        return _counting("changes", candidates, lambda c: int(locked.get(c.name, c.version) != c.version))
 
-        def change(candidate: Candidate) -> int:
-            if candidate.name not in locked:
-                return self._added
-            return int(locked[candidate.name] != candidate.version)
-
-        return _counting("changes", candidates, change)
+    def _additions(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        return _counting("added", candidates, lambda c: 0 if c.name in locked else self._added)
 
     def _freshness(self, candidates: Candidates) -> Objective:
         costs = {
@@ -251,7 +345,12 @@ class Criteria:
 
     def _freshness_of_direct(self, candidates: Candidates) -> Objective:
         direct = {name: offered for name, offered in candidates.items() if name in self._direct}
-        return Objective(name="freshness-direct", costs=self._freshness(direct).costs)
+        return replace(self._freshness(direct), name="freshness-direct")
+
+    def _freshness_of_new(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        new = {name: offered for name, offered in candidates.items() if name in self._direct and name not in locked}
+        return replace(self._freshness(new), name="freshness-new")
 
     def _idle_builds(self, candidates: Candidates) -> Objective:
         idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
@@ -335,6 +434,10 @@ class Criteria:
                         "the gate does not accept this combination",
                     )
                 )
+        for uncounted in self._uncounted:
+            if all(name in candidates for name, _ in uncounted):
+                sides = tuple(frozenset({choice}) for choice in sorted(uncounted))
+                exclusive.append((sides, "the gain of speed of this combination does not count"))
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
 
     def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
@@ -343,9 +446,9 @@ class Criteria:
             self._hours[name] = hours_behind(offered)
         return self._hours[name]
 
-    def best_speed_steps(self) -> Mapping[str, int]:
-        """Return the gain of the fastest candidate of each measured framework, in steps, as the last search had it."""
-        return self._best_steps
+    def best_speed_steps(self, stack: Iterable[Candidate]) -> Mapping[str, int]:
+        """Return the gain of the fastest candidate of each measured framework of a stack, in steps."""
+        return self._comparison.objective(self._offered(stack))[1]
 
     def has_upload_times(self, stack: Iterable[Candidate]) -> bool:
         """Whether a build of each release of a stack has an upload time."""
@@ -386,10 +489,25 @@ class Criteria:
             pairs |= {(choice, other_choice): 1 for choice in ones for other_choice in others}
         return Objective(name="rules", costs=costs, pairs=pairs)
 
+    @property
+    def _comparison(self) -> SpeedComparison:
+        settings, estimator = self._settings, self._estimator
+        return SpeedComparison(
+            estimator=estimator,
+            reference={str(c.name): c.version for c in self._reference},
+            min_gain=self._min_gain,
+            settings=(lambda candidates, over: settings.best_by_version(candidates, estimator, over))
+            if settings is not None
+            else None,
+        )
+
+    def _offered(self, stack: Iterable[Candidate]) -> Candidates:
+        """Return the candidates of the packages of a stack and of the reference."""
+        names = sorted({c.name for c in (*self._reference, *stack)})
+        return {name: self._source.candidates(name) for name in names}
+
     def _speed(self, candidates: Candidates) -> Objective:
-        settings = self._settings.best_by_version(candidates, self._estimator, self._baseline) if self._settings else {}
-        objective, best_steps = speed_objective(candidates, self._estimator, self._baseline, settings=settings)
-        self._best_steps |= best_steps
+        objective, _ = self._comparison.objective(candidates)
         return add_slowdowns(objective, candidates, self._rules, self._estimator)
 
 

@@ -95,17 +95,19 @@ def optimise(
             progress("searching for the best stack: iteration %d", iteration)
             budgets = limits(encoding.candidates).budgets
             bounds, selection = stages.solve(objectives(encoding.candidates), budgets)
-            if not budgets:
+            breaks_ties_at_end = bool(budgets) or stages.has_rewards
+            if not breaks_ties_at_end:
                 selection = stages.prefer_newest()
             stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
             if stack is not None and stages.rewards_are_justified(stack):
                 best = optimum(stack, bounds, "")
-                if not budgets:
+                if not breaks_ties_at_end:
                     return best
-                # With a limit of a sum, to break ties takes as long as to solve: only once, at the end.
+                # With a limit of a sum, to break ties takes as long as to solve: only once, at the end. With rewards,
+                # the first solution must be known to deserve them.
                 selection = stages.prefer_newest()
                 stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
-                if stack is not None:
+                if stack is not None and stages.rewards_are_justified(stack):
                     return optimum(stack, bounds, "")
         raise SearchLimitError(
             f"the search did not end within {MAX_ITERATIONS} iterations",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from packaging.utils import NormalizedName
+from packaging.version import Version
 
 from advisor.domain.time_limit import INTERRUPTED
 from advisor.domain.words import size_text
 from advisor.resolve.choices import Choice, OptionCosts, PairedChoice
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import UnsatisfiableError
+from knowledge.estimate.interface import NO_GAIN, PredictedGain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,7 @@ class Objective:
             absence is a reward as above.
         options: Cost of the extras that may be required in addition.
         different: Pairs of packages that cost 1 each if both are in the stack with different releases.
+        absent: Cost of the absence of packages, which must be loaded from the beginning: a reward for their presence.
     """
 
     name: str
@@ -33,6 +36,20 @@ class Objective:
     pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
     options: OptionCosts = field(default_factory=dict)
     different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
+    absent: Mapping[NormalizedName, int] = field(default_factory=dict)
+
+    def value(self, stack: Iterable[Candidate]) -> int:
+        """Return what a stack costs, without extras that are required in addition."""
+        versions: dict[NormalizedName, Version] = {c.name: c.version for c in stack}
+        value = sum(self.costs.get(choice, 0) for choice in versions.items())
+        for ((name, version), (other, other_version)), cost in self.pairs.items():
+            if versions.get(name) == version and versions.get(other) == other_version:
+                value += cost
+        for one, other in self.different:
+            if one in versions and other in versions:
+                value += versions[one].public != versions[other].public
+        value += sum(cost for name, cost in self.absent.items() if name not in versions)
+        return value + sum(c for (name, place), c in self.options.items() if place is None and name in versions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +85,8 @@ class Optimum:
         stopped: Why the search ended before the proof; empty if it did not.
         options: Place of the extras that are required in addition, by package.
         not_compared: Which other ways to state the problem were not compared; empty if all were.
+        newest: The newest stack that runs on the target, which its speed was compared with; empty if none was.
+        gain: Predicted gain over that stack, each with its best settings.
     """
 
     stack: tuple[Candidate, ...]
@@ -79,6 +98,8 @@ class Optimum:
     stopped: str = ""
     options: Mapping[NormalizedName, int] = field(default_factory=dict)
     not_compared: str = ""
+    newest: tuple[Candidate, ...] = ()
+    gain: PredictedGain = NO_GAIN
 
     @property
     def proven(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
@@ -15,7 +15,7 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.no_stack import error_about_size
 from advisor.resolve.optimum import Optimum
-from advisor.resolve.problem import CandidateSource, ResolutionProblem, Substitution
+from advisor.resolve.problem import AllowedReplacements, CandidateSource, ResolutionProblem, Substitution
 from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 from advisor.resolve.request import ResolutionRequest
 from knowledge.builds.catalogue import shipped_builds
@@ -25,25 +25,6 @@ from knowledge.domain.suggestions import suggest
 
 _MOST_VARIANTS = 24
 """Number of combinations that are compared; beyond it, the last packages are left as they are required."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllowedReplacements:
-    """Which packages may replace others.
-
-    Attributes:
-        by_hardware: Whether those are allowed of which the hardware alone decides whether they fit.
-        by_name: Replacement by package, whatever it must not need.
-    """
-
-    by_hardware: bool = False
-    by_name: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
-
-    def admits(self, entry: Replacement) -> bool:
-        """Whether an entry of the catalogue may be used."""
-        if self.by_name.get(canonicalize_name(entry.package)) == canonicalize_name(entry.replacement):
-            return True
-        return self.by_hardware and not entry.condition and entry.when != "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +148,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     while True:
         compared = _compared_choices(request, considered, allowed)
         variants = [_variant(request, combination) for combination in itertools.product(*compared.choices)]
-        comparison = compare_variants(
-            variants, baseline=request.baseline, limit=request.effort.limit, direct=request.direct
-        )
+        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.direct)
         not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
         if not comparison.solved:
             best = _without_best(request, comparison, not_compared)

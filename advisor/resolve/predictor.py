@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
-from importlib.metadata import version as version_of_distribution
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from packaging.version import Version
@@ -197,19 +196,28 @@ class Predictor:
         return {name: str(version) for name, version in sorted(relevant.items())}
 
     @cached_property
-    def state(self) -> str:
-        """Hash of everything that results depend on, except the arguments."""
-        from knowledge.estimate.model_cache import shipped_digest
-        from knowledge.estimate.workloads import catalogue_digest
+    def evidence_state(self) -> str:
+        """Hash of the observations, the machine and the workload; results also depend on the program."""
         from knowledge.store.state_hash import state_hash
 
         store_state = state_hash(self._address)
         if store_state is None:
-            # A server, or the tables of an older program; opening it adds the observations that ship.
-            store_state = content_hash([block.state for block in self._store.blocks()])
-        program = [version_of_distribution("seshat-advisor"), catalogue_digest(), shipped_digest()]
+            # It does not exist yet, is of an older program, or a server; opening it adds the observations that ship.
+            blocks = self._store.blocks()
+            store_state = state_hash(self._address) or content_hash([block.state for block in blocks])
         workload = asdict(self._workload) if self._workload else None
-        return content_hash([_FORMAT, program, store_state, self._hardware.identity, workload, self._benchmark])
+        return content_hash([store_state, self._hardware.identity, workload, self._benchmark])
+
+    @cached_property
+    def state(self) -> str:
+        """Hash of everything that results depend on, except the arguments."""
+        from importlib.metadata import version
+
+        from knowledge.estimate.model_cache import shipped_digest
+        from knowledge.estimate.workloads import catalogue_digest
+
+        program = [version("seshat-advisor"), catalogue_digest(), shipped_digest()]
+        return content_hash([_FORMAT, program, self.evidence_state])
 
     def cached(self, query: Any, compute: Callable[[], Any]) -> Any:
         """Return the cached result of a query as JSON-ready values; compute and cache it if it is new."""

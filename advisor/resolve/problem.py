@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -15,8 +16,12 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata import CoreMetadata
 from advisor.index.page import DistributionFile
+from advisor.project.stated_metadata import StatedMetadata
 from knowledge.domain.errors import AdvisorError
-from knowledge.rules.model import UndeclaredRequirementRule
+
+if TYPE_CHECKING:
+    from knowledge.builds.model import Replacement
+    from knowledge.rules.model import UndeclaredRequirementRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +92,25 @@ class Substitution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AllowedReplacements:
+    """Which packages may replace others.
+
+    Attributes:
+        by_hardware: Whether those are allowed of which the hardware alone decides whether they fit.
+        by_name: Replacement by package, whatever it must not need.
+    """
+
+    by_hardware: bool = False
+    by_name: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
+
+    def admits(self, entry: Replacement) -> bool:
+        """Whether an entry of the catalogue may be used."""
+        if self.by_name.get(canonicalize_name(entry.package)) == canonicalize_name(entry.replacement):
+            return True
+        return self.by_hardware and not entry.condition and entry.when != "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionProblem:
     """Everything that a stack must satisfy.
 
@@ -99,7 +123,8 @@ class ResolutionProblem:
         substitutions: What is required instead of a package, by the package.
         extra_options: Extras that may be required of a package in addition: a stack has those of one option, or none.
         unread: Packages that a constraint takes from such a place, which cannot be read: why, if one is needed.
-        undeclared: Requirements that the metadata of some versions does not state.
+        undeclared: Returns the requirements that the metadata of some versions does not state.
+        stated: Metadata that the project states, which replaces that of files.
     """
 
     roots: tuple[RootRequirement, ...]
@@ -110,7 +135,8 @@ class ResolutionProblem:
     substitutions: Mapping[NormalizedName, Substitution] = field(default_factory=dict)
     extra_options: Mapping[NormalizedName, tuple[Substitution, ...]] = field(default_factory=dict)
     unread: Mapping[NormalizedName, AdvisorError] = field(default_factory=dict)
-    undeclared: tuple[UndeclaredRequirementRule, ...] = ()
+    undeclared: Callable[[], tuple[UndeclaredRequirementRule, ...]] = field(default=tuple, compare=False)
+    stated: tuple[StatedMetadata, ...] = ()
     _by_name: Mapping[str, tuple[RootRequirement, ...]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -125,9 +151,20 @@ class ResolutionProblem:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
 
+    def stated_of(self, candidate: Candidate) -> CoreMetadata | None:
+        """Return the metadata that the project states for a candidate, first that of its version; none if none."""
+        if candidate.direct is not None:
+            return None
+        own = [stated for stated in self.stated if stated.name == candidate.name]
+        for version in (candidate.version, None):
+            for stated in own:
+                if stated.version == version:
+                    return stated.of(candidate.version)
+        return None
+
     def undeclared_of(self, candidate: Candidate) -> tuple[tuple[Requirement, str], ...]:
         """Return what a candidate requires although its metadata does not state it, each with its source."""
-        pairs = ((rule.requirement_of(candidate.name, candidate.version), rule.source) for rule in self.undeclared)
+        pairs = ((rule.requirement_of(candidate.name, candidate.version), rule.source) for rule in self.undeclared())
         return tuple((requirement, source) for requirement, source in pairs if requirement is not None)
 
     def overridden(self, requirement: Requirement) -> tuple[Requirement, ...]:
@@ -287,15 +324,20 @@ class CandidateSource(Protocol):
 
 
 _ADMITTED: dict[tuple[str, Version], bool] = {}
+_TEXTS: dict[int, tuple[SpecifierSet, str]] = {}
+"""The text of each specifier, by its identity, which is valid as long as the specifier is here."""
 
 
 def admits(requirement: Requirement, version: Version) -> bool:
     """Whether a requirement's specifier admits a version; pre-releases have been filtered before."""
     # Called with the same few hundred specifiers and versions many times.
-    specifier = str(requirement.specifier)
-    if not specifier:
+    specifier = requirement.specifier
+    if id(specifier) not in _TEXTS:
+        _TEXTS[id(specifier)] = (specifier, str(specifier))
+    text = _TEXTS[id(specifier)][1]
+    if not text:
         return True
-    key = (specifier, version)
+    key = (text, version)
     if key not in _ADMITTED:
-        _ADMITTED[key] = requirement.specifier.contains(version, prereleases=True)
+        _ADMITTED[key] = specifier.contains(version, prereleases=True)
     return _ADMITTED[key]

@@ -77,17 +77,14 @@ class VariantComparison:
 
 
 def compare_variants(
-    variants: Sequence[ProblemVariant],
-    *,
-    baseline: Sequence[Candidate],
-    limit: TimeLimit,
-    direct: Iterable[NormalizedName],
+    variants: Sequence[ProblemVariant], *, limit: TimeLimit, direct: Iterable[NormalizedName]
 ) -> VariantComparison:
     """Solve the variants of a problem, and sort them by their score.
 
+    The speed of all of them is compared with that of one stack: the newest that runs on the target in any variant.
+
     Args:
         variants: The variants.
-        baseline: The stack that speed is compared with, in all of them.
         limit: Time limit of the searches.
         direct: Packages that the project's own requirements name, before any of them is replaced.
 
@@ -95,70 +92,134 @@ def compare_variants(
         KeyboardInterrupt: If the user interrupts the search before a stack is found.
         UnavailableError: If an index cannot be read, and there is no stack without it.
     """
-    solved: list[tuple[ProblemVariant, ResolutionRequest, Optimum]] = []
-    obstacles: dict[str, str] = {}
-    stopped: list[SolvedVariant] = []
-    too_large: list[Optimum] = []
-    undecided = 0
-    failure: UnavailableError | None = None
+    attempts = _Attempts(limit)
+    is_single = len(variants) == 1
+    solved: list[_Solved] = []
     for variant in variants:
         if limit.is_over:
-            obstacles[variant.label] = f"not considered: {limit.reason}"
-            undecided += 1
+            attempts.leave_out(variant, f"not considered: {limit.reason}")
             continue
+
+        def solve_first(variant: ProblemVariant = variant) -> tuple[ResolutionRequest, Optimum]:
+            request = variant.make_request()
+            return request, request.best() if is_single else request.newest()
+
+        solved += attempts.solve(variant, solve_first)
+    names = sorted(direct)
+    reference: Sequence[Candidate] = ()
+    if solved and not is_single:
+        reference = _sorted(solved, names)[0].optimum.stack
+        newest, solved = solved, []
+        for variant, request, optimum in newest:
+
+            def solve_again(
+                request: ResolutionRequest = request, optimum: Optimum = optimum
+            ) -> tuple[ResolutionRequest, Optimum]:
+                compared = request.over(reference)
+                return compared, compared.best(optimum)
+
+            solved += attempts.solve(variant, solve_again)
+    attempts.check(solved)
+    return VariantComparison(
+        solved=tuple(_sorted(solved, names, reference)),
+        obstacles=attempts.obstacles,
+        stopped=tuple(attempts.stopped),
+        too_large=tuple(attempts.too_large),
+        undecided=attempts.undecided + sum(bool(request.not_compared) for _, request, _ in solved),
+    )
+
+
+_Solved = tuple[ProblemVariant, ResolutionRequest, Optimum]
+
+
+class _Attempts:
+    """Solves variants one after the other, and collects why some have no proven best stack."""
+
+    def __init__(self, limit: TimeLimit) -> None:
+        self.obstacles: dict[str, str] = {}
+        self.stopped: list[SolvedVariant] = []
+        self.too_large: list[Optimum] = []
+        self.undecided = 0
+        self._limit = limit
+        self._failure: UnavailableError | None = None
+
+    def solve(
+        self, variant: ProblemVariant, solve: Callable[[], tuple[ResolutionRequest, Optimum]]
+    ) -> tuple[_Solved, ...]:
+        """Return a variant with its request and best stack, or nothing if it has none."""
+        limit = self._limit
         progress("searching for the best stack with %s", variant.label)
         try:
-            request = variant.make_request().compared_with(baseline)
-            optimum = request.best()
+            request, optimum = solve()
             if request.effort.limit.interrupted:
                 limit.interrupt()
         except KeyboardInterrupt:
             if not limit.keeps_result:
                 raise
             limit.interrupt()
-            obstacles[variant.label] = f"not considered: {limit.reason}"
-            undecided += 1
+            return self.leave_out(variant, f"not considered: {limit.reason}")
         except StackTooLargeError as error:
-            obstacles[variant.label] = error.message
-            too_large.append(error.smallest)
-        except InfeasibleError as error:
-            obstacles[variant.label] = error.message
+            self.obstacles[variant.label] = error.message
+            self.too_large.append(error.smallest)
+            return ()
+        except (InfeasibleError, NoStackError) as error:
+            self.obstacles[variant.label] = error.message
+            return ()
         except SearchLimitError as error:
-            obstacles[variant.label] = f"not considered: {error.message}"
-            undecided += 1
+            return self.leave_out(variant, f"not considered: {error.message}")
         except UnavailableError as error:
-            obstacles[variant.label] = error.message
-            undecided += 1
-            failure = failure or error
-        except NoStackError as error:
-            obstacles[variant.label] = error.message
-        else:
-            if optimum.stopped:
-                obstacles[variant.label] = f"not considered: {optimum.stopped}"
-                undecided += 1
-                stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
-            else:
-                solved.append((variant, request, optimum))
-                undecided += bool(request.not_compared)
-    if not solved and not stopped:
-        if limit.interrupted:
+            self._failure = self._failure or error
+            return self.leave_out(variant, error.message)
+        if optimum.stopped:
+            self.stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
+            return self.leave_out(variant, f"not considered: {optimum.stopped}")
+        return ((variant, request, optimum),)
+
+    def leave_out(self, variant: ProblemVariant, reason: str) -> tuple[_Solved, ...]:
+        """Note why a variant is not considered; return nothing."""
+        self.obstacles[variant.label] = reason
+        self.undecided += 1
+        return ()
+
+    def check(self, solved: Sequence[_Solved]) -> None:
+        """Raise the error that explains why no variant has a stack, unless each has its reason.
+
+        Raises:
+            KeyboardInterrupt: If the user interrupted the search.
+            UnavailableError: If an index could not be read.
+        """
+        if solved or self.stopped:
+            return
+        if self._limit.interrupted:
             raise KeyboardInterrupt
-        if failure is not None:
-            raise failure
-    own = [(variant, request) for variant, request, _ in solved]
-    additions = _additions(own, sorted(direct))
+        if self._failure is not None:
+            raise self._failure
+
+
+def _sorted(
+    solved: Sequence[_Solved], direct: Sequence[NormalizedName], reference: Sequence[Candidate] = ()
+) -> list[SolvedVariant]:
+    """Return solved variants, the best first; without a reference, speed is not compared."""
+    additions = _additions([(variant, request) for variant, request, _ in solved], direct)
+    if reference:
+        _add_speed(additions, solved, reference)
     results = [
         SolvedVariant(variant=variant, request=request, optimum=optimum, score=_score(request, optimum, added))
         for (variant, request, optimum), added in zip(solved, additions, strict=True)
     ]
-    results.sort(key=lambda result: tuple(result.score.values()))
-    return VariantComparison(
-        solved=tuple(results),
-        obstacles=obstacles,
-        stopped=tuple(stopped),
-        too_large=tuple(too_large),
-        undecided=undecided,
-    )
+    return sorted(results, key=lambda result: tuple(result.score.values()))
+
+
+def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[_Solved], reference: Sequence[Candidate]) -> None:
+    """Add the distance of the fastest candidate of each framework of a variant from the fastest one of all variants."""
+    gains = [
+        request.criteria.over(reference).best_speed_steps(optimum.stack) if request.criteria.includes_speed else {}
+        for _, request, optimum in solved
+    ]
+    for framework in {name for of_variant in gains for name in of_variant}:
+        best = max(of_variant.get(framework, 0) for of_variant in gains)
+        for added, of_variant in zip(additions, gains, strict=True):
+            added["speed"] = added.get("speed", 0) + best - of_variant.get(framework, 0)
 
 
 def _score(request: ResolutionRequest, optimum: Optimum, additions: Mapping[str, int]) -> dict[str, int]:
@@ -197,9 +258,4 @@ def _additions(
         for added, is_idle in zip(additions, idle, strict=True):
             if is_idle and not all(idle):
                 added["idle-builds"] = added.get("idle-builds", 0) + 1
-    gains = [request.criteria.best_speed_steps() for _, request in variants]
-    for framework in {name for of_variant in gains for name in of_variant}:
-        best = max(of_variant.get(framework, 0) for of_variant in gains)
-        for added, of_variant in zip(additions, gains, strict=True):
-            added["speed"] = added.get("speed", 0) + best - of_variant.get(framework, 0)
     return additions

@@ -10,7 +10,7 @@ from packaging.version import Version
 from advisor.resolve.baseline import FIRST_ROUNDS, BaselineLimitError, NoStackError, resolve_newest_stack
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.explain import explain_stack
+from advisor.resolve.explain import explain_stack, with_reasons_of_age
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.findings import collect_findings, run_obstacle
 from advisor.resolve.no_stack import error_about_size, error_without_versions, no_stack_error, untried_sdists_error
@@ -166,6 +166,16 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
     versions = {str(c.name): c.version for c in baseline}
     stack = {str(c.name): c.version for c in optimum.stack}
     prediction = _predict(request, optimum, versions, label="the baseline")
+    reasons = explain_stack(
+        problem,
+        source,
+        stack=optimum.stack,
+        baseline=baseline,
+        rules=request.rules,
+        builds=request.builds,
+        prediction=prediction,
+        settings=request.settings.missing_in(versions, stack, request.estimator) if request.settings else {},
+    )
     return Advice(
         objective=request.objective,
         baseline=baseline,
@@ -176,19 +186,11 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
             versions,
             objective=request.objective,
             estimator=request.estimator,
+            min_gain=request.criteria.min_gain,
             unmeasured=prediction.unmeasured,
         ),
         findings=collect_findings(request, optimum, prediction, current=current),
-        reasons=explain_stack(
-            problem,
-            source,
-            stack=optimum.stack,
-            baseline=baseline,
-            rules=request.rules,
-            builds=request.builds,
-            prediction=prediction,
-            settings=request.settings.missing_in(versions, stack, request.estimator) if request.settings else {},
-        ),
+        reasons=with_reasons_of_age(reasons, optimum),
         libyears=(request.libyears(optimum.stack), request.libyears(baseline)),
         current=None if current is None else (current, _predict(request, optimum, current, label="the current stack")),
     )

@@ -13,6 +13,7 @@ from packaging.version import Version
 from advisor.resolve.baseline import FIRST_ROUNDS, NoStackError, resolve_newest_stack
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.choices import Choice
 from advisor.resolve.conflict import find_contradiction
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.objectives import Criteria, ObjectiveName
@@ -23,6 +24,9 @@ from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.solver import Effort
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.rules.engine import RuleBook
+
+_MOST_UNCOUNTED = 50
+"""Number of combinations of versions whose gain does not count, beyond which the search for a faster stack ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +44,8 @@ class ResolutionRequest:
         baseline: The stack that a plain resolver chooses; empty if it found none.
         effort: Limits of the search.
         settings: The run-time settings that may be chosen; none if none may.
+        reference: The stack that speed is compared with, to compare the best stacks of several problems; by default the
+            newest stack of this problem that runs on the target.
         optimum: Its best stack, if it is known.
         compared: Packages that were read to compare it with other requests.
         findings: Findings about how it was chosen among other requests.
@@ -56,6 +62,7 @@ class ResolutionRequest:
     baseline: tuple[Candidate, ...]
     effort: Effort
     settings: TargetSettings | None = None
+    reference: tuple[Candidate, ...] | None = None
     optimum: Optimum | None = None
     compared: frozenset[NormalizedName] = frozenset()
     findings: tuple[AdviceFinding, ...] = ()
@@ -71,8 +78,14 @@ class ResolutionRequest:
         """Packages that the project's own requirements name."""
         return frozenset(root.name for root in self.problem.roots if not root.constraint)
 
-    def best(self) -> Optimum:
+    def best(self, newest: Optimum | None = None) -> Optimum:
         """Return the best stack.
+
+        That is the newest stack that runs on the target, or one that is faster, by a gain that counts: it is
+        significant for the whole stack, and at least the smallest gain of the criteria.
+
+        Args:
+            newest: The newest stack of this problem, if it is known.
 
         Raises:
             InfeasibleError: If there is none.
@@ -81,18 +94,58 @@ class ResolutionRequest:
         """
         if self.optimum is not None:
             return self.optimum
-        if self.criteria.max_size is None:
-            return self._search(self.criteria, self.baseline, self.effort)
+        if not self.criteria.includes_speed:
+            return newest or self.newest()
+        newest = newest or self.newest()
+        reference = newest.stack if self.reference is None else self.reference
+        criteria = self.criteria.over(reference)
+        newest = replace(newest, bounds=criteria.with_speed_bound(newest.bounds, newest.stack), newest=reference)
+        if newest.stopped or not any(bound.value for bound in newest.bounds if bound.objective == "speed"):
+            # No stack is faster than the bound, so the newest of all is the best.
+            return newest
+        fastest = self._faster(criteria, newest)
+        gain = criteria.gain_over_reference(fastest.stack)
+        return replace(fastest, iterations=newest.iterations + fastest.iterations, newest=reference, gain=gain)
+
+    def newest(self) -> Optimum:
+        """Return the best stack by all criteria but speed.
+
+        Raises:
+            InfeasibleError: If there is none.
+            StackTooLargeError: If all are larger than the limit of the download.
+            SearchLimitError: If a limit is reached before a stack or a proof is found.
+        """
+        criteria = self.criteria.without_speed()
+        if criteria.max_size is None:
+            return self._search(criteria, self.baseline, self.effort)
         smallest, start = None, self.baseline
-        if not start or self.criteria.is_too_large(start):
+        if not start or criteria.is_too_large(start):
             # Solving for the size alone is much faster than for the best stack below a limit that nothing satisfies.
             with suppress(SearchLimitError):
                 smallest = self._smallest()
                 start = smallest.stack
         try:
-            return self._search(self.criteria, start, self.effort)
+            return self._search(criteria, start, self.effort)
         except InfeasibleError:
             raise StackTooLargeError(smallest or self._smallest()) from None
+
+    def _faster(self, criteria: Criteria, newest: Optimum) -> Optimum:
+        """Return the best stack, whose gain over the reference counts; the newest stack if there is no such gain.
+
+        Args:
+            criteria: The criteria, with the stack that speed is compared with.
+            newest: The best stack by all criteria but speed.
+        """
+        uncounted: list[frozenset[Choice]] = []
+        while len(uncounted) < _MOST_UNCOUNTED:
+            try:
+                optimum = self._search(criteria.without_gains_of(uncounted), newest.stack, self.effort)
+            except InfeasibleError:
+                return newest
+            if optimum.stopped or not (choices := criteria.uncounted_choices(optimum.stack)):
+                return optimum
+            uncounted.append(choices)
+        return replace(newest, not_compared=f"more than {_MOST_UNCOUNTED} combinations whose gain does not count")
 
     def _smallest(self) -> Optimum:
         """Return the stack with the smallest download, or the baseline if a part of the time is not enough.
@@ -133,9 +186,9 @@ class ResolutionRequest:
         criteria = self.criteria.with_source(source)
         return replace(self, problem=problem, source=source, criteria=criteria, optimum=None)
 
-    def compared_with(self, baseline: Iterable[Candidate]) -> Self:
-        """Return the request with another stack that speed is compared with."""
-        return replace(self, criteria=self.criteria.with_baseline(baseline), optimum=None)
+    def over(self, reference: Iterable[Candidate]) -> Self:
+        """Return the request with a stack that speed is compared with, whatever the problem becomes."""
+        return replace(self, reference=tuple(reference), optimum=None)
 
     def with_extra_options(self, options: Mapping[NormalizedName, tuple[Substitution, ...]]) -> Self:
         """Return the request in which extras may be required of a package in addition; see :class:`Criteria`."""
@@ -146,6 +199,10 @@ class ResolutionRequest:
     def with_max_size(self, max_size: int | None) -> Self:
         """Return the request with another limit of the download, in bytes; none for no limit."""
         return replace(self, criteria=self.criteria.with_max_size(max_size), optimum=None)
+
+    def with_min_gain(self, min_gain: float) -> Self:
+        """Return the request with another smallest gain of speed that counts, as a fraction."""
+        return replace(self, criteria=self.criteria.with_min_gain(min_gain), optimum=None)
 
     def with_untried_sdists(self) -> Self:
         """Return the request without the rule about sdists whose build was not tried."""

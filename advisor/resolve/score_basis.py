@@ -21,6 +21,7 @@ class ScoreBasis:
         unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
         not_in_workload: Frameworks that do not count for the workload.
         without_measurements: All other packages: only rules and freshness apply to them.
+        min_gain: Smallest gain of speed for which another stack than the newest one is recommended, as a fraction.
     """
 
     objective: ObjectiveName
@@ -28,6 +29,7 @@ class ScoreBasis:
     unmeasured: tuple[str, ...]
     not_in_workload: tuple[str, ...]
     without_measurements: tuple[str, ...]
+    min_gain: float
 
     @property
     def criteria(self) -> tuple[str, ...]:
@@ -46,6 +48,7 @@ def score_basis(
     *,
     objective: ObjectiveName,
     estimator: Estimator,
+    min_gain: float,
     unmeasured: Iterable[str],
 ) -> ScoreBasis:
     """Return what the score of a stack is based on.
@@ -55,6 +58,7 @@ def score_basis(
         baseline: Versions of the baseline, which speed is compared with; may be empty.
         objective: The objective.
         estimator: Predictions from the observations.
+        min_gain: Smallest gain of speed that counts, as a fraction.
         unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
     """
     from pi_runners.vocabulary import FRAMEWORKS
@@ -71,4 +75,5 @@ def score_basis(
         unmeasured=tuple(sorted(unknown)),
         not_in_workload=tuple(sorted(unused)),
         without_measurements=tuple(sorted(set(stack) - measured - unknown - unused)),
+        min_gain=min_gain,
     )

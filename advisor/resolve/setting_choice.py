@@ -12,7 +12,6 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import networkx
 from packaging.version import Version
 
 from advisor.resolve.choices import Candidates
@@ -128,9 +127,9 @@ class TargetSettings:
             stack: Versions of the stack, such as the baseline.
             estimator: Predictions from the observations.
         """
-        every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
-        if len(every) < 2:
+        if len(FRAMEWORKS.keys() & stack.keys()) < 2:
             return self
+        every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
         best = {gains.framework: dict(self.best(gains, stack[gains.framework]).values) for gains in every}
         disputed = {
             (name, value)
@@ -201,17 +200,26 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
     }
     useful = [v for v in sorted(alone) if alone[v] + sum(max(0, x) for pair, x in extra.items() if v in pair) > 0]
     backend = FRAMEWORKS.get(gains.framework, ANY)
-    groups: networkx.Graph[SettingValue] = networkx.Graph()
-    groups.add_nodes_from(useful)
-    groups.add_edges_from((a, b) for a, b in itertools.combinations(useful, 2) if _interact(a, b, extra, backend))
+    pairs = [(a, b) for a, b in itertools.combinations(useful, 2) if _interact(a, b, extra, backend)]
     values: list[SettingValue] = []
     steps = 0
-    for group in networkx.connected_components(groups):
+    for group in _connected(useful, pairs):
         # What is chosen in one group changes nothing in another.
         gained, _, best = min(_combinations(sorted(group), alone, extra, backend))
         values += best
         steps -= gained
     return BestSettings(values=tuple(sorted(values)), steps=steps, gain=gains.of(version, values))
+
+
+def _connected(
+    values: Sequence[SettingValue], pairs: Iterable[tuple[SettingValue, SettingValue]]
+) -> list[set[SettingValue]]:
+    """Return the groups of values that pairs connect; without networkx, which is slow to import."""
+    groups = [{value} for value in values]
+    for pair in pairs:
+        joined = [group for group in groups if not group.isdisjoint(pair)]
+        groups = [*(group for group in groups if group not in joined), set[SettingValue]().union(*joined)]
+    return groups
 
 
 def _further_steps(pair: PairGain, one: PredictedGain, other: PredictedGain) -> int:

@@ -72,7 +72,8 @@ def _with_version(
         if all(c.version == version for c in optimum.stack if c.name == package):
             shared[name] = (request, optimum)
             continue
-        other = request.with_problem(replace(request.problem, roots=(*request.problem.roots, limited)))
+        own = request.over(optimum.newest)
+        other = own.with_problem(replace(request.problem, roots=(*request.problem.roots, limited)))
         try:
             best = other.with_own_baseline().best()
         except (NoStackError, InfeasibleError, SearchLimitError):

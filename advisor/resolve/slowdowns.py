@@ -12,8 +12,8 @@ from packaging.version import Version
 from advisor.domain.words import count
 from advisor.resolve.choices import Candidates, Choice, PairedChoice
 from advisor.resolve.optimum import Objective
-from advisor.resolve.speed_steps import SPEED_STEP
-from knowledge.estimate.interface import Estimator, PredictedGain
+from advisor.resolve.speed_steps import SPEED_STEP, added_gain
+from knowledge.estimate.interface import NO_GAIN, Estimator, PredictedGain
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.slower import SlowerRule
 
@@ -27,10 +27,12 @@ class SlowdownScore:
 
     Attributes:
         steps: Its cost in whole steps of the criterion speed.
+        gain: What a version without it gains.
         reason: Why it costs nothing; empty if it costs something.
     """
 
     steps: int = 0
+    gain: PredictedGain = NO_GAIN
     reason: str = ""
 
 
@@ -87,8 +89,17 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
         return SlowdownScore(reason="it is not known to be a part of the workload")
     if estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
         return SlowdownScore(reason="both versions were measured on comparable hardware")
-    steps = int(gain_without(rule, share).cautious / SPEED_STEP)
-    return SlowdownScore(steps=steps) if steps > 0 else SlowdownScore(reason="it is too uncertain")
+    gain = gain_without(rule, share)
+    steps = int(gain.cautious / SPEED_STEP)
+    return SlowdownScore(steps=steps, gain=gain) if steps > 0 else SlowdownScore(reason="it is too uncertain")
+
+
+def loss_by_slowdowns(versions: Mapping[str, Version], rules: RuleBook, estimator: Estimator) -> PredictedGain:
+    """Return what a stack would gain without its documented slow-downs, as far as the score counts them."""
+    loss = NO_GAIN
+    for rule, name in rules.slowdowns_of(versions):
+        loss = added_gain(loss, score_slowdown(rule, NormalizedName(name), versions[name], estimator).gain)
+    return loss
 
 
 def gain_without(rule: SlowerRule, share: float) -> PredictedGain:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from packaging.utils import NormalizedName
-from packaging.version import Version
 
 from advisor.resolve.choices import Budget
 from advisor.resolve.cost_terms import CostTerms
@@ -62,10 +61,12 @@ class Stages:
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
             terms |= self._terms.of_differences(objective.different)
+            terms |= self._terms.of_absences(objective.absent)
             for literal, cost in self._terms.of_options(objective.options).items():
                 terms[literal] = terms.get(literal, 0) + cost
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
-        self._rewarded = tuple(sorted(_rewarded(objectives)))
+        # The project's own requirements need their packages in any case.
+        self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
         model = self._with_support(self._encoding.model.copy())
         for terms, most in spent:
             model.at_most(terms, most)
@@ -94,8 +95,7 @@ class Stages:
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
         self._record(answer)
         self.unique = False
-        # With rewards, a package that is not needed may have earned one; `rewards_are_justified` checks that first.
-        is_comparable = not any(bound.gap for bound in bounds) and not self._rewarded
+        is_comparable = not any(bound.gap for bound in bounds)
         self._optimal = (model, next((terms for terms in reversed(costs) if terms), {})) if is_comparable else None
         return tuple(bounds), self._last
 
@@ -104,24 +104,19 @@ class Stages:
 
         The bound of an objective was computed for the optimal values of those before it.
         """
-        versions: dict[NormalizedName, Version] = {c.name: c.version for c in stack}
         bounds: list[Bound] = []
         for number, objective in enumerate(objectives):
-            value = sum(objective.costs.get((name, version), 0) for name, version in versions.items())
-            for ((name, version), (other, other_version)), cost in objective.pairs.items():
-                if versions.get(name) == version and versions.get(other) == other_version:
-                    value += cost
-            for one, other in objective.different:
-                if one in versions and other in versions:
-                    value += versions[one].public != versions[other].public
-            value += sum(
-                cost for (name, place), cost in objective.options.items() if place is None and name in versions
-            )
+            value = objective.value(stack)
             least = sum(min(0, cost) for cost in (*objective.costs.values(), *objective.pairs.values()))
             if number < len(self._proven) and not any(earlier.gap for earlier in bounds):
                 least = max(least, self._proven[number])
             bounds.append(Bound(objective=objective.name, value=value, bound=min(value, least)))
         return tuple(bounds)
+
+    @property
+    def has_rewards(self) -> bool:
+        """Whether a package that nothing requires may have earned a reward; see :meth:`rewards_are_justified`."""
+        return bool(self._rewarded)
 
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
         """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
@@ -197,8 +192,7 @@ class Stages:
         required_names = set(self._required_names(self._last, options))
         self.options = {name: place for name, place in options.items() if name in required_names}
         self.unexpanded = [name for name in self._encoding.unexpanded(answer) if name in required_names]
-        if not self._rewarded:
-            self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}
+        self._last = {name: candidate for name, candidate in self._last.items() if name in required_names}
 
     def prefer_newest(self) -> Mapping[NormalizedName, Candidate]:
         """Return the solution that comes first, by name and newest version, among those with the last score.
@@ -246,6 +240,7 @@ class Stages:
 def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
     """Return the packages that have a reward."""
     rewarded = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
+    rewarded |= {name for o in objectives for name, cost in o.absent.items() if cost}
     return rewarded | {
         name for o in objectives for (_, (name, version)), cost in o.pairs.items() if version is None and cost
     }

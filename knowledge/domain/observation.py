@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
@@ -188,6 +187,8 @@ class Observation:  # Not slotted: its document is cached, because both the hash
     def median(self) -> float | None:
         """Median seconds per call, or none if the run failed."""
         # The mean follows interrupts and clock boosts; the median does not.
+        import statistics
+
         return statistics.median(self.samples) if self.samples else None
 
 

@@ -9,6 +9,8 @@ from typing import Literal
 
 from knowledge.domain.errors import InputError
 
+WORKLOAD_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""Pattern of the names of profiled workloads."""
 SHARE_TOLERANCE = 0.01
 """Accepted difference from 1 of a sum of shares, which are rounded in files."""
 

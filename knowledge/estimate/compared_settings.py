@@ -212,7 +212,7 @@ def setting_effects(
             setting="=".join(setting.value),
             measured_as=f"{name}={value}",
             over=f"{name}={over or DEFAULTS.get(name, 'default')}",
-            workload=workload.name,
+            workload=workload.name_of(model.basis),
             speedup=math.exp(gain.mean),
             low=math.exp(gain.mean - half),
             high=math.exp(gain.mean + half),

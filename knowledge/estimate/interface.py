@@ -40,10 +40,19 @@ class PredictedGain:
         """Certainty equivalent: the mean minus a penalty for the variance."""
         return self.mean - RISK / 2 * self.variance
 
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """The speed-up, between the lower and the upper end of its 95 % interval."""
+        half = NORMAL_QUANTILE * math.sqrt(max(0.0, self.variance))
+        return math.exp(self.mean - half), math.exp(self.mean), math.exp(self.mean + half)
+
     def is_significant(self, comparisons: int = 1) -> bool:
         """Whether its 95 % interval excludes zero, widened for the number of comparisons (Bonferroni)."""
         tail = (1 - CONFIDENCE) / 2 / max(1, comparisons)
         return abs(self.mean) > statistics.NormalDist().inv_cdf(1 - tail) * math.sqrt(max(0.0, self.variance))
+
+
+NO_GAIN = PredictedGain(mean=0.0, variance=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

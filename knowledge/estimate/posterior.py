@@ -143,7 +143,7 @@ class PosteriorEstimator:
             high=math.exp(mean + half),
             score=sum(g.cautious for g in gains),
             confidence=CONFIDENCE,
-            workload=self._workload.name,
+            workload=self._workload.name_of(next((OWN for _, m in models if m.basis == OWN), "")),
             changes=tuple(changes),
             unmeasured=tuple(unmeasured),
             newest_measured=tuple(

@@ -71,6 +71,7 @@ class Workload:
         is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.
         is_similar: Whether its models are not its own, but resemble it.
         profiled_version: Version of the framework at which the shares of a profile hold; empty if unknown.
+        otherwise: With a project's own benchmark, name of the workload of the frameworks that it did not compare.
     """
 
     name: str
@@ -81,6 +82,15 @@ class Workload:
     is_kind: bool = False
     is_similar: bool = False
     profiled_version: str = ""
+    otherwise: str = ""
+
+    def name_of(self, basis: str) -> str:
+        """Return the name of the workload that predictions from a list of its parts are for.
+
+        Args:
+            basis: The list of the parts.
+        """
+        return self.name if basis == OWN else self.otherwise or self.name
 
     def discrepancy(self, basis: str) -> str:
         """Return which discrepancy a prediction has; empty if the workload itself was measured.
@@ -185,6 +195,7 @@ def workload_of_benchmark(other: Workload | None) -> Workload:
         backends=other.backends if other else (),
         source="measured",
         profiled_version=other.profiled_version if other else "",
+        otherwise=other.name if other else "",
     )
 
 

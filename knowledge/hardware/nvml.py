@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +27,8 @@ class NvmlReading:
 
 def read_nvml() -> NvmlReading:
     """Read NVML. Without an NVIDIA driver the result is empty, which is not a problem."""
+    if sys.platform == "linux" and "pynvml" not in sys.modules and not _has_library():
+        return NvmlReading()
     try:
         import pynvml
     except ImportError:
@@ -41,6 +45,16 @@ def read_nvml() -> NvmlReading:
         return NvmlReading(problem=f"the NVIDIA driver's library failed: {error}")
     finally:
         pynvml.nvmlShutdown()
+
+
+def _has_library() -> bool:
+    """Whether the driver's library can be loaded; the module that calls it is slow to import."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        # Other errors, such as a library for another processor, are reported by the module.
+        return "No such file" not in str(error)
+    return True
 
 
 def group_devices(devices: list[dict[str, Any]], interconnect: str) -> tuple[Accelerator, ...]:

@@ -24,6 +24,7 @@ def shipped_rules() -> tuple[Rule, ...]:
     return shipped_entries("knowledge.rules", lambda text, where: read_rules(text, where=where), noun="rule")
 
 
+@lru_cache(maxsize=1)
 def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     """Return the shipped rules about requirements that metadata does not state."""
     return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))

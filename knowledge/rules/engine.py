@@ -35,7 +35,7 @@ class RuleBook:
         self._unary: dict[str, list[_Unary]] = defaultdict(list)
         self._runtimes: dict[str, list[_Unary]] = defaultdict(list)
         self._specifiers: dict[str, SpecifierSet] = {}
-        self._undeclared: list[UndeclaredRequirementRule] = []
+        self._undeclared: dict[str, list[UndeclaredRequirementRule]] = defaultdict(list)
         conflicts = []
         slower = []
         for rule in rules:
@@ -45,7 +45,7 @@ class RuleBook:
                 if rule.hardware.admits(hardware):
                     slower.append(rule)
             elif isinstance(rule, UndeclaredRequirementRule):
-                self._undeclared.append(rule)
+                self._undeclared[rule.package].append(rule)
             else:
                 for package in rule.packages if isinstance(rule, RuntimeRule | VendorRule) else (rule.package,):
                     self._unary[package].append(rule)
@@ -68,7 +68,10 @@ class RuleBook:
 
     def _judge_undeclared(self, name: str, version: Version) -> tuple[Verdict, ...]:
         """Return what a version requires although its metadata does not state it."""
-        requirements = ((rule, rule.requirement_of(name, version)) for rule in self._undeclared)
+        # Called for every candidate, and few packages have such rules.
+        if name not in self._undeclared:
+            return ()
+        requirements = ((rule, rule.requirement_of(name, version)) for rule in self._undeclared[name])
         return tuple(
             Verdict(
                 rule=rule.id,

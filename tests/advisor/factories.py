@@ -19,6 +19,7 @@ from advisor.resolve.objectives import ObjectiveName
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
 from advisor.resolve.recommend import Advice, make_request, recommend
 from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.speed_steps import MIN_GAIN
 from knowledge.builds.model import CatalogueEntry
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.interface import (
@@ -74,10 +75,11 @@ def recommend_stack(
     rules: tuple[Rule, ...] = (),
     estimator: Estimator | None = None,
     objective: ObjectiveName = "performance",
+    min_gain: float = MIN_GAIN,
 ) -> tuple[Advice, IndexCandidates]:
     """Recommend a stack; return it with the candidates that it was chosen from."""
     request = build_request(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
-    return recommend(request), request.source
+    return recommend(request.with_min_gain(min_gain)), request.source
 
 
 def build_request(
@@ -135,21 +137,33 @@ class FixedScores:
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         return ScoreTerms(
             frameworks=tuple(
-                FrameworkGains(
-                    framework=name,
-                    alone={v: exact_gain(self._scores.get((name, v), 0.0)) for v in candidates[name]},
-                    with_companion={
-                        (v, "b", w): CompanionGain(
-                            joint=exact_gain(score),
-                            own=exact_gain(score - self._scores.get((name, v), 0.0)),
-                            framework=exact_gain(score - self._with_companion[baseline[name], w]),
-                        )
-                        for (v, w), score in self._with_companion.items()
-                        if name == "a"
-                    },
-                )
+                self._gains(name, candidates[name], baseline)
                 for name in sorted({name for name, _ in self._scores} & set(candidates))
             )
+        )
+
+    def _gains(self, name: str, offered: Sequence[Version], baseline: Mapping[str, Version]) -> FrameworkGains:
+        mine = baseline[name]
+
+        def score(version: Version, other: Version | None = None) -> float:
+            if other in {w for _, w in self._with_companion}:
+                return self._with_companion[version, other]
+            return self._scores.get((name, version), 0.0)
+
+        other = baseline.get("b") if name == "a" else None
+        own = score(mine, other)
+        return FrameworkGains(
+            framework=name,
+            alone={v: exact_gain(score(v, other) - own) for v in offered},
+            with_companion={
+                (v, "b", w): CompanionGain(
+                    joint=exact_gain(joint - own),
+                    own=exact_gain(joint - score(v, other)),
+                    framework=exact_gain(joint - score(mine, w)),
+                )
+                for (v, w), joint in self._with_companion.items()
+                if name == "a"
+            },
         )
 
     def predict(self, stack: object, baseline: object) -> Prediction:

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -162,3 +163,24 @@ def test_a_remembered_lock_is_written(advisor: Advisor, index: PackageIndex, pro
 
     assert second.stdout == first.stdout
     assert (project / "lock.txt").read_text() == text
+
+
+def test_an_answer_without_all_sizes_is_remembered_for_runs_without_network(
+    index: PackageIndex, project: Path, tmp_path: Path, first_knowledge: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    knowledge = tmp_path / "own.sqlite"
+    knowledge.write_bytes(first_knowledge.read_bytes())
+    answer = RememberedAnswer(report="the report", locks={})
+
+    def in_session(use: Callable[[AnswerMemory], Any], *, offline: bool) -> Any:
+        target = TargetOptions(hardware="cpu-zen4", python="3.12")
+        indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", offline=offline)
+        resolution = ResolutionOptions(knowledge=f"sqlite:///{knowledge}")
+        with open_session(ProjectFiles(directory=project), target, indexes, resolution) as session:
+            return use(AnswerMemory(session, format="text", outputs=[]))
+
+    monkeypatch.setattr(AdviceSession, "sizes", lambda _: SimpleNamespace(final=False))
+    in_session(lambda memory: memory.store(answer), offline=False)
+
+    assert in_session(lambda memory: memory.recall(), offline=False) is None
+    assert in_session(lambda memory: memory.recall(), offline=True) == answer

@@ -127,6 +127,12 @@ def test_advice_uses_the_benchmark_for_a_package_that_is_no_framework(
     assert re.search(r"speed +(3\.[89]|4\.[01])\d* times as fast as the newest", advised.stdout), advised.stdout
     assert "changes   lib  3.0 -> 2.0" in advised.stdout
 
+    with_workload = advisor("advise", "--index-url", index.url, "--workload", "cnn-training", cwd=project)
+
+    assert with_workload.returncode == 0, with_workload.stderr
+    assert "workload  cnn-training\n" in with_workload.stdout
+    assert "\nspeed " not in with_workload.stdout
+
 
 def test_an_interrupted_block_is_continued_unless_the_benchmark_has_changed(run: Run, project: Path) -> None:
     block = run(*PINS, "--samples", "1", "--rounds", "1").stderr.partition("block `")[2].partition("`")[0]

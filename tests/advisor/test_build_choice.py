@@ -183,7 +183,6 @@ def test_the_build_is_that_of_brute_force(
         estimator=empty_estimator(),
         objective="latest",
         direct={canonicalize_name(root) for root in roots},
-        baseline=(),
         source=source,
     )
     allowed = [stack for stack in stacks(source, roots) if is_allowed(stack, machine)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import tarfile
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,113 @@ def test_a_failed_build_excludes_the_version_with_its_reason(index: PackageIndex
 
     assert [(c.name, str(c.version)) for c in advice.optimum.stack] == [("a", "1.0"), ("b", "1.0")]
     assert any("no compiler" in skipped.reason for skipped in source.skipped())
+
+
+@pytest.fixture
+def isolated(index: PackageIndex) -> PackageIndex:
+    """An index with an old release that builds alone, and newer ones that import a package of the stack to be built."""
+    for version in ("1.0", "1.1", "2.0", "2.1", "2.2"):
+        code = "import engine" if version > "1.0" else "pass"
+        index.add_file("a", f"a-{version}.tar.gz", sdist(code + "\nrequires.append('engine')", version=version))
+    index.add("engine", "1.0")
+    return index
+
+
+@pytest.mark.parametrize("objective", ["latest", "size"])
+def test_a_build_that_needs_a_package_of_the_stack_is_reported_once_and_no_older_release_is_chosen(
+    advisor_here: Advisor, isolated: PackageIndex, tmp_path: Path, objective: str
+) -> None:
+    (tmp_path / "requirements.txt").write_text("a\nengine\n")
+    arguments = ("advise", "--index-url", isolated.url, "--build-sdists", "--dry-run", "--objective", objective)
+
+    result = advisor_here(*arguments)
+
+    assert result.returncode == 3
+    assert result.stderr.count("needs `engine`") == 1
+    assert "the build of 2.2 needs `engine` of the stack, which is not among its declared build" in result.stderr
+    assert "hint: state what `a` requires with `[[tool.advisor.metadata]]`" in result.stderr
+
+
+def test_a_newer_release_with_declared_build_requirements_is_chosen(index: PackageIndex, tmp_path: Path) -> None:
+    index.add_file("a", "a-1.0.tar.gz", sdist("import engine", version="1.0"))
+    index.add_file("a", "a-2.0.tar.gz", sdist(version="2.0"))
+    index.add("engine", "1.0")
+
+    advice, _ = recommend_stack(
+        index, tmp_path, build_problem("a", "engine", policy=CandidatePolicy(build_sdists=True))
+    )
+
+    assert str(advice.optimum.stack[0].version) == "2.0"
+
+
+def test_a_module_that_the_stack_does_not_contain_excludes_one_version(index: PackageIndex, tmp_path: Path) -> None:
+    index.add_file("a", "a-1.0.tar.gz", sdist())
+    index.add_file("a", "a-2.0.tar.gz", sdist("import removed_from_python", version="2.0"))
+
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a", policy=CandidatePolicy(build_sdists=True)))
+
+    assert str(advice.optimum.stack[0].version) == "1.0"
+
+
+STATED = """
+[project]
+name = "p"
+version = "1"
+dependencies = ["a"]
+[[tool.{tool}]]
+name = "A"
+{version}
+requires-dist = ["engine>=1; python_version > '3'", "other; extra == 'x'"]
+provides-extra = ["x"]
+"""
+
+
+@pytest.mark.parametrize("tool", ["advisor.metadata", "uv.dependency-metadata"])
+@pytest.mark.parametrize("version", ["", 'version = "2.2"'])
+def test_a_project_states_the_metadata_of_a_package_which_is_not_built(
+    advisor_here: Advisor, isolated: PackageIndex, tmp_path: Path, tool: str, version: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(STATED.format(tool=tool, version=version))
+    here = ("--index-url", isolated.url)
+
+    advice = advisor_here("advise", *here)
+
+    assert advice.returncode == 0, advice.stderr
+    lock = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
+    assert {p["name"]: p["version"] for p in lock} == {"a": "2.2", "engine": "1.0"}
+    assert advisor_here("check", *here).returncode == 0
+
+
+def test_metadata_of_another_version_does_not_count(
+    advisor_here: Advisor, isolated: PackageIndex, tmp_path: Path
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(STATED.format(tool="advisor.metadata", version='version = "2.1"'))
+
+    advisor_here("advise", "--index-url", isolated.url)
+
+    lock = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
+    assert {p["name"]: p["version"] for p in lock} == {"a": "2.1", "engine": "1.0"}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('name = "a"\nrequires-dist = "b"', "`tool.advisor.metadata` of `a` has no valid `requires-dist`"),
+        ('name = "a"\nrequires-dist = ["b>=>"]', "`tool.advisor.metadata` of `a` is malformed"),
+        ('name = "a"\nversion = "x"', "`tool.advisor.metadata` of `a` is malformed: Invalid version"),
+        ('version = "1"', "`tool.advisor.metadata` of `` has no valid `name`"),
+        ('name = "a"\nrequires = ["b"]', "`tool.advisor.metadata` of `a` has no key `requires`"),
+    ],
+)
+def test_malformed_stated_metadata_is_one_sentence(
+    advisor_here: Advisor, tmp_path: Path, entry: str, message: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(f'[project]\nname = "p"\n[[tool.advisor.metadata]]\n{entry}\n')
+
+    result = advisor_here("advise")
+
+    assert result.returncode == 2
+    assert message in result.stderr
 
 
 def needs_builds() -> BuildsNeededError:

@@ -21,7 +21,7 @@ from advisor.resolve.recommend import recommend
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from knowledge.domain.errors import InputError
-from tests.advisor.factories import build_problem, build_request
+from tests.advisor.factories import FixedScores, build_problem, build_request
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -160,6 +160,25 @@ def test_the_cheapest_change_is_reported(index: PackageIndex, tmp_path: Path) ->
         build_request(index, tmp_path, build_problem("a==1.0", "c>=2"))
 
     assert "relax `a==1.0` (line 1): then `a` becomes 3.0" in caught.value.hint
+
+
+def test_a_conflict_is_explained_without_predictions(
+    index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("1.26.4", "2.0.2"):
+        index.add("numpy", version)
+    index.add("a", "1.0", ["numpy<2"])
+    index.add("a", "2.0", ["numpy>=2"])
+    estimator = FixedScores({})
+    asked: list[str] = []
+    monkeypatch.setattr(estimator, "terms", lambda *_: asked.append("terms"))
+    monkeypatch.setattr(estimator, "setting_gains", lambda *_: asked.append("settings"))
+
+    with pytest.raises(NoStackError) as caught:
+        build_request(index, tmp_path, build_problem("numpy>=2", "a==1.0"), estimator=estimator)
+
+    assert "relax `a==1.0` (line 2): then `a` becomes 2.0" in caught.value.hint
+    assert asked == []
 
 
 def test_a_conflict_over_a_measured_package_ends_with_the_cheapest_change(

@@ -74,7 +74,6 @@ def test_the_stack_is_that_of_brute_force(
         estimator=empty_estimator(),
         objective="size",
         direct={canonicalize_name(name) for name in roots},
-        baseline=(),
         source=source,
     ).with_max_size(most)
 
@@ -243,7 +242,6 @@ def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
         estimator=empty_estimator(),
         objective="size",
         direct=set(),
-        baseline=(),
         source=source,
     ).of_size_alone()
 

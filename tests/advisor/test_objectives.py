@@ -30,7 +30,11 @@ def test_the_score_of_a_companion_is_that_of_the_estimator(
     alone = {("a", v): with_companion[v, "2.0"] for v in ("1.0", "2.0")}
 
     advice, _ = recommend_stack(
-        index, tmp_path, build_problem("a"), estimator=FixedScores(alone, with_companion=with_companion)
+        index,
+        tmp_path,
+        build_problem("a"),
+        estimator=FixedScores(alone, with_companion=with_companion),
+        min_gain=0.0,
     )
 
     stack = versions_of(advice.optimum.stack)
@@ -65,7 +69,7 @@ def test_an_absent_companion_gets_no_part_of_a_companions_gain(
         def terms(self, candidates: object, baseline: object) -> ScoreTerms:
             return ScoreTerms(frameworks=(gains,))
 
-    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}))
+    advice, _ = recommend_stack(index, tmp_path, build_problem("a"), estimator=FixedGains({}), min_gain=0.0)
 
     stack = versions_of(advice.optimum.stack)
     possible = {("2.0", "2.0"): 0, ("2.0", "1.0"): with_old, ("1.0", ""): without}

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
+import typer
+import typer.core
+from typer.testing import CliRunner
+
+from advisor.cli.app import COMMANDS, make_app
 from advisor.cli.campaign import engine_options
+from advisor.cli.command_help import help_row
 from advisor.cli.options import read_pairs
 from knowledge.domain.errors import InputError
+from tests.package_index import PackageIndex
 
 
 def test_pairs_are_read_with_their_order_and_later_equals_signs() -> None:
@@ -29,3 +42,71 @@ def test_an_executor_option_may_be_empty() -> None:
     assert engine_options(None) == {}
     with pytest.raises(InputError, match="`--engine gres` has no value"):
         engine_options(["gres"])
+
+
+def help_of(*names: str) -> list[str]:
+    """Return the lines of the help of a command, without its description."""
+    lines = CliRunner().invoke(make_app(), [*names, "--help"], env={"COLUMNS": "80"}).stdout.splitlines()
+    return lines[next(place for place, line in enumerate(lines) if line.endswith(":")) :]
+
+
+@pytest.mark.parametrize("command", ["advise", "check", "prices", "explain", "tree"])
+def test_the_help_has_one_line_for_each_option_in_groups(command: str) -> None:
+    lines = help_of(command)
+
+    titles = [line for line in lines if line and not line.startswith(" ") and line.endswith(":")]
+    assert titles[-5:] == ["Project:", "Target:", "Objective:", "Indexes and knowledge base:", "Output:"]
+    assert [line for line in lines if line.startswith("     ")] == []
+    assert max(map(len, lines)) <= 80
+    assert not any("<" in line or "|" in line for line in lines)
+
+
+def test_every_command_has_plain_metavars() -> None:
+    root = typer.main.get_command(make_app())
+    with root.make_context("advisor", [], resilient_parsing=True) as context:
+        rows = [(usage, help_row(p)[0]) for usage, command in commands_below(context) for p in command.params]
+
+    assert len(rows) > 100
+    assert [row for row in rows if "<" in row[1]] == []
+
+
+def commands_below(context: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the path of each command below a context, with the command."""
+    group = context.command
+    if not isinstance(group, typer.core.TyperGroup):
+        yield context.command_path, group
+        return
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        with command.make_context(name, [], parent=context, resilient_parsing=True) as below:
+            yield from commands_below(below)
+
+
+def test_every_command_is_found_by_its_name_alone() -> None:
+    names = list(typer.main.get_command(make_app()).commands)  # type: ignore[attr-defined]
+
+    assert sorted(names) == sorted(COMMANDS)
+    assert all(list(typer.main.get_command(make_app([name])).commands) == [name] for name in names)  # type: ignore[attr-defined]
+
+
+def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0")
+    (tmp_path / "requirements.txt").write_text("a\n")
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sorted({'pydantic', 'ortools', 'networkx', 'sqlalchemy'} & {*sys.modules})))\n"
+        "from advisor.cli.app import main\n"
+        "main()\n"
+    )
+    command = [sys.executable, "-c", program, "advise", "--dry-run", "--hardware", "cpu-zen4", "--index-url", index.url]
+    environment = {**os.environ, "ADVISOR_CACHE_DIR": f"{tmp_path}/cache", "XDG_DATA_HOME": f"{tmp_path}/data"}
+
+    first, second = (
+        subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        for _ in range(2)
+    )
+
+    assert first.stdout.splitlines()[-1] == "ortools pydantic sqlalchemy"
+    assert second.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]
+    assert second.stdout.splitlines()[-1] == ""

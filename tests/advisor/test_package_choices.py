@@ -18,8 +18,8 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
-from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.package_choices import with_best_packages
+from advisor.resolve.problem import AllowedReplacements, Candidate, Dependency, ResolutionProblem
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import make_request
 from knowledge.builds.model import BuildExtra, CatalogueEntry, Replacement
@@ -249,7 +249,6 @@ def test_the_interpreter_is_that_of_brute_force(
 
     comparison = compare_variants(
         [variant(number) for number in range(len(by_interpreter))],
-        baseline=(),
         limit=TimeLimit(60),
         direct=map(canonicalize_name, roots),
     )

@@ -94,6 +94,15 @@ def test_packages_that_are_no_frameworks_count_as_measured_without_a_benchmark(t
     assert not benchmarked.is_measured("six", OLD)
 
 
+def test_a_knowledge_base_has_the_same_state_at_its_first_use_and_later(tmp_path: Path) -> None:
+    def state() -> str:
+        path = f"sqlite:///{tmp_path / 'new.sqlite'}"
+        with Predictor(DiskCache(tmp_path), address=path, hardware=MACHINE) as predictor:
+            return predictor.state
+
+    assert state() == state()
+
+
 def test_the_shipped_amplitudes_are_part_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def state() -> str:
         return Predictor(DiskCache(tmp_path), address=f"sqlite:///{tmp_path}/none.sqlite", hardware=MACHINE).state

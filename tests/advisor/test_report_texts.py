@@ -25,7 +25,7 @@ from advisor.project.locks import Lock, LockedVersion
 from advisor.project.sources import Proposal
 from advisor.report.accelerators import hardware_comparison_text
 from advisor.report.check.text import check_text
-from advisor.report.layout import WIDTH_OF_FILES, Layout, Row, render
+from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
 from advisor.report.reasons import explanation_text, prices_text
 from advisor.report.text import advice_text
 from advisor.resolve.alternatives import Alternative, Explanation
@@ -91,10 +91,10 @@ def advice(index: PackageIndex, tmp_path: Path) -> AdviceResult:
     index.add("torch", "2.13.0", ["numpy"], uploaded="2025-06-01T00:00:00Z")
     newest = build_request(index, tmp_path, build_problem("torch"))
     request = build_request(index, tmp_path, build_problem("torch<2.14"))
-    found = recommend(request)
+    best = recommend(request)
     return AdviceResult(
         advice=replace(
-            found,
+            best,
             baseline=newest.baseline,
             prediction=PREDICTION,
             findings=(
@@ -115,7 +115,7 @@ def advice(index: PackageIndex, tmp_path: Path) -> AdviceResult:
                     for name in ("a", "b", "c", "d", "e")
                 ),
             ),
-            reasons={**found.reasons, "torch": "build for CPU, because the target has no accelerator"},
+            reasons={**best.reasons, "torch": "build for CPU, because the target has no accelerator"},
             libyears=(0.6, 0.0),
         ),
         target=request.problem.target,
@@ -352,6 +352,16 @@ def test_colour_changes_no_character(texts: dict[str, Callable[[Layout], str]], 
     assert coloured != plain
 
 
+def test_a_setting_that_the_program_makes_is_not_offered(advice: AdviceResult) -> None:
+    present = {("torch", "amp=bfloat16"): "amp=float16 (train.py:12)"}
+    others = tuple(s for s in advice.settings if s.status != "offered")
+
+    text = advice_text(replace(advice, settings=others, present_settings=present))
+
+    assert re.search(r"have +amp=bfloat16 +the program sets amp=float16 \(train.py:12\)$", text, re.MULTILINE)
+    assert "reduced-precision" not in text
+
+
 @pytest.mark.parametrize("name", ["advise", "check", "explain", "prices"])
 def test_no_report_shows_the_syntax_of_indicators(texts: dict[str, Callable[[Layout], str]], name: str) -> None:
     assert not re.search(r"\w@\d+\[", texts[name](Layout()))
@@ -374,7 +384,7 @@ def test_an_indicator_is_named_in_words(label: str, words: str) -> None:
 
 
 def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:
-    row = Row(label="note", cells=("a\x1b[31m", "b\x07"), notes=("c\x9b",))
+    row = TextRow(label="note", cells=("a\x1b[31m", "b\x07"), notes=("c\x9b",))
 
     assert render([[row]], Layout()).isprintable() is False
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", render([[row]], Layout()))

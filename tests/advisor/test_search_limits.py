@@ -19,8 +19,8 @@ from advisor.resolve.choices import Candidates, Limits
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective, Optimum, SearchLimitError, StackTooLargeError
-from advisor.resolve.package_choices import AllowedReplacements, with_best_packages
-from advisor.resolve.problem import Candidate
+from advisor.resolve.package_choices import with_best_packages
+from advisor.resolve.problem import AllowedReplacements, Candidate
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import recommend
 from advisor.resolve.request import ResolutionRequest
@@ -205,7 +205,7 @@ def test_a_variant_that_was_compared_only_in_part_may_be_better(
         for label, request in (("a", sized_request), ("b", partly))
     ]
 
-    comparison = compare_variants(variants, baseline=(), limit=TimeLimit(), direct=())
+    comparison = compare_variants(variants, limit=TimeLimit(), direct=())
 
     assert (len(comparison.solved), comparison.undecided) == (2, 1)
 

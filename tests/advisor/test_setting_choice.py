@@ -187,9 +187,9 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
         estimator=estimator,
         objective="performance",
         direct=[canonicalize_name(name) for name in roots],
-        baseline=(),
         source=source,
-    ).with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
+    ).with_min_gain(0.0)
+    criteria = criteria.with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
     offered = {name: source.candidates(canonicalize_name(name)) for name in NAMES}
 
     def gained(version: int) -> int:

@@ -139,3 +139,22 @@ def test_other_commands_are_for_one_target_at_a_time(advisor: Advisor, project: 
     assert result.returncode == 2
     assert "this is for one target at a time, and the project has `old`, `new`" in result.stderr
     assert one.returncode == 0, one.stderr
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("arguments", [(), ("--targets", "all")])
+def test_the_settings_of_each_target_are_written_next_to_its_requirements(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    index.add("jax", "0.6.2")
+    targets = [f'[tool.advisor.targets.{n}]\nlock = "{n}.txt"\npython = "{p}"\n' for n, p in (("a", 3.12), ("b", 3.13))]
+    write(
+        tmp_path, index, f'[tool.advisor]\nhardware = "cpu-zen2"\nworkload = "mobilenet-inference"\n{"".join(targets)}'
+    )
+    (tmp_path / "pyproject.toml").write_text((tmp_path / "pyproject.toml").read_text().replace('["a"]', '["jax"]'))
+
+    result = advisor("advise", *arguments, cwd=tmp_path)
+
+    assert result.returncode == 0, result.stderr
+    for name in ("a", "b"):
+        assert 'name = "cpu_runtime"' in (tmp_path / f"advisor-settings.{name}.toml").read_text()

@@ -135,6 +135,14 @@ def test_a_large_measured_ratio_of_a_benchmark_is_hardly_shrunk() -> None:
     assert math.exp(gain.mean) == pytest.approx(3, rel=0.01)
 
 
+def test_numbers_that_are_not_of_the_benchmark_have_the_name_of_their_workload() -> None:
+    workload = workload_of_benchmark(find_workload("bert-training"))
+
+    assert workload.name_of(OWN) == "benchmark"
+    assert workload.name_of("models") == "bert-training"
+    assert find_workload("bert-training").name_of("models") == "bert-training"
+
+
 @pytest.mark.parametrize("framework", ["numpy", "torch"])
 def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(framework: str) -> None:
     def invented(name: str, indicator: str, ratio: float) -> list[Observation]:
@@ -163,6 +171,7 @@ def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(frame
         terms = estimator.terms({name: [Version("2.0.0")] for name in old}, old)
 
     assert prediction.speedup == pytest.approx(1.5, rel=0.02)
+    assert prediction.workload == "benchmark"
     assert [change.package for change in prediction.changes] == [framework]
     assert [gains.framework for gains in terms.frameworks] == [framework]
     assert math.exp(terms.frameworks[0].alone[Version("2.0.0")].mean) == pytest.approx(1.5, rel=0.02)

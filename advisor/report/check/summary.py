@@ -88,4 +88,4 @@ def describe_gap(target_result: TargetResult) -> str:
     speed = describe_prediction(target_result.recommended_prediction, target_result.not_predicted)
     if total := target_result.gain_with_settings:
         speed += f"; with its settings {speed_text(total)}"
-    return f"{count(differing, 'package')} {verb} from the recommended stack{proof}, whose speed over the lock: {speed}"
+    return f"{count(differing, 'package')} {verb}{proof}; speed of the recommended stack over the lock: {speed}"

@@ -21,7 +21,7 @@ from advisor.report.check.summary import (
     target_names,
 )
 from advisor.report.interface import target_line, version_change
-from advisor.report.layout import Block, Layout, Row, Style, render
+from advisor.report.layout import Block, Layout, Style, TextRow, render
 
 _MOST_LINES = 12
 _MOST_ALIKE = 5
@@ -45,7 +45,9 @@ def _blocks(result: GateResult, *, details: bool) -> Iterator[Block]:
     for target_result in result.targets:
         yield _target(target_result, details=details)
     yield [
-        Row(label="ignored", cells=(f"{finding.message} [{finding.code}]",), notes=(_reason(ignore),), style="quiet")
+        TextRow(
+            label="ignored", cells=(f"{finding.message} [{finding.code}]",), notes=(_reason(ignore),), style="quiet"
+        )
         for finding, ignore in result.ignored
     ]
     yield _state(result)
@@ -55,20 +57,20 @@ def _reason(ignore: Ignore) -> str:
     return f"{ignore.reason}{f', until {ignore.expires}' if ignore.expires else ''}"
 
 
-def _state(result: GateResult) -> Iterator[Row]:
+def _state(result: GateResult) -> Iterator[TextRow]:
     """Yield the result and what to do next."""
     style: Style = "good" if result.state == "passed" else "bad"
-    yield Row(label=result.state, cells=(count_findings(result),), style=style)
+    yield TextRow(label=result.state, cells=(count_findings(result),), style=style)
     explain = "`advisor rule CODE` explains a finding"
     if result.unreadable is not None:
-        yield Row(label="next", cells=(explain,))
+        yield TextRow(label="next", cells=(explain,))
     elif any(finding.fails for finding in result.findings):
-        yield Row(
+        yield TextRow(
             label="next", cells=("`advisor advise --update` makes the smallest change that passes",), notes=(explain,)
         )
 
 
-def _findings(result: GateResult, *, details: bool) -> Iterator[Row]:
+def _findings(result: GateResult, *, details: bool) -> Iterator[TextRow]:
     """Yield each finding with its place and code; of many alike, the first ones."""
     alike: Counter[tuple[str, str]] = Counter()
     for finding in result.findings:
@@ -77,45 +79,46 @@ def _findings(result: GateResult, *, details: bool) -> Iterator[Row]:
             yield _finding(finding, result, details=details)
     for (code, level), number in alike.items():
         if not details and number > _MOST_ALIKE:
-            yield Row(cells=(f"{count(number - _MOST_ALIKE, f'more {level}')} [{code}]: `--details` lists them",))
+            yield TextRow(cells=(f"{count(number - _MOST_ALIKE, f'more {level}')} [{code}]: `--details` lists them",))
 
 
-def _finding(finding: Finding, result: GateResult, *, details: bool) -> Row:
+def _finding(finding: Finding, result: GateResult, *, details: bool) -> TextRow:
     place = f"{finding.place}: " if finding.place.path else ""
     only = f", target {targets}" if (targets := target_names(finding, result)) else ""
     notes = [f"{place}{finding.code} {gate_codes()[finding.code].name}{only}"]
     if details and finding.source:
         notes.append(finding.source)
-    return Row(label=finding.level, cells=(finding.message,), notes=notes, style=_STYLES[finding.level])
+    return TextRow(label=finding.level, cells=(finding.message,), notes=notes, style=_STYLES[finding.level])
 
 
-def _target(target_result: TargetResult, *, details: bool) -> Iterator[Row]:
+def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
     """Yield what was checked for a target, and what the comparisons say."""
     case = target_result.case
     lock = case.head.lock
     name = f"{case.name}, " if case.name else ""
-    yield Row(label="target", cells=(f"{name}{target_line(case.head.problem.target)}",))
-    yield Row(label="lock", cells=(f"{lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",))
+    yield TextRow(label="target", cells=(f"{name}{target_line(case.head.problem.target)}",))
+    yield TextRow(label="lock", cells=(f"{lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",))
     if target_result.comparison is not None:
         yield from _comparison(target_result.comparison, most=0 if details else _MOST_LINES)
     if target_result.recommended is not None:
-        yield Row(label="advice", cells=(describe_gap(target_result),))
+        yield TextRow(label="advice", cells=(describe_gap(target_result),))
 
 
-def _comparison(comparison: LockComparison, *, most: int) -> Iterator[Row]:
+def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
     """Yield the changes from the base, their effect on speed, and the changed settings."""
-    yield Row(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
+    yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
     changes = [
-        Row(cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")))) for c in comparison.changes
+        TextRow(cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-"))))
+        for c in comparison.changes
     ]
     yield from _first(changes, most)
-    yield Row(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
+    yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
     effects = listed_effects(comparison.prediction, comparison.effects)
     yield from _first(
-        [Row(cells=(f"{e.speedup:.2f}", interval_text(e), indicator_text(e.subject))) for e in effects], most
+        [TextRow(cells=(f"{e.speedup:.2f}", interval_text(e), indicator_text(e.subject))) for e in effects], most
     )
     settings = [
-        Row(
+        TextRow(
             label="" if number else "settings",
             cells=(str(setting.place), describe_setting(setting, comparison.not_predicted)),
         )
@@ -124,8 +127,8 @@ def _comparison(comparison: LockComparison, *, most: int) -> Iterator[Row]:
     yield from _first(settings, most)
 
 
-def _first(rows: Sequence[Row], most: int) -> Iterator[Row]:
+def _first(rows: Sequence[TextRow], most: int) -> Iterator[TextRow]:
     """Yield the first rows, and how many there are more; all of them if ``most`` is 0."""
     yield from rows[: most or None]
     if most and len(rows) > most:
-        yield Row(cells=(f"and {len(rows) - most} more: `--details` lists them",))
+        yield TextRow(cells=(f"and {len(rows) - most} more: `--details` lists them",))

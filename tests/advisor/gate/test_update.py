@@ -14,11 +14,14 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.lock.pins import with_pins
+from advisor.lock.settings_table import locked_settings, read_settings, settings_text
+from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.verify import verify
 from tests.advisor.factories import builds_of, empty_estimator
+from tests.advisor.gate.steps import change
 from tests.advisor.test_optimum import (
     NAMES,
     Releases,
@@ -54,7 +57,7 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
         builds=builds_of(),
         estimator=EMPTY_ESTIMATOR,
         objective="latest",
-        direct=(),
+        direct=[canonicalize_name(name) for name in roots],
         baseline=(),
         source=source,
     ).with_least_change(
@@ -68,18 +71,20 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
         assert admitted == []
         return
 
-    def changes(stack: Stack) -> int:
-        return sum(locked.get(name) != version for name, version in stack.items())
+    def size(stack: Stack) -> tuple[int, int, int]:
+        """Return the changed packages, the hours that new direct requirements are behind, and the added packages."""
+        new = roots.keys() - locked.keys()
+        ages = {name: sorted(releases[name], reverse=True).index(stack[name]) for name in new}
+        changed = sum(name in stack and stack[name] != version for name, version in locked.items())
+        return changed, sum(ages.values()) * HOURS_PER_RELEASE, len(stack.keys() - locked.keys())
 
     verify(problem(roots), source, optimum.stack)
-    smallest = min(map(changes, admitted))
+    bounds = {bound.objective: bound for bound in optimum.bounds}
+    smallest = min(map(size, admitted))
     assert plain(optimum) in admitted
-    assert changes(plain(optimum)) == smallest
-    assert (optimum.bounds[0].objective, optimum.bounds[0].value, optimum.bounds[0].bound) == (
-        "changes",
-        smallest,
-        smallest,
-    )
+    assert size(plain(optimum)) == smallest
+    assert tuple(bounds[name].value for name in ("changes", "freshness-new", "added")) == smallest
+    assert optimum.proven
 
 
 @pytest.fixture
@@ -211,11 +216,89 @@ def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_her
 
     result = advisor_here("advise", "--update")
 
+    assert result.returncode == 1
+    assert "resolves  `b 1.0` has" in result.stdout
     assert "to do     uv lock --upgrade-package b==1.1" in result.stdout
     assert (project / "uv.lock").read_bytes() == before
-    command = result.stdout.partition("to apply it: uv ")[2].split("\n")[0].split()
+    command = result.stdout.partition("to do     uv ")[2].split("\n")[0].split()
     subprocess.run([find_uv(), *command, "-q", "--no-cache"], cwd=project, check=True)
     assert advisor_here("check").returncode == 0
+
+
+def test_a_new_requirement_is_as_new_as_in_the_recommended_stack(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.1")
+    index.add("web", "1.0", code="")
+    index.add("web", "2.0", ["certificates", "names"], code="")
+    index.add("certificates", "1.0", code="")
+    index.add("names", "1.0", code="")
+    change(project / "pyproject.toml", '["a", "b"]', '["a", "b", "web"]')
+
+    result = advisor_here("advise", "--update", "--refresh", "--format", "json")
+
+    changes = {c["package"]: c["after"] for c in json.loads(result.stdout)["changes"]}
+    assert changes == {"web": "2.0", "certificates": "1.0", "names": "1.0"}
+
+
+def test_a_new_requirement_is_older_where_a_newer_one_changes_more_of_the_lock(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.1")
+    index.add("web", "1.0", ["a<2"], code="")
+    index.add("web", "2.0", ["a>=2"], code="")
+    change(project / "pyproject.toml", '["a", "b"]', '["a", "b", "web"]')
+
+    result = advisor_here("advise", "--update", "--refresh")
+
+    assert "resolves ADV001; 2.0 would change 1 more package of the lock" in " ".join(result.stdout.split())
+
+
+def test_run_time_settings_of_a_lock_stay(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
+    index.add("torch", "2.6.0", ["b"], code="")
+    change(project / "pyproject.toml", '["a", "b"]', '["a", "b", "torch"]')
+    lock(advisor_here, project, "a==1.0", "b==1.0")
+    settings = settings_text(locked_settings({"torch": {"threads": 4}}))
+    table = settings.partition("settings-version")[2].replace("[[settings]]", "[[tool.advisor.settings]]")
+    table = table.replace("[settings.", "[tool.advisor.settings.")
+    path = project / "pylock.toml"
+    path.write_text(f"{path.read_text()}\n[tool.advisor]\nsettings-version{table}")
+    recorded = read_settings(path)
+
+    result = advisor_here("advise", "--update", "--refresh")
+
+    assert result.returncode == 0, result.stderr
+    assert 'version = "1.1"' in path.read_text()
+    assert recorded is not None
+    assert [s.text for s in recorded.settings] == ["threads=4"]
+    assert read_settings(path) == recorded
+
+
+def test_settings_that_the_new_versions_do_not_have_are_named(
+    project: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    (project / "advisor-settings.other.toml").write_text(settings_text(locked_settings({"torch": {"threads": 4}})))
+    lock(advisor_here, project, "a==1.0", "b==1.0", output="other.txt")
+    (project / "advisor-settings.other.toml").write_text(settings_text(locked_settings({"torch": {"threads": 4}})))
+
+    result = advisor_here("advise", "--update", "--refresh", "--current", "other.txt")
+
+    assert "dropped   setting threads=4 (torch): the new versions do not have it" in result.stdout
+    assert (settings := read_settings(project / "other.txt")) is not None
+    assert settings.settings == ()
+
+
+def test_no_other_lock_is_written_for_a_project_of_pins(project: Path, advisor_here: Advisor) -> None:
+    (project / "pyproject.toml").write_text(
+        (project / "pyproject.toml").read_text().partition("dependencies = ")[2].partition("\n")[2]
+    )
+    (project / "requirements.txt").write_text("a==1.0\nb==1.0\n")
+
+    result = advisor_here("advise", "--update", "-o", "pylock.toml")
+
+    assert result.returncode == 2
+    assert "the pins of `requirements.txt` are the project's requirements, too" in result.stderr
+    assert not (project / "pylock.toml").exists()
 
 
 def test_findings_that_no_versions_remove_are_reported(

@@ -51,8 +51,8 @@ def test_a_release_is_recommended_for_a_setting_that_newer_ones_do_not_have(
 def test_the_report_says_that_the_setting_is_the_reason(advisor: Advisor, index: PackageIndex, tmp_path: Path) -> None:
     text = advise(advisor, index, tmp_path)
 
-    assert "           with its settings " in text
-    (change,) = (line for line in text.splitlines() if "0.10.2 -> 0.6.2" in line)
+    assert "          with the settings below: " in text
+    change = " ".join(text.partition("0.10.2 -> 0.6.2")[2].partition("\n\n")[0].split())
     assert change.endswith("; recommended with `cpu_runtime=legacy`, which 0.10.2 does not have")
 
 
@@ -123,3 +123,31 @@ def test_the_gate_says_what_the_loss_of_such_a_setting_costs(
     assert (change["kind"], change["before"]) == ("removed", ["legacy"])
     assert change["effects"][0]["high"] < 0.6
     assert [f["path"] for f in report["findings"] if f["code"] == "ADV007"] == ["freeze.txt"]
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize(
+    ("program", "offers"),
+    [
+        ("model(x)\n", True),
+        ("with torch.autocast('cuda'):\n    model(x)\n", False),
+        ("with torch.autocast('cuda', dtype=torch.bfloat16):\n    model(x)\n", False),
+    ],
+)
+def test_mixed_precision_is_not_offered_to_a_program_that_uses_it(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path, program: str, offers: bool
+) -> None:
+    index.add("torch", "2.5.0")
+    (tmp_path / "requirements.in").write_text("torch\n")
+    (tmp_path / "train.py").write_text(f"import torch\n\n{program}")
+    target = ("--hardware", "h100", "--python", "3.12", "--workload", "transformer-training")
+
+    result = advisor(
+        "advise", *target, "--index-url", index.url, "-r", "requirements.in", "--dry-run", "--format", "json"
+    )
+
+    document = json.loads(result.stdout)
+    offered = {(s["name"], s["status"]) for s in document["settings"]}
+    assert (("amp", "offered") in offered) == offers
+    assert bool(document["present_settings"]) == (not offers)
+    assert all("train.py:3" in setting["present"] for setting in document["present_settings"])
