@@ -8,19 +8,20 @@ from pathlib import Path
 PAGES = Path(__file__).parent
 
 
-def build(pages: Path, folder: Path) -> int:
+def build(pages: Path, folder: Path, *, builder: str = "html") -> int:
     """Build the site; a warning, such as a link to a heading that does not exist, is an error.
 
     Args:
         pages: The folder of the pages.
         folder: The folder to build into.
+        builder: Sphinx's builder: `html`, or `dummy`, which reads the pages and resolves their links only.
 
     Returns:
         The exit status: 0 if the site was built without a warning.
     """
     from sphinx.cmd.build import build_main
 
-    options = ["--builder", "html", "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", str(PAGES)]
+    options = ["--builder", builder, "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", str(PAGES)]
     return int(build_main([*options, "--doctree-dir", str(folder / ".doctrees"), str(pages), str(folder)]))
 
 

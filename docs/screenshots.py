@@ -1,4 +1,4 @@
-"""Takes the screenshots of the HTML reports, in light and dark: `python docs/screenshots.py`.
+"""Takes the screenshots of the HTML reports, in light and dark: `python docs/screenshots.py [FOLDER]`.
 
 It needs the configured package index, playwright (`pip install -e '.[test]'`), and Chromium: the environment variable
 `CHROMIUM` names another one than `/usr/bin/chromium`.
@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 
 FOLDER = Path(__file__).parent / "images"
 UNTIL = "2026-11-01"
-WIDTH, HEIGHT = 1000, 700
+WIDTH, HEIGHT = 1000, 780
 
 PROJECTS = {
     "advice": (
@@ -54,14 +54,19 @@ def report(files: dict[str, str], command: list[str]) -> str:
             text=True,
             check=False,
         )
-    if process.returncode not in (0, 1):  # 1: the gate found something, which is what the picture is to show.
+    # Exit code 1 of the gate is what the picture is to show; a crash has it, too, and no report.
+    if process.returncode not in (0, 1) or not process.stdout:
         sys.exit(f"error: `advisor {' '.join(command)}` ended with exit code {process.returncode}")
     return process.stdout
 
 
-def main() -> None:
-    """Take all screenshots."""
-    FOLDER.mkdir(exist_ok=True)
+def main(folder: Path = FOLDER) -> None:
+    """Take all screenshots.
+
+    Args:
+        folder: Where the pictures are written.
+    """
+    folder.mkdir(exist_ok=True)
     pages = {name: report(*project) for name, project in PROJECTS.items()}
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
@@ -72,9 +77,9 @@ def main() -> None:
             page = context.new_page()
             for name, content in pages.items():
                 page.set_content(content)
-                page.screenshot(path=FOLDER / f"{name}-{scheme}.png")
+                page.screenshot(path=folder / f"{name}-{scheme}.png")
         browser.close()
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

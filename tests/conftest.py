@@ -34,6 +34,31 @@ MACHINES = Path(__file__).parent / "fixtures" / "machines"
 hypothesis.settings.register_profile("no-deadline", deadline=None)
 hypothesis.settings.load_profile("no-deadline")
 
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Accept the options of `pyproject.toml` without pytest-xdist, too: all tests run in one process then."""
+    if not pluginmanager.hasplugin("xdist"):
+        parser.addoption("--numprocesses")
+        parser.addoption("--dist")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Return the number of workers: none for the tests of one file, or on one processor; else one more than processors.
+
+    Many tests wait for processes and servers. A worker takes some seconds to import the tests.
+    """
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    paths = {argument.partition("::")[0] for argument in config.args}
+    processors = len(os.sched_getaffinity(0))
+    if processors == 1 or (len(paths) == 1 and Path(*paths).is_file()):
+        return 0
+    # The workers inherit it: each uses one processor.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    return processors + 1
+
+
 _LONGEST = ("test_the_site_builds_without_a_warning", "test_a_lock_is_installed_by_pip_and_by_uv")
 
 

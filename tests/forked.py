@@ -6,12 +6,17 @@ working directory, environment variables, output and exit status, like a process
 
 from __future__ import annotations
 
+import contextlib
+import json
 import multiprocessing
 import os
+import shlex
+import socketserver
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _SERVER = multiprocessing.get_context("forkserver")
@@ -37,6 +42,41 @@ def run_forked(
             raise subprocess.TimeoutExpired(["advisor", *arguments], timeout)
         output, errors = (path.read_text(encoding="utf-8") for path in paths)
         return subprocess.CompletedProcess(arguments, process.exitcode, output, errors)
+
+
+_CLIENT = """
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(sys.argv[1])
+    connection.sendall(json.dumps([sys.argv[2:], os.getcwd(), dict(os.environ)]).encode())
+    connection.shutdown(socket.SHUT_WR)
+    code, output, errors = json.load(connection.makefile())
+sys.stdout.write(output)
+sys.stderr.write(errors)
+sys.exit(code)
+"""
+
+
+@contextlib.contextmanager
+def forked_command() -> Iterator[str]:
+    """Yield a command for other programs to call, which runs the command line with :func:`run_forked`."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            arguments, cwd, environment = json.load(self.rfile)
+            done = run_forked(tuple(arguments), cwd=Path(cwd), environment=environment, timeout=600)
+            self.wfile.write(json.dumps([done.returncode, done.stdout, done.stderr]).encode())
+
+    # Addresses of sockets have at most 108 characters.
+    with tempfile.TemporaryDirectory() as folder:
+        client = Path(folder, "client.py")
+        client.write_text(_CLIENT, encoding="utf-8")
+        with socketserver.UnixStreamServer(f"{folder}/socket", Handler) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+            thread.start()
+            yield shlex.join([sys.executable, "-I", "-S", str(client), f"{folder}/socket"])
+            server.shutdown()
+            thread.join()
 
 
 def _main(arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], paths: tuple[Path, Path]) -> None:

@@ -26,6 +26,17 @@ needs_sphinx = pytest.mark.skipif(
 
 
 @needs_sphinx
+def test_the_pages_have_no_warning(tmp_path: Path) -> None:
+    program = "import docs.__main__ as d, sys; sys.exit(d.build(d.PAGES, d.Path(sys.argv[1]), builder='dummy'))"
+    command = [sys.executable, "-c", program, str(tmp_path)]
+
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (completed.returncode, completed.stderr) == (0, "")
+
+
+@needs_sphinx
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "docs", str(tmp_path)]
 

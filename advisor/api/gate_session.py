@@ -27,7 +27,7 @@ from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.lock.settings_table import read_settings
-from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
+from advisor.project.current import LOCKS, PINNED, has_pins, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
@@ -317,6 +317,10 @@ def _lock(context: TargetContext) -> Lock:
         )
     lock_path = files.current or (str(context.lock) if context.lock else None)
     lock = read_current(lock_path, files.directory, context.target)
+    pinned = files.directory / PINNED
+    if lock is None and pinned.is_file() and has_pins(pinned):
+        # Its error names the line without an exact version.
+        lock = read_lock(pinned, context.target)
     if lock is None:
         raise InputError(
             f"`{files.directory}` has no lock to check",

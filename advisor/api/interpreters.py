@@ -104,7 +104,8 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
 
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
-    nearest = sorted(others, key=lambda text: abs(int(text.split(".")[1]) - minor))
+    # Of two that are equally near, the older one first: old releases, which run on old drivers, have wheels for it.
+    nearest = sorted(others, key=lambda text: (abs(_minor(text) - minor), _minor(text)))
     limit = TimeLimit(_HINT_SECONDS)
     for python in nearest:
         try:

@@ -38,23 +38,40 @@ class StackEstimate:
     sizes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeakBound:
+    """Bounds of the ratio of speed of two accelerators, from their memory bandwidths and peak rates.
+
+    A program that is limited by one resource, and uses both accelerators in the same degree, is between them.
+
+    Attributes:
+        low: Smallest ratio of a resource.
+        high: Largest ratio.
+    """
+
+    low: float
+    high: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class HardwareComparison:
-    """A predicted ratio of two accelerators.
+    """A predicted ratio of two accelerators, or a bound of it.
 
     Attributes:
         accelerator: Model of the accelerator.
         reference: Model of the one that it is compared with.
         workload: Name of the workload.
         tasks: Published tasks that stand for the workload, each with its mode.
-        ratio: The ratio, its interval, and the published pairs of these two.
+        ratio: The ratio, its interval, and the published pairs of these two; none if no published pairs connect them.
+        bound: What peak rates say in this case.
     """
 
     accelerator: str
     reference: str
     workload: str
     tasks: tuple[tuple[str, str], ...]
-    ratio: AcceleratorRatio
+    ratio: AcceleratorRatio | None
+    bound: PeakBound | None = None
 
 
 def select_observations(
@@ -200,7 +217,8 @@ def compare_hardware(
         knowledge: Address of the knowledge base; by default the user's own.
 
     Returns:
-        The predicted ratio of speed, its interval, and the published pairs that support it.
+        The predicted ratio of speed, its interval, and the published pairs that support it. If no chain of published
+        pairs leads from one to the other, it is a bound from peak rates.
 
     Raises:
         InputError: If an accelerator or the workload is unknown, or nothing was published for it (exit code 2).
@@ -209,10 +227,11 @@ def compare_hardware(
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
     from knowledge.estimate.accelerator_pairs import load_pairs
-    from knowledge.estimate.accelerator_ratio import accelerator_ratio
+    from knowledge.estimate.accelerator_ratio import accelerator_ratio, are_connected
     from knowledge.estimate.evidence import features_of
     from knowledge.estimate.model_cache import shipped_ratio_variances
     from knowledge.estimate.workloads import TASKS, find_workload, workload_catalogue
+    from knowledge.hardware.peaks import ratio_bounds
 
     models = [_accelerator(name) for name in (accelerator, reference)]
     if models[0].name == models[1].name:
@@ -234,11 +253,20 @@ def compare_hardware(
             f"nothing was published for workload `{workload}` on two accelerators",
             hint=f"published are {quoted([name for name, w in workload_catalogue().items() if TASKS in w.parts])}",
         )
-    ratio = accelerator_ratio(
-        pairs, shipped_ratio_variances(), accelerator=models[0].name, reference=models[1].name, tasks=tasks
-    )
+    names = {"accelerator": models[0].name, "reference": models[1].name}
+    ratio = bound = None
+    if are_connected(pairs, **names):
+        ratio = accelerator_ratio(pairs, shipped_ratio_variances(), **names, tasks=tasks)
+    else:
+        limits = ratio_bounds(*models)
+        bound = PeakBound(low=limits[0], high=limits[1]) if limits else None
     return HardwareComparison(
-        accelerator=models[0].model, reference=models[1].model, workload=workload, tasks=tuple(tasks), ratio=ratio
+        accelerator=models[0].model,
+        reference=models[1].model,
+        workload=workload,
+        tasks=tuple(tasks),
+        ratio=ratio,
+        bound=bound,
     )
 
 

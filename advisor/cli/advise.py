@@ -231,7 +231,7 @@ def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOpti
 
         return advice_json(result)
     if printed.format == "html":
-        from advisor.report.html import advice_html
+        from advisor.report.advice_html import advice_html
 
         return advice_html(result, session.prices(other_pythons=()))
     from advisor.report.text import advice_text

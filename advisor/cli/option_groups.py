@@ -187,7 +187,7 @@ class ProjectOptions:
             metavar="PERCENT",
             envvar="ADVISOR_MIN_GAIN",
             rich_help_panel=OBJECTIVE,
-            help="Least gain of speed for older releases (default: 3%).",
+            help="Least gain of an older release (default: 3%).\nIts gain of speed over the newest one.",
         ),
     ] = None
     prereleases: Annotated[

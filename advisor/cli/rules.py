@@ -117,4 +117,6 @@ def summary_of_rule(rule: Rule) -> str:
     if rule.kind == "vendor":
         build = {None: "", "": " without a local version"}.get(rule.local, f" +{rule.local}...")
         return f"{', '.join(rule.packages)}{build} is built for {rule.runtime}"
+    if rule.kind == "embedded":
+        return f"{', '.join(rule.packages)} without +{rule.own}... may not use the GPU of an embedded module"
     return f"{rule.package}{f'+{rule.local}' if rule.local else ''} is a CPU-only build"

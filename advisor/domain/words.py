@@ -96,6 +96,8 @@ def no_speedup_text(prediction: Prediction) -> str:
     if prediction.newest_measured:
         listed = ", ".join(f"`{name}` up to {version}" for name, version in prediction.newest_measured)
         return f"on such hardware, only {listed} was compared"
+    if prediction.not_compared:
+        return f"the two versions of {quoted(prediction.not_compared)} were not compared on such hardware"
     return "no measured package differs"
 
 

@@ -45,6 +45,7 @@ from advisor.index.client import IndexClient
 from advisor.project.locks import Lock
 from advisor.project.project_settings import ProjectSetting, ProjectSettings
 from advisor.project.read_errors import UnreadableFileError
+from advisor.resolve.build_findings import CUDA_LIBRARIES
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
@@ -266,7 +267,9 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
                 case.predictor,
                 backends=FRAMEWORKS,
             )
-            comparison = compare(name, state.lock.versions, versions, case.predictor, settings=settings)
+            comparison = compare(
+                name, state.lock.versions, versions, case.predictor, settings=settings, direct=_direct(case.head)
+            )
             of_base.extend(_state_findings(case, state, policy, of_base_installable))
         of_head.extend(_state_findings(case, case.head, policy, installable))
     except AdvisorError as error:
@@ -351,6 +354,12 @@ def _gap_findings(case: GateCase, scope: Scope, best: RecommendedStack, predicti
     return findings
 
 
+def _direct(state: ProjectState) -> set[str]:
+    """Return the packages that a project names; pinned requirements name all packages, so CUDA's do not count."""
+    names = {str(root.name) for root in state.problem.roots if not root.constraint}
+    return {n for n in names if not n.startswith(CUDA_LIBRARIES)} if state.lock.is_project else names
+
+
 def _scope(state: ProjectState, target: str, policy: GatePolicy) -> Scope:
     return Scope(
         lock=state.lock,
@@ -383,7 +392,8 @@ def _state_findings(
     rules = RuleBook(shipped_rules(), state.problem.target.hardware)
     yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
     settings = state.settings_on_target
-    yield from check_slow_settings(scope, settings, case.predictor, backends=FRAMEWORKS)
+    of_lock = with_settings_of_lock(settings, state.recommended_settings, state.lock.path or Path())
+    yield from check_slow_settings(scope, of_lock, case.predictor, backends=FRAMEWORKS)
     yield from check_recommended_settings(scope, settings, state.recommended_settings, backends=FRAMEWORKS)
     yield from check_supported_settings(scope, settings, backends=FRAMEWORKS)
     yield from check_contradictions(scope, settings, backends=FRAMEWORKS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from packaging.version import Version
@@ -41,7 +41,8 @@ class LockComparison:
 
     Attributes:
         base: Display name of the base.
-        changes: Packages whose version differs, sorted by name.
+        changes: Packages whose version differs: first those that were measured, then those that the project names.
+        listed: Packages that reports list one by one; they may put the others into groups.
         prediction: Predicted speed-up over the base; none if one of the stacks cannot run.
         effects: Predicted speed-up of each indicator, significant ones first, then by size.
         not_predicted: Why there is no prediction; empty if there is one.
@@ -54,6 +55,7 @@ class LockComparison:
     effects: tuple[Effect, ...]
     not_predicted: str = ""
     settings: tuple[SettingChange, ...] = ()
+    listed: frozenset[str] = frozenset()
 
     def without_prediction(self, reason: str) -> LockComparison:
         """Return the comparison without predictions, for a reason."""
@@ -77,6 +79,7 @@ def compare(
     predictor: Predictor,
     *,
     settings: tuple[SettingChange, ...] = (),
+    direct: Collection[str] = (),
 ) -> LockComparison:
     """Compare a lock with its base.
 
@@ -86,10 +89,14 @@ def compare(
         after: Versions of the lock.
         predictor: Predictions from the observations.
         settings: Run-time settings that differ.
+        direct: Packages that the project names.
     """
+    measured = performance_versions({**before, **after})
+    changes = changes_between(before, after)
     return LockComparison(
         base=base,
-        changes=changes_between(before, after),
+        changes=tuple(sorted(changes, key=lambda c: (c.package not in measured, c.package not in direct, c.package))),
+        listed=frozenset({*measured, *direct}),
         prediction=predictor.predict(after, before),
         effects=tuple(sorted(predictor.effects(after, before), key=effect_order)),
         settings=settings,
@@ -112,11 +119,14 @@ def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Findi
     if prediction is None or prediction.speedup >= 1 - allowed or prediction.high >= 1:
         return
     slower = min(prediction.changes, key=lambda c: c.speedup)
-    before = next(c for c in comparison.changes if c.package == slower.package)
+    # The speed of a framework also depends on other packages, such as NumPy.
+    before = next(
+        (str(c.before) for c in comparison.changes if c.package == slower.package), "it with the base's packages"
+    )
     yield scope.finding(
         "ADV007",
-        f"`{slower.package} {before.after}` is predicted to run {workload_text(prediction)}, at "
-        f"{prediction.speedup:.3f}x the speed of {before.before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
+        f"`{slower.package} {scope.lock.versions[slower.package]}` is predicted to run {workload_text(prediction)}, at "
+        f"{prediction.speedup:.3f}x the speed of {before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
         f"{1 - allowed:.3f}x is allowed",
         package=slower.package,
         cause=Cause.of(performance_versions(scope.lock.versions)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.version import Version
@@ -169,12 +169,8 @@ def _effects(
     effects: list[Effect] = []
     for package in packages:
         having = [s for s in stacks if package in s and _has(backends[package], name, {value, over}, s[package])]
-        if having and value:
+        if having:
             effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
-        elif having:
-            # What is removed has the inverse of what it gains over the default.
-            gained = predictor.setting_effects(having[0], {package: {name: over}})
-            effects += [replace(e, speedup=1 / e.speedup, low=1 / e.high, high=1 / e.low) for e in gained]
     return tuple(effects)
 
 

@@ -20,26 +20,27 @@ RecommendedValues = Mapping[str, Mapping[str, int | str]]
 def check_slow_settings(
     scope: Scope, project_settings: Sequence[ProjectSetting], predictor: Predictor, *, backends: Mapping[str, str]
 ) -> Iterator[Finding]:
-    """Yield the settings of the project that make the locked stack significantly slower.
+    """Yield the settings whose predicted loss against the default is significant and exceeds `max-regression`.
 
     Args:
         scope: The lock, the target and the policy.
-        project_settings: Run-time settings of the project.
+        project_settings: Run-time settings of the project, and those that the lock recommends.
         predictor: Predictions from the observations.
         backends: Backend of each measured package.
     """
+    slowest = 1 - scope.policy.max_regression
     measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
     for used in project_settings:
         settings = {n: {used.name: used.value} for n in measured if used.applies_to(backends[n])}
         if not settings or not used.value:
             continue
         for effect in predictor.setting_effects(scope.lock.versions, settings):
-            if effect.high < 1:
+            if effect.speedup < slowest and effect.high < 1:
                 yield scope.finding(
                     "ADV016",
                     f"`{effect.subject}`{_condition(used)} is predicted to run `{effect.package} "
                     f"{measured[effect.package]}` at {effect.speedup:.3f}x the speed of the default "
-                    f"[{effect.low:.3f}, {effect.high:.3f}]",
+                    f"[{effect.low:.3f}, {effect.high:.3f}]; {slowest:.3f}x is allowed",
                     package=effect.package,
                     place=_place(used),
                     subject=effect.subject,

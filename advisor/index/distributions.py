@@ -75,7 +75,7 @@ class Distributions:
         key = identity if identity is None or file.filename.endswith(".whl") else f"{_SDIST_FORMAT} {identity}"
         cached = None if key is None else self._cache.read("metadata", key)
         if cached is not None:
-            return _parse(cached.decode(), file)
+            return _parse(cached.decode())
         try:
             text = header_of(self._read_metadata(file))
         except GoneError:
@@ -84,7 +84,7 @@ class Distributions:
             raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
         if key is not None:
             self._cache.write("metadata", key, text.encode())
-        return _parse(text, file)
+        return _parse(text)
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the metadata of an sdist from a build, which runs its code; the result is cached.
@@ -111,7 +111,7 @@ class Distributions:
                 raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
             if is_cacheable:
                 self._cache.write("metadata", key, cached)
-        return _parse(cached.decode(), file)
+        return _parse(cached.decode())
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
         """Unpack an sdist or an archive of a repository, and return its top-level directory.
@@ -349,8 +349,8 @@ def _unreadable(file: DistributionFile, error: OSError) -> UnavailableError:
     return ArchiveError(f"`{local_path(file.url)}` cannot be read: {error.strerror or error}")
 
 
-def _parse(text: str, file: DistributionFile) -> CoreMetadata:
+def _parse(text: str) -> CoreMetadata:
     try:
         return parse_metadata(text)
     except ValueError as error:
-        raise MetadataError(f"metadata of `{file.filename}`: {error}") from None
+        raise MetadataError(f"metadata: {error}") from None

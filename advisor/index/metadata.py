@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -17,6 +18,7 @@ from knowledge.domain.requirements import requirement_from, specifiers_from
 if TYPE_CHECKING:
     from packaging.metadata import RawMetadata
 
+_T = TypeVar("_T")
 _MESSAGE_CHARACTERS = 300
 """Maximum length of a quoted error, which contains the field and may be as long as the header."""
 _LICENSE_CHARACTERS = 200
@@ -76,19 +78,17 @@ def parse_metadata(header: str) -> CoreMetadata:
         raise ValueError(f"field {error} is absent") from None
     except InvalidVersion as error:
         raise ValueError(f"field `Version`: {_cut(error)}") from None
-    try:
-        lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
-        variant_requires = tuple(filter(uses_variants, lines))
-        for line in variant_requires:
-            check_variant_requirement(line)
-        requires = tuple(requirement_from(line) for line in lines if not uses_variants(line))
-    except InvalidRequirement as error:
-        raise ValueError(f"field `Requires-Dist`: {_cut(error)}") from None
+    lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
+    variant_requires = tuple(filter(uses_variants, lines))
+    for line in variant_requires:
+        _parsed(check_variant_requirement, line)
+    requires = tuple(_parsed(requirement_from, line) for line in lines if not uses_variants(line))
     try:
         python = _one_line("Requires-Python", raw.get("requires_python", ""))
         requires_python = specifiers_from(python) if python else None
-    except InvalidSpecifier as error:
-        raise ValueError(f"field `Requires-Python`: {_cut(error)}") from None
+    except InvalidSpecifier:
+        # Like pip: a malformed field does not hide the file.
+        requires_python = None
     dynamic = {field.lower() for field in raw.get("dynamic", ())}
     metadata_version = tuple(int(part) for part in raw.get("metadata_version", "1.0").split(".") if part.isdigit())
     return CoreMetadata(
@@ -102,6 +102,22 @@ def parse_metadata(header: str) -> CoreMetadata:
         licenses=_licenses(raw),
         variant_requires=variant_requires,
     )
+
+
+def _parsed(parse: Callable[[str], _T], line: str) -> _T:
+    """Parse a requirement.
+
+    uv repairs some malformed ones; pip does not, and it may be what installs the lock.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    try:
+        return parse(line)
+    except InvalidRequirement as error:
+        reason = str(error).splitlines()[0][:_MESSAGE_CHARACTERS]
+        field = f"Requires-Dist: {line[:_MESSAGE_CHARACTERS]}"
+        raise ValueError(f"its line `{field}` is malformed, and pip refuses it since 24.1: {reason}") from None
 
 
 def _licenses(raw: RawMetadata) -> tuple[str, ...]:

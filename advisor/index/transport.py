@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import IO, TYPE_CHECKING, TypeVar
 from urllib.parse import unquote, urljoin, urlsplit
 
@@ -43,6 +43,14 @@ _RETRIED_STATUSES = (429, 500, 502, 503, 504)
 _ABSENT_STATUSES = (404, 410)
 _CHUNK_BYTES = 64 * KIB
 _IN_MEMORY_BYTES = 16 * MIB
+
+
+@lru_cache(maxsize=4)
+def _trust_in(certificates: str) -> ssl.SSLContext:
+    """Return the trust in the authorities of a file: several transports of a process share it."""
+    import ssl
+
+    return ssl.create_default_context(cafile=certificates)
 
 
 class IndexUnreachableError(UnavailableError):
@@ -130,7 +138,7 @@ class Transport:
 
         certificates = self._configuration.certificate or os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH
         try:
-            return ssl.create_default_context(cafile=certificates)
+            return _trust_in(str(certificates))
         except (OSError, ssl.SSLError) as error:
             raise IndexUnreachableError(
                 f"the trusted certificates in `{certificates}` cannot be read: {error}",

@@ -76,15 +76,30 @@ def is_pinned(path: Path) -> bool:
     Raises:
         InputError: If it cannot be read.
     """
+    pins = _pins(path)
+    return bool(pins) and all(pins)
+
+
+def has_pins(path: Path) -> bool:
+    """Whether a requirements file has a requirement with an exact version.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    return any(_pins(path))
+
+
+def _pins(path: Path) -> list[bool]:
+    """Return for each requirement of a file whether its version is exact."""
     from advisor.project.requirements import read_requirements
 
-    roots = [root for root in read_requirements(path).roots if not root.constraint]
-    return bool(roots) and all(
+    return [
         root.direct.is_exact
         if root.direct
         else any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier)
-        for root in roots
-    )
+        for root in read_requirements(path).roots
+        if not root.constraint
+    ]
 
 
 def _installed(python: Path) -> Lock:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.api.queries import HardwareComparison
+from advisor.api.queries import HardwareComparison, PeakBound
 from advisor.domain.words import count, speed_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, render
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
@@ -23,16 +23,26 @@ def hardware_comparison_text(comparison: HardwareComparison, layout: Layout | No
 def _blocks(comparison: HardwareComparison) -> Iterator[Block]:
     ratio = comparison.ratio
     tasks = ", ".join(f"{task} {mode}" for task, mode in comparison.tasks)
+    first = [
+        *labelled("compared", [f"{comparison.accelerator} with {comparison.reference}"]),
+        *labelled("workload", [f"{comparison.workload}: {tasks}"]),
+    ]
+    if ratio is None:
+        yield [*first, *_bound(comparison.bound)]
+        return
     basis = f"{count(len(ratio.pairs), 'published pair')} of these two, and {ratio.related} pairs in all"
     if not ratio.pairs:
         basis = f"nobody published this pair in one configuration: {count(ratio.related, 'pair')} of others"
-    yield [
-        *labelled("compared", [f"{comparison.accelerator} with {comparison.reference}"]),
-        *labelled("workload", [f"{comparison.workload}: {tasks}"]),
-        *labelled("speed", [speed_text(ratio)]),
-        *labelled("basis", [basis]),
-    ]
+    yield [*first, *labelled("speed", [speed_text(ratio)]), *labelled("basis", [basis])]
     yield _pairs(ratio.pairs)
+
+
+def _bound(bound: PeakBound | None) -> Iterator[TextRow]:
+    """Yield what is known without published pairs."""
+    yield from labelled("speed", ["not known: no published measurement connects the two, also not through others"])
+    if bound is not None:
+        text = f"between {bound.low:.2f} and {bound.high:.2f} times as fast, if only peak rates decide"
+        yield from labelled("bound", [text, "the smallest and the largest ratio of bandwidths and peak rates"])
 
 
 def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[TextRow]:
@@ -56,16 +66,17 @@ def _batch(pair: AcceleratorPair) -> str:
 
 def hardware_comparison_document(comparison: HardwareComparison) -> dict[str, Any]:
     """Return what :func:`hardware_comparison_text` has as JSON-ready values."""
-    ratio = comparison.ratio
+    ratio, bound = comparison.ratio, comparison.bound
     return {
-        "schema_version": 1,
+        "schema_version": 2,
         "accelerator": comparison.accelerator,
         "reference": comparison.reference,
         "workload": comparison.workload,
         "tasks": [{"task": task, "mode": mode} for task, mode in comparison.tasks],
-        "ratio": round(ratio.speedup, 6),
-        "low": round(ratio.low, 6),
-        "high": round(ratio.high, 6),
-        "pairs": [{**asdict(pair), "mean": round(pair.mean, 6)} for pair in ratio.pairs],
-        "related_pairs": ratio.related,
+        "ratio": round(ratio.speedup, 6) if ratio else None,
+        "low": round(ratio.low, 6) if ratio else None,
+        "high": round(ratio.high, 6) if ratio else None,
+        "bound_from_peak_rates": [round(bound.low, 6), round(bound.high, 6)] if bound else None,
+        "pairs": [{**asdict(pair), "mean": round(pair.mean, 6)} for pair in (ratio.pairs if ratio else ())],
+        "related_pairs": ratio.related if ratio else 0,
     }

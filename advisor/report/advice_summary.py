@@ -17,7 +17,7 @@ from advisor.domain.words import (
     speed_text,
     workload_text,
 )
-from advisor.report.interface import changes, changes_from_current, version_change
+from advisor.report.interface import change_groups, changes, changes_from_current, version_change
 from advisor.resolve.build_findings import CUDA_LIBRARIES
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.recommended_settings import gain_with_settings
@@ -115,7 +115,8 @@ def speed_lines(report: AdviceResult) -> Iterator[str]:
 def replaceable_line(report: AdviceResult) -> str:
     """Return which packages others could replace under a condition; empty if there are none."""
     names = [f.package for f in report.advice.findings if f.code == _PROPOSAL and not _is_listed(f)]
-    return f"{', '.join(dict.fromkeys(names))}: other packages have the same modules (`--details`)" if names else ""
+    listed = ", ".join(dict.fromkeys(names))
+    return f"other packages could take the place of {listed} (`--details`)" if names else ""
 
 
 def _is_listed(finding: AdviceFinding) -> bool:
@@ -130,18 +131,17 @@ def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str,
     differing = changes(report)
     own = [c for c in differing if c[0] in report.direct or c[0] in predicted]
     others = [c for c in differing if c not in own]
-    cuda = [c for c in others if c[0].startswith(CUDA_LIBRARIES)]
-    rest = [c for c in others if c not in cuda]
+    rest = [c for c in others if not c[0].startswith(CUDA_LIBRARIES)]
     if len(rest) <= _MOST_CHANGES:
-        own, rest = sorted((*own, *rest), key=lambda c: (c[0] not in report.direct, c[0])), []
+        own = sorted((*own, *rest), key=lambda c: (c[0] not in report.direct, c[0]))
+        others = [c for c in others if c not in rest]
     listed = tuple(
         Change(
             name=name, versions=version_change(before, after), why=report.advice.reasons.get(name, "no longer required")
         )
         for name, before, after in own
     )
-    groups = (("CUDA package", cuda), ("other package", rest))
-    return listed, tuple(_group_text(noun, group) for noun, group in groups if group)
+    return listed, change_groups(others)
 
 
 def listed_findings(report: AdviceResult) -> tuple[tuple[AdviceFinding, ...], int]:
@@ -224,21 +224,6 @@ def _size_text(stack: StackSizes, *, short: bool = False) -> str:
     if unknown:
         size = "unknown size" if unknown == len(stack.packages) else f"{size} and {unknown} of unknown size"
     return f"{count(len(stack.packages), 'package')}, {size}{'' if short else ' to download'}"
-
-
-def _group_text(noun: str, group: Sequence[tuple[str, str, str]]) -> str:
-    """Return the changes of a group of packages in one line."""
-    kinds = Counter("added" if b == "-" else "removed" if a == "-" else "at another version" for _, b, a in group)
-    number = count(len(group), noun)
-    if len(kinds) == 1:
-        (kind,) = kinds
-        return {
-            "removed": f"{number} {'is' if len(group) == 1 else 'are'} not needed",
-            "added": f"{number} more",
-            "at another version": f"{number} at another version",
-        }[kind]
-    parts = [f"{kinds[kind]} {kind}" for kind in ("added", "removed", "at another version") if kinds[kind]]
-    return f"{noun}s: {', '.join(parts)}"
 
 
 def alike_lines(findings: Iterable[AdviceFinding], listed: Sequence[AdviceFinding]) -> Iterator[str]:

@@ -7,22 +7,16 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
-from advisor.api.session import AdviceResult
-from advisor.domain.words import count, no_speedup_text, workload_text
-from advisor.report.advice_summary import score_lines
-from advisor.report.interface import changes, target_line
-from advisor.report.interpreters import interpreter_rows, measured_lines
-from advisor.report.reasons import price_text
-from advisor.report.settings import setting_lines
-from advisor.report.sizes import package_sizes, size_rows, startup_lines, tiles
-from advisor.resolve.prices import Price
-from advisor.resolve.recommended_settings import CombinedGain, gain_with_settings
-from advisor.resolve.stack_requirements import PROJECT, requirements_within
-from knowledge.estimate.interface import PredictedChange, Prediction
+from advisor.domain.words import count, indicator_text
+from advisor.resolve.recommended_settings import CombinedGain
+from advisor.resolve.stack_requirements import PROJECT
+from knowledge.estimate.interface import Evidence, PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _CODE_SPAN = re.compile(r"`([^`]*)`")
+_ADDRESS = re.compile(r"https?://[^\s<>\"'`]+[^\s<>\"'`.,;:)]")
 _WIDTH = 200.0
 """Width of a plot of intervals, in SVG units."""
 
@@ -127,6 +121,15 @@ def render(template: str, **values: Any) -> str:
         """Return a text with the parts in backticks as code."""
         return Markup(_CODE_SPAN.sub(r"<code>\1</code>", str(escape(text))))
 
+    def links(text: object) -> Markup:
+        """Return a text with its addresses as links, which show the host."""
+        parts, end = [], 0
+        for match in _ADDRESS.finditer(str(text)):
+            link = Markup('<a href="{}">{}</a>').format(match[0], urlsplit(match[0]).hostname or match[0])
+            parts += [escape(str(text)[end : match.start()]), link]
+            end = match.end()
+        return Markup("").join([*parts, escape(str(text)[end:])])
+
     environment = Environment(
         loader=PackageLoader("advisor.report"),
         autoescape=True,
@@ -134,82 +137,31 @@ def render(template: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["code"] = code_spans
+    environment.filters |= {"code": code_spans, "links": links}
     return environment.get_template(template).render(**values)
 
 
-def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
-    """Return a recommendation as a page.
-
-    Args:
-        report: The recommendation.
-        prices: Prices of the project's constraints.
-    """
-    advice = report.advice
-    stack = advice.optimum.stack
-    required = requirements_within(report.request.problem, report.request.source, stack)
-    prediction = advice.prediction
-    quality = "optimal for the score" if advice.optimum.proven else "not proven to be optimal"
-    interpreters = report.interpreters
-    return render(
-        "advice.html",
-        title=f"{count(len(stack), 'package')}, {quality}",
-        quality=quality,
-        score=score_lines(advice.basis, prediction),
-        no_speedup=no_speedup_text(prediction),
-        workload=workload_text(prediction),
-        target=target_line(report.target),
-        report=report,
-        size_rows=size_rows(report.sizes),
-        sizes=package_sizes(report.sizes.stack),
-        measure=report.sizes.stack.best_known,
-        tiles=tiles(report.sizes.stack),
-        startup=[*startup_lines(report.startup)],
-        settings=[*setting_lines(report.setting_effects, report.settings, report.settings_gain)],
-        stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
-        changes=changes(report),
-        interpreters=interpreter_rows(interpreters) if interpreters else [],
-        interpreter_evidence=[*measured_lines(interpreters)] if interpreters else [],
-        overall=plot(_overall(report)),
-        evidence=plot(evidence_of(prediction.changes)),
-        prices=prices,
-        price_text=price_text,
-        price_plot=plot(_price_lines(prices)),
-        tree=tree(required, {str(c.name): str(c.version) for c in stack}),
-    )
-
-
 def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:
-    """Return the measured comparisons behind predicted changes."""
+    """Return the comparisons behind predicted changes."""
     return [
         Interval(
-            label=e.indicator,
+            label=indicator_text(e.indicator),
             value=e.speedup,
             low=e.low,
             high=e.high,
-            note=f"{change.package} {e.version} compared with {e.reference}, {e.rounds} rounds on {e.hardware}",
+            note=f"{change.package} {e.version} compared with {e.reference}, {_origin(e)}",
         )
         for change in changes
         for e in change.evidence
     ]
 
 
-def _price_lines(prices: Iterable[Price]) -> list[Interval]:
-    return [
-        _predicted(f"without {price.constraint}", price.prediction)
-        for price in prices
-        if price.prediction is not None and price.prediction.is_known
-    ]
+def _origin(evidence: Evidence) -> str:
+    if evidence.source:
+        return f"on {evidence.hardware}, published {evidence.year} by {evidence.source}"
+    return f"{count(evidence.rounds, 'round')} on {evidence.hardware}"
 
 
-def _overall(report: AdviceResult) -> list[Interval]:
-    if not report.advice.prediction.is_known or report.advice.prediction.is_same:
-        return []
-    intervals = [_predicted("predicted speed over the baseline", report.advice.prediction)]
-    if total := gain_with_settings(report.advice.prediction, report.settings_gain):
-        intervals.append(_predicted("with the recommended settings", total))
-    return intervals
-
-
-def _predicted(label: str, prediction: Prediction | CombinedGain) -> Interval:
-    return Interval(label=label, value=prediction.speedup, low=prediction.low, high=prediction.high)
+def predicted(label: str, ratio: Prediction | CombinedGain) -> Interval:
+    """Return the row of a plot for a predicted speed-up."""
+    return Interval(label=label, value=ratio.speedup, low=ratio.low, high=ratio.high)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
 from advisor.domain.words import count, no_speedup_text
+from advisor.resolve.build_findings import CUDA_LIBRARIES
 from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.estimate.interface import Prediction
 
@@ -88,6 +90,32 @@ def version_change(before: str, after: str) -> str:
     if before == "-":
         return f"{after} added"
     return f"{before} removed" if after == "-" else f"{before} -> {after}"
+
+
+def change_groups(changes: Sequence[tuple[str, str, str]]) -> tuple[str, ...]:
+    """Return a line for the CUDA packages among changes, and one for the others.
+
+    Args:
+        changes: Name and versions before and after of each package; ``-`` is absent.
+    """
+    cuda = [change for change in changes if change[0].startswith(CUDA_LIBRARIES)]
+    groups = (("CUDA package", cuda), ("other package", [change for change in changes if change not in cuda]))
+    return tuple(_group_text(noun, group) for noun, group in groups if group)
+
+
+def _group_text(noun: str, group: Sequence[tuple[str, str, str]]) -> str:
+    """Return the changes of a group of packages in one line."""
+    kinds = Counter("added" if b == "-" else "removed" if a == "-" else "at another version" for _, b, a in group)
+    number = count(len(group), noun)
+    if len(kinds) == 1:
+        (kind,) = kinds
+        return {
+            "removed": f"{number} {'is' if len(group) == 1 else 'are'} not needed",
+            "added": f"{number} more",
+            "at another version": f"{number} at another version",
+        }[kind]
+    parts = [f"{kinds[kind]} {kind}" for kind in ("added", "removed", "at another version") if kinds[kind]]
+    return f"{noun}s: {', '.join(parts)}"
 
 
 def rounded(value: Any) -> Any:

@@ -97,15 +97,16 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
         return f"{first.speedup:.2f} times as fast{base} {interval_text(first)}"
     ends = [f"{e.speedup:.2f}" for e in (last, first)]
     ratio = " to ".join(dict.fromkeys(ends))
-    unclear = f"; no clear effect for {kinds - len(clear)} of {count(kinds, 'kind')}" if kinds > len(clear) else ""
-    return f"{ratio} times as fast{base}, depending on the workload{unclear}"
+    if kinds > len(clear):
+        return (
+            f"{ratio} times as fast{base} for {len(clear)} of {count(kinds, 'kind')} of workloads, else no clear effect"
+        )
+    return f"{ratio} times as fast{base}, depending on the workload"
 
 
 def _actions(setting: RecommendedSetting | None, clear: Sequence[SettingEffect]) -> Iterator[str]:
     """Yield what a setting does to results, and what to do for it, in a few words."""
     if setting is None:
-        if len(clear) > 1:
-            yield "`--workload NAME` decides it"
         return
     if setting.missing:
         yield f"the target does not have it: {setting.missing}"

@@ -13,8 +13,10 @@ from knowledge.estimate.interface import StartupTime
 
 _LARGEST = 3
 """Number of packages that are named if they make up most of a stack."""
-_MAP_WIDTH, _MAP_HEIGHT = 1000.0, 360.0
-"""Width and height of the area for which a treemap is laid out; a browser stretches it to the width of the page."""
+_LINE_HEIGHT, _LABEL_MARGIN = 17.0, 10.0
+"""Height of a line of a label, and of what is around it, in pixels. The browser decides whether it is wide enough."""
+_WIDE_MAP, _NARROW_MAP = (1000.0, 360.0), (340.0, 480.0)
+"""Width and height of the areas for which treemaps are laid out, in pixels; a browser stretches them in width."""
 _SMALLEST_SHARE = 0.004
 """Packages with a smaller share of a treemap are drawn together, because nobody could see them."""
 
@@ -27,7 +29,7 @@ class Tile:
         label: Name of the package, or the number of packages that are drawn together.
         size: Size as text.
         place: The rectangle.
-        labelled: Whether the label fits into it.
+        labelled: Whether it is high enough for a label.
     """
 
     label: str
@@ -75,8 +77,14 @@ def _document(stack: StackSizes) -> dict[str, Any]:
     }
 
 
-def tiles(stack: StackSizes) -> tuple[Tile, ...]:
-    """Return the treemap of a stack, the largest package first; packages without a known size are left out."""
+def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
+    """Return the treemap of a stack, the largest package first; packages without a known size are left out.
+
+    Args:
+        stack: The sizes.
+        is_narrow: Whether it is for a narrow window, where labels have several lines.
+    """
+    width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
     measure = stack.best_known
     entries = [(p.name, p.size(measure) or 0) for p in stack.largest_first if p.size(measure)]
     total = sum(size for _, size in entries)
@@ -85,13 +93,13 @@ def tiles(stack: StackSizes) -> tuple[Tile, ...]:
     if rest:
         drawn.append((count(len(rest), "other package"), sum(size for _, size in rest)))
         drawn.sort(key=lambda entry: -entry[1])
-    places = squarify([size for _, size in drawn], width=_MAP_WIDTH, height=_MAP_HEIGHT)
+    places = squarify([size for _, size in drawn], width=width, height=height)
     return tuple(
         Tile(
             label=label,
             size=size_text(size),
-            place=_percent(place),
-            labelled=place.width >= 7.5 * len(label) + 12 and place.height >= 40,
+            place=_percent(place, width, height),
+            labelled=place.height >= _LINE_HEIGHT * (2 + (label.count("-") if is_narrow else 0)) + _LABEL_MARGIN,
         )
         for (label, size), place in zip(drawn, places, strict=True)
     )
@@ -117,12 +125,12 @@ def package_sizes(stack: StackSizes) -> dict[str, tuple[str, str]]:
     return {p.name: (text(p, "download"), text(p, "installed")) for p in stack.packages}
 
 
-def _percent(place: Rectangle) -> Rectangle:
+def _percent(place: Rectangle, width: float, height: float) -> Rectangle:
     return Rectangle(
-        x=round(100 * place.x / _MAP_WIDTH, 3),
-        y=round(100 * place.y / _MAP_HEIGHT, 3),
-        width=round(100 * place.width / _MAP_WIDTH, 3),
-        height=round(100 * place.height / _MAP_HEIGHT, 3),
+        x=round(100 * place.x / width, 3),
+        y=round(100 * place.y / height, 3),
+        width=round(100 * place.width / width, 3),
+        height=round(100 * place.height / height, 3),
     )
 
 

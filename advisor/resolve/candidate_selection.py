@@ -11,6 +11,9 @@ from packaging.version import Version
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFiles
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
 
+PRERELEASE = "pre-release"
+"""Why a pre-release is no candidate unless pre-releases are admitted."""
+
 
 def select_candidates(
     name: NormalizedName,
@@ -55,7 +58,7 @@ def select_candidates(
     admitted = _without_prereleases(name, best, problem)
     for version in best:
         if version not in admitted:
-            skip(name, "pre-release", str(version), 1)
+            skip(name, PRERELEASE, str(version), 1)
     return tuple(
         Candidate(name=name, version=version, file=best[version].file) for version in sorted(admitted, reverse=True)
     )

@@ -37,6 +37,11 @@ class SkippedCandidates:
     count: int
     example: str
 
+    @property
+    def description(self) -> str:
+        """Number and reason; with one of the files if their content is the reason."""
+        return f"{self.count} {self.reason}" + (f" (`{self.example}`)" if self.reason.startswith("metadata") else "")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UndeclaredBuild:
@@ -177,11 +182,12 @@ class IndexCandidates:
         return candidate.file.size if candidate.file.size is not None else self._requested_sizes.get(candidate.file.url)
 
     def for_problem(self, problem: ResolutionProblem) -> IndexCandidates:
-        """Return the candidates of a problem that differs only in the project's own requirements."""
+        """Return the candidates of a problem that differs only in the project's own requirements or in the policy."""
         other = IndexCandidates(self._client, problem, advisories=self._advisories, sizes=self._reads_sizes)
         roots = (*problem.roots, *self._problem.roots)
         changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
-        other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
+        if problem.policy == self._problem.policy:
+            other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
         if problem.substitutions == self._problem.substitutions:
             other._dependencies = self._dependencies
             other._lacking = self._lacking
@@ -306,7 +312,7 @@ class IndexCandidates:
 
     def reasons(self, name: str) -> str:
         """Describe in a few words which files of a package cannot be candidates."""
-        return "; ".join(f"{s.count} {s.reason}" for s in self.skipped() if s.package == name)
+        return "; ".join(s.description for s in self.skipped() if s.package == name)
 
     def _skip(self, name: NormalizedName, reason: str, filename: str, count: int = 1) -> None:
         self._skipped.setdefault(name, Counter())[reason] += count

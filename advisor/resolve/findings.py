@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.words import unmeasured_text
+from advisor.domain.words import count, unmeasured_text
 from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.finding_types import AdviceFinding
@@ -160,7 +160,9 @@ def _is_reported(skipped: SkippedCandidates) -> bool:
 
 
 def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
-    message = f"{skipped.count} file(s) of `{skipped.package}` cannot be candidates: {skipped.reason}"
+    message = (
+        f"{count(skipped.count, 'file')} of `{skipped.package}` cannot be used: {skipped.reason} (`{skipped.example}`)"
+    )
     return AdviceFinding(code="ADV107", severity="note", message=message, package=skipped.package)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_texts
 from advisor.resolve.baseline import (
     FIRST_ROUNDS,
@@ -17,6 +18,7 @@ from advisor.resolve.baseline import (
     SizeLimitError,
     resolve_baseline,
 )
+from advisor.resolve.candidate_selection import PRERELEASE
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.conflict import Conflict, describe_conflict, find_conflict, relax_requirement
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
@@ -107,8 +109,10 @@ def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequi
         details += describe_conflict(conflict, request.source, request.source.reasons)
     error = NoStackError("no set of versions satisfies the requirements", details=tuple(details))
     announce(error)
-    error.hint = (_cheapest_change(request, roots) if len(names) == 1 else "") or (
-        f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`"
+    error.hint = (
+        _prerelease_hint(request)
+        or (_cheapest_change(request, roots) if len(names) == 1 else "")
+        or f"relax the requirements on {quoted(names)}, or choose another `--python` or `--platform`"
     )
     return error
 
@@ -150,7 +154,7 @@ def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> N
     """Return the error that describes a conflict, with the cheapest change that solves it."""
     error = NoStackError(message, details=describe_conflict(conflict, request.source, request.source.reasons))
     announce(error)
-    if hint := _build_hint(request.source, conflict):
+    if hint := _build_hint(request.source, conflict) or _prerelease_hint(request):
         error.hint = hint
         return error
     change = _cheapest_change(request, [root for root in request.problem.roots if root in conflict.roots])
@@ -177,6 +181,32 @@ def _build_hint(source: IndexCandidates, conflict: Conflict) -> str:
     )
 
 
+def _prerelease_hint(request: ResolutionRequest) -> str:
+    """Return the hint if there is a stack with pre-releases; empty if none was found in the time of a hint."""
+    problem = request.problem
+    if not any(skipped.reason == PRERELEASE for skipped in request.source.skipped()):
+        return ""
+    progress("looking for a stack with pre-releases")
+    try:
+        admitting = replace(problem, policy=replace(problem.policy, prereleases=True))
+        stack = _best_within_hint(request.with_problem(admitting), request.effort.limit.at_most(_HINT_SECONDS)).stack
+    except (BaselineLimitError, InfeasibleError, NoStackError, SearchLimitError):
+        return ""
+    names = [f"{c.name} {c.version}" for c in stack if c.version.is_prerelease]
+    return f"pre-releases solve it: `--prereleases` admits {quoted(names)}" if names else ""
+
+
+def _best_within_hint(request: ResolutionRequest, limit: TimeLimit) -> Optimum:
+    """Return the best stack of a request, found with the limits of a hint.
+
+    Speed is compared with the newest candidates, so that the costs of several requests can be compared.
+    """
+    # A plain stack to start from: the problem itself has none.
+    baseline = resolve_baseline(request.problem, request.source, max_rounds=FIRST_ROUNDS, limit=limit)
+    effort = replace(request.effort, work=_HINT_WORK, limit=limit)
+    return replace(request, baseline=baseline, effort=effort).over(()).best()
+
+
 def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
     """Describe which of the conflicting requirements is best relaxed.
 
@@ -196,11 +226,7 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
         # To compute predictions takes longer than the limit.
         relaxed = replace(relaxed, criteria=relaxed.criteria.without_predictions())
         try:
-            # A plain stack to start from: the problem itself has none.
-            baseline = resolve_baseline(problem, relaxed.source, max_rounds=FIRST_ROUNDS, limit=limit)
-            effort = replace(request.effort, work=_HINT_WORK, limit=limit)
-            # Speed is compared with the newest candidates, so that the costs of all changes can be compared.
-            optimum = replace(relaxed, baseline=baseline, effort=effort).over(()).best()
+            optimum = _best_within_hint(relaxed, limit)
         except (BaselineLimitError, SearchLimitError):
             is_decided = False
             continue

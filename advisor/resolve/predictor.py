@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _BUCKET = "predictions"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-_FORMAT = 10
+_FORMAT = 11
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -340,6 +340,7 @@ def _prediction(document: dict[str, Any]) -> Prediction:
             "changes": changes,
             "unmeasured": tuple(document["unmeasured"]),
             "newest_measured": tuple((name, version) for name, version in document["newest_measured"]),
+            "not_compared": tuple(document["not_compared"]),
             "refused": tuple(document["refused"]),
             "operations_only": tuple(document["operations_only"]),
             "coverage": tuple(ProfileCoverage(**coverage) for coverage in document["coverage"]),

@@ -163,6 +163,19 @@ def accelerator_ratio(
     )
 
 
+def are_connected(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> bool:
+    """Whether a chain of published pairs leads from one accelerator to another one; a single pair is a chain."""
+    import networkx
+
+    graph: networkx.Graph[str] = networkx.Graph()
+    graph.add_nodes_from((accelerator, reference))
+    for pair in pairs:
+        graph.add_edge(pair.accelerator, pair.reference)
+    # A published name may stand for several variants.
+    graph.add_edges_from((name, variant) for name in list(graph) for variant in variants_of(name) if variant != name)
+    return networkx.has_path(graph, accelerator, reference)
+
+
 def direct_pairs(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> list[AcceleratorPair]:
     """Return the published pairs of two accelerators, or of variants of them, as ratios of the first.
 

@@ -14,7 +14,8 @@ from packaging.version import Version
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
 from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, WHOLE_MODEL
 from knowledge.estimate.evidence import Contrast, Machine, Side
-from knowledge.estimate.interface import NORMAL_QUANTILE, PredictedGain
+from knowledge.estimate.framework_evidence import interval_of
+from knowledge.estimate.interface import NORMAL_QUANTILE, Effect, PredictedGain
 from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
@@ -220,6 +221,36 @@ def setting_effects(
             same_tasks=bool(own),
             accelerator_pairs=sum(c.machine.name == model.machine.name for c in own or setting.contrasts),
         )
+
+
+def effect_of_change(
+    model: FrameworkModel,
+    settings: Sequence[ComparedSetting],
+    stack: Mapping[str, Version],
+    change: Change,
+    *,
+    workload: Workload,
+) -> Effect | None:
+    """Return the effect of a value of a setting in place of another one; none if one of them was not compared.
+
+    Args:
+        model: The model of the framework, for the workload on the machine.
+        settings: The settings.
+        stack: The stack.
+        change: The setting and its values, as in the catalogue of settings.
+        workload: The workload.
+    """
+    name, *values = change
+    by_value = {setting.value: setting for setting in preferred(settings, workload.parts.get(model.basis, ()))}
+    sides = [by_value.get((name, value)) for value in values]
+    compared = [side for side in sides if side is not None]
+    if len(compared) < sum(map(bool, values)) or not compared:
+        return None
+    default = {compared[0].change[0]: compared[0].change[2]} if compared[0].change[2] else {}
+    new, old = ({side.change[0]: side.change[1]} if side else default for side in sides)
+    (gain,) = model.gains_of_settings(stack, [(compared[0].release_for(stack[model.name]), new, old)])
+    speedup, low, high = interval_of(gain)
+    return Effect(subject=f"{name}={values[0]}", package=model.name, speedup=speedup, low=low, high=high)
 
 
 def gains_of_settings(

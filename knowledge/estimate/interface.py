@@ -271,6 +271,7 @@ class Prediction:
         unmeasured: Frameworks of the stack that have not been measured on comparable hardware.
         newest_measured: Frameworks of the stack that are newer than every version that was compared on such a device,
             each with the newest one.
+        not_compared: Frameworks whose versions in the two stacks were not compared on such a device.
         refused: Those of the unmeasured ones of which only operations or blocks of the workload were measured, where
             these do not predict whole models.
         operations_only: Frameworks whose prediction comes from single operations only: no whole model of the workload
@@ -290,6 +291,7 @@ class Prediction:
     changes: tuple[PredictedChange, ...]
     unmeasured: tuple[str, ...]
     newest_measured: tuple[tuple[str, str], ...] = ()
+    not_compared: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     operations_only: tuple[str, ...] = ()
     coverage: tuple[ProfileCoverage, ...] = ()

@@ -103,9 +103,9 @@ class KindsEstimator:
         settings: Mapping[str, Mapping[str, str]],
         over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
-        """Predict what settings do to the speed of a stack, each for the kind for which it gains least."""
+        """Predict what settings do to the speed of a stack, each for the kind that loses most significantly, if any."""
         every = [e for estimator in self._by_kind.values() for e in estimator.setting_effects(stack, settings, over)]
-        return _distinct(sorted(every, key=lambda e: e.speedup))
+        return _distinct(sorted(every, key=lambda e: (e.high >= 1, e.speedup)))
 
     def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
         """Return what settings are worth for each kind of workload."""

@@ -16,7 +16,7 @@ from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.compared_settings import gains_of_settings, setting_effects
+from knowledge.estimate.compared_settings import effect_of_change, gains_of_settings, setting_effects
 from knowledge.estimate.evidence import Contrast, Machine, RunOutcome
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.interface import (
@@ -123,6 +123,7 @@ class PosteriorEstimator:
         """Predict the speed-up of a stack over the baseline; see :meth:`_shares` for several frameworks."""
         changes: list[PredictedChange] = []
         gains: list[PredictedGain] = []
+        not_compared: list[str] = []
         for name, share in self._shares(baseline).items():
             modelled = self.model(name)
             if modelled is None or name not in stack or not modelled.differs(stack, baseline):
@@ -132,6 +133,8 @@ class PosteriorEstimator:
                 gain = modelled.gain(stack, baseline)
                 changes.append(modelled.change(stack, baseline, gain))
                 gains.append(PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance))
+            else:
+                not_compared.append(name)
         mean = sum(g.mean for g in gains)
         half = NORMAL_QUANTILE * math.sqrt(max(0.0, sum(g.variance for g in gains)))
         counted = {name for name in self._measured(stack) if name in baseline}
@@ -149,6 +152,7 @@ class PosteriorEstimator:
             newest_measured=tuple(
                 (name, str(newest)) for name, m in models if stack[name] > (newest := max(m.versions))
             ),
+            not_compared=tuple(not_compared),
             refused=tuple(n for n in unmeasured if n in self._refused),
             operations_only=tuple(n for n, modelled in models if modelled.basis == OPERATIONS),
             coverage=tuple(self._coverages[name] for name, _ in models if name in self._coverages),
@@ -169,7 +173,7 @@ class PosteriorEstimator:
         settings: Mapping[str, Mapping[str, str]],
         over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
-        """Predict what settings do to the speed of a stack, each against its default or another value.
+        """Predict what settings do to a stack, each against its default or another value, with the advice's numbers.
 
         Args:
             stack: The stack.
@@ -178,14 +182,21 @@ class PosteriorEstimator:
             over: Values that they are compared with, by framework; by default their absence.
         """
         over = over or {}
-        return tuple(
-            effect
-            for name in self._measured(stack)
-            if (modelled := self.model(name)) is not None
-            for setting, value in sorted(settings.get(name, {}).items())
-            if (effect := modelled.setting_effect(stack, setting, value, over.get(name, {}).get(setting, "")))
-            is not None
-        )
+        names = [name for name in self._measured(stack) if settings.get(name)]
+        compared = self._models_of_settings(names)
+        effects = []
+        for name in names:
+            for setting, value in sorted(settings[name].items()):
+                other, effect = over.get(name, {}).get(setting, ""), None
+                if name in compared:
+                    model, measured = compared[name]
+                    change = (setting, value, other)
+                    effect = effect_of_change(model, measured.settings, stack, change, workload=self._workload)
+                if effect is None and (own := self.model(name)) is not None:
+                    # What was measured at single operations only is not a part of the advice.
+                    effect = own.setting_effect(stack, setting, value, other)
+                effects.append(effect)
+        return tuple(effect for effect in effects if effect is not None)
 
     def compared_settings(self, stack: Mapping[str, Version]) -> tuple[SettingEffect, ...]:
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""

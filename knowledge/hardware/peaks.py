@@ -57,6 +57,38 @@ def largest_ratio(fast: AcceleratorModel, slow: AcceleratorModel) -> float | Non
     return max((clock * a / b for one, other in stated for a, b in zip(one, other, strict=True)), default=None)
 
 
+def ratio_bounds(model: AcceleratorModel, reference: AcceleratorModel) -> tuple[float, float] | None:
+    """Return the smallest and the largest ratio of the memory bandwidths and the peak rates of two accelerators.
+
+    A program that is limited by one resource, and uses both accelerators in the same degree, is between them. Only
+    resources are compared whose rates are stated for both.
+
+    Args:
+        model: The accelerator in the numerator; each of several variants counts.
+        reference: The one in the denominator.
+
+    Returns:
+        Both ratios; none if nothing is stated for both.
+    """
+    ratios = [
+        own[name] / other[name]
+        for own in map(_stated_rates, _variants(model))
+        for other in map(_stated_rates, _variants(reference))
+        for name in own.keys() & other.keys()
+    ]
+    if not ratios:
+        return None
+    clocks = [_CONSUMER_CLOCK if one.kind == "consumer" else 1.0 for one in (model, reference)]
+    return min(ratios) / clocks[1], max(ratios) * clocks[0]
+
+
+def _stated_rates(model: AcceleratorModel) -> dict[str, float]:
+    short = [model.flops[name] for name in ("float16", "bfloat16") if name in model.flops]
+    rates = {name: model.flops.get(name, 0.0) for name in ("float32", "tfloat32")}
+    rates |= {"bandwidth": model.memory_bytes_per_second or 0.0, "16-bit": max(short, default=0.0)}
+    return {name: rate for name, rate in rates.items() if rate}
+
+
 def _variants(model: AcceleratorModel) -> list[AcceleratorModel]:
     return [variant for name in model.variants if (variant := find_accelerator(name)) is not None] or [model]
 

@@ -10,10 +10,12 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import cuda_of_local_version
+from knowledge.hardware.accelerators import model_of
 from knowledge.rules.model import (
     CapabilityRule,
     ConflictRule,
     CpuOnlyRule,
+    EmbeddedRule,
     PublisherTestedRule,
     Rule,
     RuntimeRule,
@@ -24,7 +26,7 @@ from knowledge.rules.model import (
 )
 from knowledge.rules.slower import SlowerRule
 
-_Unary = CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule
+_Unary = CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule | EmbeddedRule
 
 
 class RuleBook:
@@ -47,7 +49,9 @@ class RuleBook:
             elif isinstance(rule, UndeclaredRequirementRule):
                 self._undeclared[rule.package].append(rule)
             else:
-                for package in rule.packages if isinstance(rule, RuntimeRule | VendorRule) else (rule.package,):
+                for package in (
+                    rule.packages if isinstance(rule, RuntimeRule | VendorRule | EmbeddedRule) else (rule.package,)
+                ):
                     self._unary[package].append(rule)
                 if isinstance(rule, RuntimeRule):
                     self._runtimes[rule.cuda].append(rule)
@@ -114,9 +118,9 @@ class RuleBook:
 
     def _runtime_rules(self, name: str, version: Version) -> Iterator[RuntimeRule]:
         """Yield the rules about the CUDA runtime that a package version contains or is built for."""
-        named = cuda_of_local_version(version) or self.default_cuda(name, version)
-        for rule in (*self._unary.get(name, ()), *self._runtimes.get(named or "", ())):
-            if isinstance(rule, RuntimeRule) and rule.cuda == (named or _runtime_of(version)):
+        stated = cuda_of_local_version(version) or self.default_cuda(name, version)
+        for rule in (*self._unary.get(name, ()), *self._runtimes.get(stated or "", ())):
+            if isinstance(rule, RuntimeRule) and rule.cuda == (stated or _runtime_of(version)):
                 yield rule
 
     def admits(self, specifier: str, version: Version) -> bool:
@@ -135,6 +139,8 @@ class RuleBook:
                 message, about = self._lacks_capability(rule, version), "capability"
         elif isinstance(rule, VendorRule):
             message, about = self._of_another_vendor(rule, name, version), "vendor"
+        elif isinstance(rule, EmbeddedRule):
+            message, about = self._embedded(rule, name, version), "vendor"
         elif isinstance(rule, PublisherTestedRule):
             message, about = self._tested(rule, version), "tested"
         else:
@@ -232,6 +238,14 @@ class RuleBook:
             f"{builds} is built for {rule.runtime}, and the target has {hardware.accelerators[0].model}{instead} "
             f"(rule `{rule.id}`)"
         )
+
+    def _embedded(self, rule: EmbeddedRule, name: str, version: Version) -> str | None:
+        """Return what is not known of a build that the vendor of an embedded module did not make for it."""
+        gpu = self._hardware.gpu
+        model = model_of(gpu) if gpu is not None and gpu.vendor == rule.vendor else None
+        if gpu is None or model is None or model.kind != "embedded" or rule.own in (version.local or ""):
+            return None
+        return rule.message.format(package=name, model=gpu.model)
 
     def _idle(self, rule: CpuOnlyRule, version: Version) -> str | None:
         if rule.local is not None and version.local != rule.local:

@@ -175,6 +175,29 @@ class VendorRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedRule:
+    """Builds for servers with Arm processors, which the vendor of an embedded module does not publish for it.
+
+    Attributes:
+        packages: The packages.
+        vendor: The vendor of the modules, as hardware profiles name it.
+        own: A part of the local version of the vendor's own builds, such as ``nv``.
+        message: What is known about other builds; ``{package}`` and ``{model}`` stand for the package and the module.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["embedded"]
+    id: str
+    packages: tuple[str, ...]
+    vendor: str
+    own: str
+    message: str
+    source: str
+    severity: Severity = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UndeclaredRequirementRule:
     """A package that some versions of another one need although their metadata does not require it.
 
@@ -208,6 +231,7 @@ Rule = (
     | PublisherTestedRule
     | CpuOnlyRule
     | VendorRule
+    | EmbeddedRule
     | UndeclaredRequirementRule
     | SlowerRule
 )

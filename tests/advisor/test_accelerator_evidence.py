@@ -78,6 +78,22 @@ def test_two_accelerators_are_compared_with_the_published_pairs(advisor_here: Ad
 
 
 @pytest.mark.shipped
+def test_without_a_chain_of_published_pairs_there_is_only_a_bound_from_peak_rates(advisor_here: Advisor) -> None:
+    arguments = ("hardware", "compare", "mi300x", "h100-sxm5-80gb", "--workload", "transformer-training")
+    text = " ".join(advisor_here(*arguments).stdout.split())
+    document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
+
+    assert "speed not known: no published measurement connects the two" in text
+    assert document["ratio"] is None
+    assert document["pairs"] == []
+    low, high = document["bound_from_peak_rates"]
+    # 163.4 and 66.9 TFLOPS in float32, 1307 and 989 in 16-bit floats, 5.3 and 3.35 TB/s.
+    assert low == pytest.approx(1.32, abs=0.03)
+    assert high == pytest.approx(2.44, abs=0.05)
+    assert f"between {low:.2f} and {high:.2f} times as fast, if only peak rates decide" in text
+
+
+@pytest.mark.shipped
 def test_batch_sizes_are_shown_and_different_ones_are_marked(advisor_here: Advisor) -> None:
     arguments = ("hardware", "compare", "a100", "v100", "--workload", "resnet50-training")
     text = advisor_here(*arguments).stdout

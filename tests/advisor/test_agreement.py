@@ -25,6 +25,7 @@ from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import MACHINE, build_problem, empty_estimator
 from tests.advisor.test_package_choices import DictionarySource, Releases, problems, stacks
 from tests.conftest import Advisor
+from tests.examples import examples
 from tests.package_index import PackageIndex
 
 
@@ -39,7 +40,7 @@ def request_for(releases: Releases, roots: tuple[str, ...]) -> ResolutionRequest
     )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     by_target=st.lists(problems, min_size=2, max_size=3),
     roots=st.sampled_from([("app",), ("app", "lib"), ("jax", "tf")]),

@@ -257,7 +257,7 @@ def test_without_indicators_and_without_benchmark_nothing_is_measured(advisor_he
     assert "no stack is named" in without_stack.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_an_interrupted_command_leaves_no_process_and_no_files(
     project: Path, index: PackageIndex, tmp_path: Path, empty_knowledge: Path, number: signal.Signals
 ) -> None:

@@ -24,6 +24,7 @@ from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import CpuOnlyRule, Rule, RuntimeRule
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.fixed_candidates import FixedCandidates
+from tests.examples import examples
 
 FRAMEWORK, COMPANION, USER = (NormalizedName(name) for name in ("frame", "vision", "app"))
 FAMILY = BuildFamily(
@@ -161,7 +162,7 @@ def cost(
     )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     frame=releases,
     vision=releases,

@@ -249,8 +249,10 @@ def test_a_hash_that_does_not_match_is_refused(index: PackageIndex, tmp_path: Pa
     [
         ("Metadata-Version: 2.1\nVersion: 1.0\n", "'name'"),
         ("Metadata-Version: 2.1\nName: a\nVersion: one\n", "`Version`"),
-        ("Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Dist: b>>1\n", "`Requires-Dist`"),
-        ("Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Python: snake\n", "`Requires-Python`"),
+        (
+            "Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Dist: b (>=5.1.*)\n",
+            r"its line `Requires-Dist: b \(>=5.1.\*\)` is malformed, and pip refuses it since 24.1: ",
+        ),
     ],
 )
 def test_the_error_of_malformed_metadata_names_the_field(
@@ -261,6 +263,15 @@ def test_the_error_of_malformed_metadata_names_the_field(
 
     with pytest.raises(MetadataError, match=field):
         client.metadata(client.files(A)[0])
+
+
+def test_a_malformed_requirement_on_python_does_not_hide_a_file_from_pip_nor_from_us(
+    index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("a", "1.0", metadata="Metadata-Version: 2.1\nName: a\nVersion: 1.0\nRequires-Python: >=3.6.*\n")
+    client = build_client(index, tmp_path)
+
+    assert client.metadata(client.files(A)[0]).requires_python is None
 
 
 def test_a_directory_of_wheels_is_searched(index: PackageIndex, tmp_path: Path) -> None:

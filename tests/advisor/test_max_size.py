@@ -22,6 +22,7 @@ from advisor.resolve.problem import Candidate
 from tests.advisor.factories import build_problem, builds_of, empty_estimator
 from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
 from tests.conftest import Advisor
+from tests.examples import examples
 from tests.package_index import PackageIndex
 
 Sizes = dict[tuple[str, int], int | None]
@@ -47,7 +48,7 @@ class SizedSource(ReleaseSource):
         return self._sizes.get((candidate.name, candidate.version.major))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     releases=problems,
     roots=some_roots,

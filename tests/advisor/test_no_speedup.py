@@ -50,7 +50,7 @@ def test_a_baseline_that_does_not_run_has_no_speed(project: Path, advisor_here: 
 def test_a_report_for_people_gives_the_reason(project: Path, advisor_here: Advisor, format: str) -> None:
     report = advisor_here(*ON_V100, "--dry-run", "--format", format).stdout
 
-    assert REASON in report
+    assert "2.15.0 does not run on the target" in " ".join(report.split())
     assert "as fast" not in report
     assert "1.000x" not in report
 
@@ -82,5 +82,6 @@ def test_the_gate_does_not_call_an_unknown_speed_the_same(project: Path, advisor
     text = advisor_here(*command).stdout
     base = json.loads(advisor_here(*command, "--format", "json").stdout)["targets"][0]["base"]
 
-    assert "predicted effect: not predicted: " in text
+    assert "not predicted: " in text
+    assert "no significant difference" not in text
     assert base["prediction"]["speedup"] is None

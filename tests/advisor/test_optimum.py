@@ -23,6 +23,7 @@ from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from tests.advisor.factories import build_problem
 from tests.advisor.fixed_candidates import FixedCandidates
+from tests.examples import examples
 
 NAMES = ("a", "b", "c", "d")
 EXTRA = canonicalize_name("x")
@@ -163,7 +164,7 @@ def newest_first(stack: Stack) -> tuple[int, ...]:
     return tuple(-stack.get(name, NEWEST + 1) for name in NAMES)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     releases=problems,
     roots=some_roots,
@@ -196,7 +197,7 @@ def test_the_optimum_equals_the_unique_optimum_of_brute_force(
         assert optimum.unique
 
 
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 # An older version of a package that nothing requires; only its newest version is an explicit candidate.
 @example(
     releases={"a": {1: ({}, {})}, "b": {1: ({}, {})}, "c": {1: ({}, {})}, "d": {1: ({}, {}), 6: ({}, {})}},
@@ -218,7 +219,7 @@ def test_a_reward_counts_only_for_required_packages(
         assert (value(plain(optimum), gains, ()), value(plain(optimum), second, ())) == best
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(releases=problems, roots=some_roots, first=costs)
 def test_one_thread_and_several_give_the_same_optimum(
     releases: Releases, roots: dict[str, VersionSet], first: Costs
@@ -226,7 +227,7 @@ def test_one_thread_and_several_give_the_same_optimum(
     assert solve(releases, roots, [(first, set())]) == solve(releases, roots, [(first, set())], workers=4)
 
 
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(releases=problems, roots=some_roots)
 def test_the_baseline_exists_if_any_stack_exists(releases: Releases, roots: dict[str, VersionSet]) -> None:
     source = ReleaseSource(releases)
@@ -243,7 +244,7 @@ def test_the_baseline_exists_if_any_stack_exists(releases: Releases, roots: dict
     assert (baseline in all_stacks) if all_stacks else baseline is None
 
 
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(releases=problems, roots=st.dictionaries(st.sampled_from(NAMES), version_sets, min_size=2))
 def test_a_conflict_is_a_smallest_unsatisfiable_set_of_requirements(
     releases: Releases, roots: dict[str, VersionSet]
@@ -265,7 +266,7 @@ def test_a_conflict_is_a_smallest_unsatisfiable_set_of_requirements(
     assert len(conflicting) == min(sizes)
 
 
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=examples(125), deadline=None)
 @given(releases=problems, roots=st.dictionaries(st.sampled_from(NAMES), version_sets, min_size=2))
 def test_a_conflict_of_pins_is_a_conflict_of_at_most_two_requirements(
     releases: Releases, roots: dict[str, VersionSet]

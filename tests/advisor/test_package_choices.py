@@ -27,6 +27,7 @@ from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.fixed_candidates import FixedCandidates
+from tests.examples import examples
 
 MACHINE = HardwareProfile(
     name="gpu",
@@ -163,7 +164,7 @@ def cost(releases: Releases, stack: dict[str, int], roots: Iterable[str], extra:
     return (0, idle, direct + offset, build, sum(map(behind, stack)) + offset)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(releases=problems, roots=st.sampled_from([("app",), ("app", "jax"), ("jax", "tf"), ("tf",)]))
 def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[str, ...]) -> None:
     combinations = list(itertools.product(["", *EXTRAS] if "jax" in roots else [""], ["tf", "tf-gpu"]))
@@ -204,7 +205,7 @@ def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[
     assert cost(releases, stack, roots, extra, tf) == best[0]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     by_interpreter=st.lists(problems, min_size=2, max_size=3),
     roots=st.sampled_from([("app",), ("app", "lib"), ("lib", "tf")]),

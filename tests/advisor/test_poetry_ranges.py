@@ -14,6 +14,7 @@ from poetry.core.constraints.version import parse_constraint
 from advisor.project.interface import ProjectRequirements
 from advisor.project.poetry import read_poetry
 from knowledge.domain.errors import InputError
+from tests.examples import examples
 
 releases = st.lists(st.integers(0, 4), min_size=1, max_size=3).map(lambda parts: ".".join(map(str, parts)))
 ranges = st.tuples(st.sampled_from(["^", "~", ">=", "<", ">", "=="]), releases).map("".join) | releases.map(
@@ -47,7 +48,7 @@ def test_a_gap_without_prefixes_is_refused(constraint: str) -> None:
         read(constraint)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(parts=st.lists(ranges, min_size=2, max_size=3), versions=st.lists(releases, min_size=20, max_size=20))
 def test_the_specifier_admits_the_versions_that_poetry_admits(parts: list[str], versions: list[str]) -> None:
     constraint = " || ".join(parts)

@@ -18,13 +18,14 @@ from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
 from tests.advisor.test_locks import target
+from tests.examples import examples
 
 junk = st.text(max_size=60) | st.sampled_from(
     ["a==1", "[[package]]", 'name = "a"', "version = 1", "{}", '{"default": {"a": {}}}']
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     lines=st.lists(junk, max_size=6),
     name=st.sampled_from(["uv.lock", "poetry.lock", "Pipfile.lock", "pylock.toml", "f.txt"]),
@@ -65,7 +66,7 @@ table = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(document=table)
 def test_lock_readers_accept_or_refuse_any_document(tmp_path_factory: pytest.TempPathFactory, document: object) -> None:
     folder = tmp_path_factory.mktemp("fuzz")
@@ -80,7 +81,7 @@ def test_lock_readers_accept_or_refuse_any_document(tmp_path_factory: pytest.Tem
     shutil.rmtree(folder)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     lines=st.lists(
         junk | st.sampled_from(["-r other.txt", "-e .", "--hash=sha256:00", "a ; python_version<'3'", "\\"]), max_size=6
@@ -100,7 +101,7 @@ def test_requirement_readers_accept_or_refuse_any_text(
     shutil.rmtree(folder)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     lines=st.lists(
         st.sampled_from(
@@ -156,7 +157,7 @@ parts = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(
     document=st.dictionaries(st.sampled_from(["project", "tool", "packages", "source", "dependency-groups"]), parts),
     tool=st.none() | st.dictionaries(st.sampled_from(["poetry", "uv", "advisor"]), parts, max_size=2),

@@ -38,6 +38,7 @@ from tests.advisor.test_optimum import (
     stacks,
     versions,
 )
+from tests.examples import examples
 
 VALUES: tuple[SettingValue, ...] = (
     ("memory_format", "channels_last"),
@@ -115,7 +116,7 @@ numbers = st.integers(-30, 30)
 pairs_of_values = st.sampled_from([pair for pair in itertools.combinations(VALUES, 2) if pair[0][0] != pair[1][0]])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     alone=st.fixed_dictionaries(dict.fromkeys(VALUES, numbers)),
     together=st.dictionaries(pairs_of_values, numbers, max_size=6),
@@ -161,7 +162,7 @@ class ScoresWithSettings(FixedScores):
         return (gains_of(self._alone, None, "a", candidates["a"]),) if candidates.get("a") else ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     releases=problems,
     roots=some_roots,
@@ -244,7 +245,7 @@ def uncertain_gains(draw: st.DrawFn) -> SettingGains:
     )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(gains=uncertain_gains())
 def test_the_best_settings_are_those_of_brute_force_with_uncertain_gains(gains: SettingGains) -> None:
     best = best_settings(gains, V, VALUES)

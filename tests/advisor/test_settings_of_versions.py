@@ -18,6 +18,7 @@ from knowledge.estimate.setting_gains import SettingGains
 from tests.advisor.factories import FixedScores
 from tests.advisor.test_optimum import Releases, ReleaseSource
 from tests.advisor.test_setting_choice import ALLOCATOR, KnownTo
+from tests.examples import examples
 
 
 class GainsByVersion(FixedScores):
@@ -87,7 +88,7 @@ def test_of_many_versions_one_seems_better_by_chance(comparisons: int, cost: int
     assert costs == {"2": cost, "1": 0}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     predicted=st.fixed_dictionaries(
         dict.fromkeys("123", st.builds(PredictedGain, mean=st.floats(-0.5, 0.5), variance=st.floats(0, 0.03)))

@@ -326,7 +326,7 @@ def test_advice_reports_the_sizes(advisor: Advisor, index: PackageIndex, tmp_pat
     arguments = ("advise", "-r", "requirements.in", "--hardware", "cpu-zen4", "--python", "3.12")
 
     document = json.loads(advisor(*arguments, "--format", "json").stdout)
-    text = advisor(*arguments).stdout
+    text = " ".join(advisor(*arguments, "--details").stdout.split())
     page = advisor(*arguments, "--format", "html").stdout
 
     total = sum(len(index.files[f"{name}-1.0-py3-none-any.whl"]) for name in "ab")
@@ -336,7 +336,7 @@ def test_advice_reports_the_sizes(advisor: Advisor, index: PackageIndex, tmp_pat
     assert document["sizes"]["current"] is None
     documented = (Path(__file__).parents[2] / "docs" / "reference" / "advice-json.md").read_text(encoding="utf-8")
     assert all(f"`{key}`" in documented for key in (*document["sizes"], *stack, *stack["packages"][0]))
-    assert f"size       2 packages, {size_text(total)} to download, " in text
+    assert f"size 2 packages, {size_text(total)} to download, " in text
     assert "; current: 2 packages, " in text
-    assert '<svg class="treemap" role="img" aria-label="installed size of each package">' in page
+    assert '<div class="treemap wide" role="img" aria-label="installed size of each package">' in page
     assert page.count("<script") == 1, "the filter of tables, without which the page is readable"

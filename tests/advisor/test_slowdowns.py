@@ -47,6 +47,7 @@ from tests.advisor.test_optimum import (
     stacks,
     versions,
 )
+from tests.examples import examples
 from tests.knowledge.samples import slower_rule
 from tests.package_index import PackageIndex
 
@@ -72,7 +73,7 @@ def steps_of(rule: SlowerRule) -> int:
     return max(0, int((mean - RISK / 2 * 0.53**2 / len(rule.ratios)) / 0.01))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     releases=problems,
     roots=some_roots,

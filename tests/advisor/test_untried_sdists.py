@@ -21,6 +21,7 @@ from advisor.resolve.problem import Candidate, CandidatePolicy
 from tests.advisor.factories import build_problem, builds_of, empty_estimator
 from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
 from tests.conftest import Advisor
+from tests.examples import examples
 from tests.package_index import PackageIndex
 
 HERE = ("--hardware", "cpu-zen4", "--python", "3.12")
@@ -45,7 +46,7 @@ class SdistSource(ReleaseSource):
         )
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(
     releases=problems,
     roots=some_roots,

@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 
+from knowledge.hardware.profiles import find_profile
+from knowledge.rules.catalogue import shipped_rules
+from knowledge.rules.engine import RuleBook
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -63,3 +67,45 @@ def test_a_target_without_an_accelerator_is_reported_as_such(project: Path, advi
     result = advisor_here("advise", "--hardware", "cpu-zen4", "--python", "3.12", "--dry-run")
 
     assert "cpu-zen4: AMD Zen 4 (AVX-512), no GPU; " in result.stdout
+
+
+def test_a_jetson_module_gets_the_warning_that_a_generic_build_may_not_use_its_gpu(
+    index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    index.add("torch", "2.14.0", tag="cp312-cp312-manylinux_2_28_aarch64", code="")
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\ntorch\n")
+    arguments = ("advise", "--python", "3.12", "--dry-run", "--format", "json", "--hardware")
+
+    jetson, server = (json.loads(advisor_here(*arguments, name).stdout) for name in ("jetson-agx-orin", "gh200"))
+
+    def unknown(document: dict[str, list[dict[str, str]]]) -> list[str]:
+        return [
+            f["package"] for f in document["findings"] if "whether this build uses the GPU is not known" in f["message"]
+        ]
+
+    assert unknown(jetson) == ["torch"]
+    assert unknown(server) == []
+
+
+@pytest.mark.parametrize(("version", "is_own"), [("2.14.0", False), ("2.5.0a0+872d972e41.nv24.08", True)])
+def test_the_builds_of_nvidia_for_jetson_are_known_by_their_local_version(version: str, is_own: bool) -> None:
+    hardware = find_profile("jetson-agx-orin")
+
+    verdicts = RuleBook(shipped_rules(), hardware).judge("torch", Version(version))
+
+    assert ("torch-jetson" not in {verdict.rule for verdict in verdicts}) == is_own
+
+
+def test_no_other_interpreter_is_named_if_the_rules_exclude_every_stack_there(
+    index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    for python in ("312", "313"):
+        index.add("torch", "2.10.0", tag=f"cp{python}-cp{python}-manylinux_2_28_x86_64", code="")
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\ntorch\n")
+
+    refused = advisor_here(*ARGUMENTS, "--dry-run")
+    fits = advisor_here("advise", "--hardware", "h100", "--python", "3.14", "--dry-run")
+
+    assert refused.returncode == 3
+    assert "there is a stack for Python" not in refused.stderr
+    assert "there is a stack for Python 3.13: `--python 3.13`" in fits.stderr

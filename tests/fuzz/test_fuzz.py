@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.fuzz.harness import ENDLESS_SECONDS, MOST_BYTES, Report, watchdog
 from tests.fuzz.mutations import mutate
 from tests.fuzz.parsers import PARSERS, Documented
@@ -50,7 +51,13 @@ def test_a_damaged_document_is_read_or_refused(name: str) -> None:
     parser = PARSERS[name]
     seeds = list(parser.seeds())
 
-    @settings(max_examples=40, derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=examples(40),
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(seed=st.sampled_from(seeds), number=st.integers(min_value=0, max_value=2**32))
     def check(seed: bytes, number: int) -> None:
         read(name, mutate(seed, parser.kind, random.Random(number)))

@@ -130,7 +130,7 @@ def test_a_damaged_shipped_file_is_an_error_message_and_nothing_is_stored(store:
     assert store.shipped() == frozenset()
 
 
-@pytest.mark.parametrize("moment", ["tables", "observations"])
+@pytest.mark.parametrize("moment", [pytest.param("tables", marks=pytest.mark.slow), "observations"])
 def test_a_first_use_after_a_killed_one_is_complete(moment: str, tmp_path: Path, first_knowledge: Path) -> None:
     path = tmp_path / "k.sqlite"
 

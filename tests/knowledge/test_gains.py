@@ -19,6 +19,7 @@ from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, S
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.time_shares import time_shares
+from tests.examples import examples
 from tests.knowledge.every_operation import EVERY_OPERATION
 
 HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
@@ -99,7 +100,7 @@ def versions(stack: Mapping[str, str]) -> dict[str, Version]:
     stack=stacks,
     baseline=stacks,
 )
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_score_of_every_stack_agrees_with_its_printed_interval(
     measured: list[tuple[dict[str, str], dict[str, str], float, float, str]],
     stack: dict[str, str],
@@ -133,7 +134,7 @@ def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> PredictedGain:
     error=st.floats(0.005, LARGEST_ERROR),
     machine=st.sampled_from((HERE, ELSEWHERE)),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_a_block_shifts_a_prediction_according_to_its_error(
     before: list[tuple[str, float, float]], mean: float, error: float, machine: Machine
 ) -> None:
@@ -167,7 +168,7 @@ def test_a_framework_without_shipped_observations_has_no_scales() -> None:
     added=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
     shipped=st.sets(st.sampled_from(SIZES), min_size=1, max_size=4),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_shipped_sizes_count_regardless_of_the_knowledge_base(
     earlier: list[str], added: list[str], shipped: set[str]
 ) -> None:
@@ -208,7 +209,7 @@ def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
 
 
 @given(rows=st.lists(measured_sorts, min_size=2, max_size=5, unique_by=lambda row: row[0]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_names_of_blocks_do_not_change_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
     by_name = sorted(row[0] for row in rows)
 
@@ -228,7 +229,7 @@ def test_names_of_blocks_do_not_change_a_prediction(rows: list[tuple[str, str, f
     mean=st.floats(-1.5, 1.5),
     error=st.floats(0.005, LARGEST_ERROR),
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_adding_a_block_never_lowers_precision(
     before: list[tuple[str, str, float, float, str]], name: str, label: str, mean: float, error: float
 ) -> None:

@@ -23,6 +23,7 @@ from knowledge.store import sqlite_file, tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
+from tests.examples import examples
 from tests.knowledge.samples import MACHINE, RUN, block, observation
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
@@ -313,7 +314,7 @@ STORABLE = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(stored=st.lists(STORABLE, min_size=1, max_size=10))
 def test_every_storable_observation_survives_the_round_trip(store: SqlKnowledgeBase, stored: list[Observation]) -> None:
     for entry in stored:

@@ -24,6 +24,7 @@ from knowledge.store import tables
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, digest_of_files, shipped_files, version_record
 from knowledge.store.sql import SqlKnowledgeBase
+from tests.examples import examples
 from tests.knowledge.samples import observation
 from tests.knowledge.test_first_use import content_of, rows, small_files
 
@@ -155,7 +156,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=st.lists(ACTIONS, max_size=10))
 def test_any_sequence_of_programs_and_users_gives_the_newest_files_and_what_the_user_did(
     actions: list[tuple[str, object]], tmp_path_factory: pytest.TempPathFactory

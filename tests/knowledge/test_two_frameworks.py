@@ -16,6 +16,7 @@ from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK
 from knowledge.estimate.model_cache import shipped_amplitudes
 from knowledge.estimate.posterior import PosteriorEstimator
+from tests.examples import examples
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE
 
@@ -104,7 +105,7 @@ BOTH = [
     stack=stacks,
     baseline=stacks,
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_score_of_two_frameworks_agrees_with_the_printed_interval(
     measured: list[tuple[str, Stack, Stack, float, float]], widening: float, stack: Stack, baseline: Stack
 ) -> None:

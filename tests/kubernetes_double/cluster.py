@@ -32,7 +32,8 @@ from tests.kubernetes_double.schema import violation
 VERSION = "1.30"
 INDEX = "batch.kubernetes.io/job-completion-index"
 TOKEN = "a-token-of-the-double"
-_MEMORY_CHECK_SECONDS = 0.5
+_CONTROL_SECONDS = 0.1
+_MEMORY_CHECK_SECONDS = 2.0
 """Seconds between memory checks of a pod, which read all processes of the machine."""
 
 
@@ -134,7 +135,7 @@ class KubernetesDouble:
     # Controllers
 
     def _control(self) -> None:
-        while not self._stop.wait(0.05):
+        while not self._stop.wait(_CONTROL_SECONDS):
             with self._lock:
                 for name, job in list(self.jobs.items()):
                     self._reconcile(name, job)

@@ -28,6 +28,10 @@ from tests.package_index import PackageIndex
 HERE = Path(__file__).parent
 
 
+SECOND_FORMAT = pytest.mark.slow
+"""Marks findings of another lock that a test proves for pinned requirements; one test of each lock proves its lines."""
+
+
 @pytest.fixture(scope="module")
 def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The shipped observations and some invented ones."""
@@ -143,7 +147,11 @@ def open_repository(
                 assert result.returncode == 0, result.stderr
             elif (folder / "uv.lock").exists() or name == "language-model":
                 arguments = [word for pin in wanted for word in ("--upgrade-package", pin)]
-                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", sys.executable, *arguments]
+                # The example requires this version; the tests may run on another one.
+                python = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+                if python is None:
+                    pytest.skip("Python 3.11 is not installed")
+                command = [find_uv(), "lock", "-q", "--no-python-downloads", "--python", python, *arguments]
                 subprocess.run(command, cwd=folder, check=True)
 
         if name == "language-model":
@@ -231,6 +239,7 @@ def test_a_uv_lock_that_breaks_numpys_abi_is_stopped_at_its_line(model: Reposito
     assert ("ADV006", "uv.lock", model.line("uv.lock", 'version = "2.0.2"')) in places(model.check())
 
 
+@SECOND_FORMAT
 def test_a_uv_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(model: Repository) -> None:
     model.relock("torch==2.15.0")
 
@@ -240,6 +249,7 @@ def test_a_uv_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(mod
     assert ("ADV003", "uv.lock", model.line("uv.lock", "version", after='name = "nvidia-cuda-runtime"')) in findings
 
 
+@SECOND_FORMAT
 def test_a_uv_lock_with_a_slower_framework_is_stopped_at_its_line(model: Repository) -> None:
     model.relock("torch==2.8.0")
 
@@ -273,6 +283,7 @@ def test_a_pipfile_lock_that_breaks_numpys_abi_is_stopped_at_its_line(service: R
     assert ("ADV014", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==1.12.0"')) in findings
 
 
+@SECOND_FORMAT
 def test_a_pipfile_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_line(service: Repository) -> None:
     service.edit("Pipfile", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime")
     service.relock("numpy==2.2.6", "scipy==1.14.1", "pandas==2.2.3", "nvidia-cuda-runtime==13.0.88")
@@ -284,12 +295,14 @@ def test_a_pipfile_lock_with_a_cuda_too_new_for_the_driver_is_stopped_at_its_lin
     assert findings[0]["targets"] == ["gpu"]
 
 
+@SECOND_FORMAT
 def test_a_pipfile_lock_with_a_slower_numpy_is_stopped_at_its_line(service: Repository) -> None:
     service.relock("numpy==1.26.4", "scipy==1.14.1", "pandas==2.2.3")
 
     assert ("ADV007", "Pipfile.lock", service.line("Pipfile.lock", '"version": "==1.26.4"')) in places(service.check())
 
 
+@SECOND_FORMAT
 def test_a_pipfile_lock_with_a_package_from_a_foreign_index_is_stopped_at_its_line(service: Repository) -> None:
     document = json.loads((service.folder / "Pipfile.lock").read_text())
     document["_meta"]["sources"].append({"name": "other", "url": "https://packages.example.org/simple"})

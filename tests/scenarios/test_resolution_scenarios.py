@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forked import forked_command
+
 SHARED = Path(__file__).parents[3] / "shared"
 
 # uv ignores upper bounds of `requires-python`; pip and this program do not.
@@ -27,14 +29,14 @@ def test_the_resolution_scenarios_give_the_expected_stacks(part: int, tmp_path: 
     document = json.loads(scenarios.read_text())
     document["scenarios"] = document["scenarios"][part::PARTS]
     (tmp_path / "scenarios.json").write_text(json.dumps(document))
-    program = f"{sys.executable} -c 'from advisor.cli.app import main; main()'"
 
-    result = subprocess.run(
-        [sys.executable, runner, tmp_path / "scenarios.json", "--command", program],
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
+    with forked_command() as program:
+        result = subprocess.run(
+            [sys.executable, runner, tmp_path / "scenarios.json", "--command", program],
+            capture_output=True,
+            text=True,
+            timeout=1800,
+        )
 
     failed = {line.split()[1].rstrip(":") for line in result.stdout.splitlines() if line.startswith("FAIL")}
     names = {scenario["name"] for scenario in document["scenarios"]}

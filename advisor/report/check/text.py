@@ -20,12 +20,12 @@ from advisor.report.check.summary import (
     listed_effects,
     target_names,
 )
-from advisor.report.interface import target_line, version_change
+from advisor.report.interface import change_groups, target_line, version_change
 from advisor.report.layout import Block, Layout, Style, TextRow, render
 
 _MOST_LINES = 12
 _MOST_ALIKE = 5
-"""Findings with the same code and level that are listed."""
+"""Findings with the same code and level, and dependencies that change, that are listed."""
 _STYLES: dict[str, Style] = {"error": "bad", "warning": "warning", "note": "strong"}
 
 
@@ -107,11 +107,12 @@ def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
 def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
     """Yield the changes from the base, their effect on speed, and the changed settings."""
     yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
-    changes = [
-        TextRow(cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-"))))
-        for c in comparison.changes
-    ]
-    yield from _first(changes, most)
+    changes = [(c.package, str(c.before or "-"), str(c.after or "-")) for c in comparison.changes]
+    others = [c for c in changes if c[0] not in comparison.listed]
+    groups = change_groups(others) if most and len(others) > _MOST_ALIKE else ()
+    listed = [c for c in changes if not groups or c not in others]
+    yield from _first([TextRow(cells=(name, version_change(before, after))) for name, before, after in listed], most)
+    yield from (TextRow(cells=(group,)) for group in groups)
     yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
     effects = listed_effects(comparison.prediction, comparison.effects)
     yield from _first(

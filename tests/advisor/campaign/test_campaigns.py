@@ -50,6 +50,7 @@ def workers(bench: Bench) -> list[psutil.Process]:
     return processes
 
 
+@LOCAL_FIRST
 def test_a_campaign_gives_the_same_result_on_every_engine(bench: Bench, engine: tuple[str, ...]) -> None:
     bench.matrix(REFUSES, REFUSES)
 
@@ -72,7 +73,7 @@ def test_no_result_is_lost_if_a_worker_is_killed(bench: Bench, engine: tuple[str
     bench.matrix(bench.waiting_code, REFUSES)
     process = bench.start(*engine)
 
-    bench.wait(lambda: bool(workers(bench)) and bench.has_started)
+    bench.wait(lambda: bench.has_started and bool(workers(bench)))
     for worker in (victims := workers(bench)):
         # A worker that is the parent of another one ends with it.
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -252,7 +253,7 @@ def test_the_task_of_a_lost_kubernetes_node_runs_again(bench: Bench, kubernetes:
     process = bench.start(
         "-e", "kubernetes", "--engine", "image=x", "--engine", f"kubeconfig={kubernetes.kubeconfig()}"
     )
-    bench.wait(lambda: bool(workers(bench)))
+    bench.wait(lambda: bench.has_started and bool(workers(bench)))
 
     kubernetes.lose_node("node-a")
     bench.release()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.advisor.gate.steps import Run, change, git
+from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 EVIL = "e" * 64
@@ -30,6 +31,29 @@ def test_an_added_foreign_wheel_fails_without_a_version_change(project: Path, ch
         file.write(f"\n{evil}")
 
     assert errors(check("--base", "HEAD")) == {("ADV024", "b", "b-1.1-cp312-cp312-linux_x86_64.whl")}
+
+
+def test_measured_and_required_packages_come_before_folded_dependencies(
+    project: Path, check: Run, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    libraries = [f"nvidia-{name}" for name in ("cublas", "cudnn", "cufft", "curand", "cusolver", "nccl")]
+    for version, requires in (("2.6.0", ()), ("2.7.0", libraries)):
+        index.add("torch", version, requires, code="")
+    for library in libraries:
+        index.add(library, "1.0", code="")
+    change(project / "pyproject.toml", '  "a",\n', '  "a", "torch",\n')
+    (project / "old.txt").write_text("torch==2.6.0\na==1.0\n")
+    assert advisor_here("advise", "--refresh", "-c", "old.txt", "--objective", "latest").returncode == 0
+    commit(project)
+    assert advisor_here("advise", "--refresh", "--objective", "latest").returncode == 0
+
+    document = check("--base", "HEAD")
+    text = advisor_here("check", "--base", "HEAD").stdout
+
+    listed = [c["package"] for c in document["targets"][0]["base"]["changes"]]
+    assert listed == ["torch", "a", *libraries]
+    assert "torch 2.6.0 -> 2.7.0 a 1.0 -> 2.0 6 CUDA packages more" in " ".join(text.split())
+    assert "nvidia-cublas" not in text
 
 
 def test_a_changed_host_fails_even_with_the_right_hash(project: Path, check: Run, index: PackageIndex) -> None:

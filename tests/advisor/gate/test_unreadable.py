@@ -128,6 +128,25 @@ def damaged(project: Path) -> int:
     return text[:cut].count("\n") + 1
 
 
+def test_one_line_without_an_exact_version_in_pinned_requirements_is_named(
+    no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\na==1.0\n\nb>=1.0  # newest\n")
+
+    result = advisor_here("check", "--format", "json", "--hardware", "cpu-zen4", "--python", "3.12")
+
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert result.returncode == 2
+    assert (finding["code"], finding["path"], finding["line"], finding["package"]) == (
+        "ADV027",
+        "requirements.txt",
+        4,
+        "b",
+    )
+    assert "`b>=1.0` is not an exact version, so this file is not a lock" in finding["message"]
+    assert "has no lock to check" not in result.stderr
+
+
 def test_every_report_format_contains_the_error_with_its_line(
     project: Path, damaged: int, advisor_here: Advisor
 ) -> None:

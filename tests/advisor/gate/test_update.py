@@ -36,12 +36,13 @@ from tests.advisor.test_optimum import (
     versions,
 )
 from tests.conftest import Advisor
+from tests.examples import examples
 from tests.package_index import PackageIndex
 
 EMPTY_ESTIMATOR = empty_estimator()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     releases=problems,
     roots=some_roots,

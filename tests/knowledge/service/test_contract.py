@@ -12,6 +12,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from knowledge.service.app import create_app
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
+from tests.examples import examples
+from tests.knowledge.conftest import SQLITE_FIRST
 from tests.knowledge.samples import block
 
 
@@ -21,6 +23,7 @@ def lines(context: Any, value: Any) -> bytes:
     return str(value).encode("utf-8", "surrogatepass")
 
 
+@SQLITE_FIRST
 def test_every_response_matches_the_openapi_document(store: SqlKnowledgeBase) -> None:
     store.add(block({"2.0.0": 1.0}))
     token, _ = store.create_token(role="runner", source="lab-a")
@@ -48,7 +51,7 @@ def _ask(operation: Any, token: str) -> set[int]:
     """Send valid and invalid requests to an operation; return the statuses of the responses."""
     statuses: set[int] = set()
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy())
     def send(case: Any) -> None:
         # Checked against the document: statuses, content types, schemas, methods, and that a token is required.

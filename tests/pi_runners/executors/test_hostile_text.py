@@ -23,6 +23,7 @@ from pi_runners.executors.base import Batch, Executor, RefusedError, shell_comma
 from pi_runners.executors.local import LocalExecutor
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
+from tests.examples import examples
 from tests.kubernetes_double.cluster import expand
 from tests.kubernetes_double.schema import violation
 from tests.pi_runners.executors.test_conformance import executor, wait_until_final
@@ -54,7 +55,7 @@ WORDS = st.lists(
     ),
     max_size=6,
 )
-SETTINGS = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(50), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def batch_in(folder: Path, *words: str, tasks: tuple[int, ...] = (7,)) -> Batch:

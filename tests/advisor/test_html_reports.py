@@ -1,0 +1,153 @@
+"""HTML reports in a browser: the first screen, folded details, narrow windows; and the script of the screenshots."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from docs import screenshots
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = Path("/usr/bin/chromium")
+needs_chromium = pytest.mark.skipif(not CHROMIUM.exists(), reason="there is no Chromium at /usr/bin/chromium")
+LONG = "a-package-whose-name-is-much-longer-than-that-of-any-other-one"
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Requirements of PyTorch, whose newest release has no code for a V100, and of packages with constraints."""
+    monkeypatch.setattr("advisor.index.configuration._pip_files", lambda *_: iter(()))
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(tmp_path / "cache"))
+    libraries = [f"nvidia-library-{number}" for number in range(12)]
+    for suffix, version in (("cu12", "2.5.1"), ("cu13", "2.15.0")):
+        names = [f"{library}-{suffix}" for library in libraries]
+        index.add("torch", version, [*names, LONG], code="#" * 50_000)
+        for number, name in enumerate(names):
+            index.add(name, "1.0", code="#" * 5_000 * (number + 1))
+    index.add(LONG, "1.0", code="#" * 40_000)
+    for version in ("1.26.4", "2.0.2"):
+        index.add("numpy", version, code="#" * 20_000)
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\ntorch\nnumpy<2\n{LONG}==1.0\n")
+    return tmp_path
+
+
+@pytest.fixture
+def advice(project: Path, advisor_here: Advisor) -> str:
+    """The page of an advice for a V100."""
+    result = advisor_here(
+        "advise", "-r", "requirements.txt", "--hardware", "v100", "--python", "3.12", "--dry-run", "--format", "html"
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser without a window."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+def opened(browser: Browser, content: str, *, width: int, height: int = 800) -> Page:
+    page = browser.new_context(viewport={"width": width, "height": height}).new_page()
+    page.set_content(content)
+    return page
+
+
+def open_folds(page: Page) -> None:
+    page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [320, 400, 800])
+def test_no_page_is_wider_than_its_window(
+    advice: str, browser: Browser, project: Path, advisor_here: Advisor, width: int
+) -> None:
+    (project / "lock.txt").write_text(f"torch==2.15.0\nnumpy==2.0.2\n{LONG}==1.0\n")
+    (project / "before.txt").write_text(f"torch==2.5.1\nnumpy==1.26.4\n{LONG}==1.0\n")
+    files = ("-r", "requirements.txt", "--current", "lock.txt", "--base", "before.txt")
+    check = advisor_here("check", *files, "--hardware", "v100", "--python", "3.12", "--format", "html").stdout
+
+    for content in (advice, check):
+        page = opened(browser, content, width=width)
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        open_folds(page)
+        assert page.locator("table[data-filter]").get_by_text(LONG, exact=True).is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+@needs_chromium
+def test_the_first_screen_says_what_to_do_and_what_it_brings(advice: str, browser: Browser) -> None:
+    page = opened(browser, advice, width=1280)
+
+    assert page.get_by_role("heading", level=1).inner_text() == "Use torch 2.5.1 instead of 2.15.0"
+    cards = page.locator(".card")
+    assert [card.locator("b").inner_text() for card in cards.all()][0::3] == ["runs on the target", "optimal"]
+    for text in ("to download", "15 packages", "2.15.0 → 2.5.1"):
+        box = page.get_by_text(text).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 800
+    assert page.get_by_text("12 added, 12 removed").is_visible()
+    assert not page.get_by_text("nvidia-library-3-cu12").first.is_visible()
+    page.get_by_text("12 added, 12 removed").click()
+    assert page.get_by_text("nvidia-library-3-cu12").first.is_visible()
+
+
+@needs_chromium
+@pytest.mark.parametrize("width", [400, 800, 1280])
+def test_labels_of_the_treemap_are_whole_or_hidden(advice: str, browser: Browser, width: int) -> None:
+    page = opened(browser, advice, width=width)
+    open_folds(page)
+
+    labels = 0
+    for tile in page.locator(".treemap:visible .tile").all():
+        label, place = tile.locator("> div > span"), tile.locator("> div").bounding_box()
+        box = label.bounding_box() if label.count() else None
+        if box is None or place is None or box["y"] >= place["y"] + place["height"]:
+            continue
+        labels += 1
+        assert box["x"] + box["width"] <= place["x"] + place["width"] + 0.5
+        assert box["y"] + box["height"] <= place["y"] + place["height"] + 0.5
+    assert labels >= 3
+
+
+def test_every_address_of_a_source_is_a_link(advice: str) -> None:
+    address = r'<a href="https://{0}/[^" ]+">{0}</a>'
+
+    assert re.search(f"{address.format('docs.nvidia.com')} and {address.format('github.com')}[)]", advice)
+
+
+@needs_chromium
+def test_the_script_of_the_screenshots_takes_them(
+    project: Path, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("2.12.1", "2.20.0"):
+        index.add("tensorflow-cpu", version, ["numpy"], code="")
+    index.add("pandas", "2.1.4", ["numpy"], code="")
+    monkeypatch.setenv("PIP_INDEX_URL", index.url)
+
+    # In a process of its own: the browser of the other tests runs an event loop in this one.
+    subprocess.run([sys.executable, str(screenshots.__file__), str(tmp_path / "images")], check=True)
+
+    pictures = sorted((tmp_path / "images").iterdir())
+    names = ["advice-dark.png", "advice-light.png", "check-dark.png", "check-light.png"]
+    assert [picture.name for picture in pictures] == names
+    for picture in pictures:
+        # Width and height follow the signature and the head of the first chunk (PNG specification, section 11.2.1).
+        assert struct.unpack(">II", picture.read_bytes()[16:24]) == (screenshots.WIDTH, screenshots.HEIGHT)
+    assert len({picture.read_bytes() for picture in pictures}) == len(pictures)
