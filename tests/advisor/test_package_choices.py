@@ -15,7 +15,7 @@ from packaging.version import Version
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.candidates import IndexCandidates, SkippedCandidates, UndeclaredBuild
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.package_choices import with_best_packages
@@ -96,6 +96,7 @@ class DictionarySource(FixedCandidates):
         self._releases = releases
         self._problem = problem
         self.loaded_packages: set[NormalizedName] = set()
+        self.undeclared_builds: dict[NormalizedName, UndeclaredBuild] = {}
         self.has_further_builds = False
         self.lacks_builds = False
 
@@ -125,6 +126,9 @@ class DictionarySource(FixedCandidates):
 
     def reasons(self, name: str) -> str:
         return ""
+
+    def skipped(self) -> tuple[SkippedCandidates, ...]:
+        return ()
 
 
 def stacks(releases: Releases, roots: Iterable[str], extra: str, tf: str) -> Iterator[dict[str, int]]:

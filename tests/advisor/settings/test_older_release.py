@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,7 +54,11 @@ def test_the_report_says_that_the_setting_is_the_reason(advisor: Advisor, index:
 
     assert "          with the settings below: " in text
     change = " ".join(text.partition("0.10.2 -> 0.6.2")[2].partition("\n\n")[0].split())
-    assert change.endswith("; recommended with `cpu_runtime=legacy`, which 0.10.2 does not have")
+    reason, _, gain = change.partition("; older than 0.10.2, the newest that runs: the whole stack is predicted ")
+    assert reason.endswith("; recommended with `cpu_runtime=legacy`, which 0.10.2 does not have")
+    speedup, low = re.fullmatch(r"(\S+) times as fast \[(\S+), \S+\]", gain).groups()  # type: ignore[union-attr]
+    assert float(speedup) > 2
+    assert float(low) > 1
 
 
 def test_without_the_choice_of_settings_the_newest_release_stays(
