@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm, spearmanr
 
 from knowledge.domain.model_part import PartOfModel
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import Observation, words_of
 from knowledge.estimate.discrepancy import (
     WHOLE_MODEL,
     Residual,
@@ -48,7 +48,6 @@ from knowledge.estimate.discrepancy import (
     predictions_by_sizes,
     predictions_by_sizes_elsewhere,
     reference_seconds,
-    words_of,
 )
 from knowledge.estimate.evidence import Contrast, evidence_of
 from knowledge.estimate.gaussian_process import predict_held_out

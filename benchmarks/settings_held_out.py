@@ -23,9 +23,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.held_out import Row, report
+from knowledge.domain.observation import words_of
 from knowledge.estimate.amplitudes import Amplitudes
 from knowledge.estimate.compared_settings import ReleaseSteps
-from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, MACHINES, WHOLE_MODEL, of_settings, words_of
+from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, MACHINES, WHOLE_MODEL, of_settings
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gaussian_process import predict_held_out
 from knowledge.estimate.machine_discrepancy import MachineDiscrepancy

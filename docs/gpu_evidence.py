@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from advisor.report.evidence import draw_svg, ratios_plot, table
-from knowledge.domain.observation import PUBLISHED
+from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
 from knowledge.estimate.compared_settings import USUAL_VALUES, setting_change
-from knowledge.estimate.discrepancy import words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.kernel import task_of
 from knowledge.estimate.published_rows import published_contrasts

@@ -22,7 +22,6 @@ def interpreters_text(comparison: VariantComparison) -> Iterator[str]:
     if len(others) > _MAX_LINES:
         yield f"and {len(others) - _MAX_LINES} more (`--format json` lists them)"
     yield from (f"{label}: {obstacle}" for label, obstacle in comparison.obstacles.items())
-    yield from measured_lines(comparison)
 
 
 def interpreter_rows(comparison: VariantComparison) -> list[tuple[str, str, str]]:

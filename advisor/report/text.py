@@ -20,7 +20,7 @@ from advisor.report.advice_summary import (
     workload_line,
 )
 from advisor.report.interface import changes, target_line, version_change
-from advisor.report.interpreters import interpreters_text
+from advisor.report.interpreters import interpreters_text, measured_lines
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 from advisor.report.outputs import output_lines, uv_sources
 from advisor.report.settings import combined_line, setting_lines, setting_rows
@@ -151,6 +151,7 @@ def _details(report: AdviceResult) -> Iterator[Block]:
         *labelled("age", [f"{stack:.1f} libyears behind the newest; baseline: {baseline:.1f} libyears behind{basis}"]),
         *labelled("size", size_lines(report.sizes)),
         *labelled("startup", startup_lines(report.startup)),
+        *labelled("measured", measured_lines(report.interpreters) if report.interpreters else ()),
         *labelled("score", score_lines(advice.basis, advice.prediction)),
         *labelled("range", filter(None, [range_text(advice.prediction)])),
         *labelled("search", [search]),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
+_BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 _FORMAT = 11
 """Version of the cached values; raise it when their meaning changes."""
 
@@ -239,6 +242,7 @@ class Predictor:
         from knowledge.estimate.model_cache import ModelCache
         from pi_runners.vocabulary import FRAMEWORKS
 
+        _load_numpy()
         return make_estimator(
             ModelCache(self._store),
             hardware=self._hardware,
@@ -246,6 +250,21 @@ class Predictor:
             frameworks=frozenset(FRAMEWORKS),
             benchmark=self._benchmark,
         )
+
+
+def _load_numpy() -> None:
+    """Load NumPy with one thread of OpenBLAS, unless the user chose their number.
+
+    The matrices of predictions are small: threads that wait for work took three times as long as the work itself. The
+    environment stays as it was, because other programs inherit it.
+    """
+    if _BLAS_THREADS in os.environ:
+        return
+    os.environ[_BLAS_THREADS] = "1"
+    try:
+        importlib.import_module("numpy")
+    finally:
+        del os.environ[_BLAS_THREADS]
 
 
 def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from knowledge.domain.hardware import HardwareProfile
@@ -70,6 +71,13 @@ class IndicatorRun:
         """Readable key; equal if and only if two runs are comparable."""
         sizes = ",".join(f"{k}={v}" for k, v in sorted(self.parameters.items()))
         return f"{self.name}@{self.version}[{sizes}] {self.dtype} {self.backend}/{self.device}"
+
+
+@lru_cache(maxsize=4096)
+def words_of(label: str) -> Mapping[str, str]:
+    """Return the parameters in the label of an indicator run, as text."""
+    words = label.partition("[")[2].partition("]")[0].split(",")
+    return MappingProxyType(dict(word.partition("=")[::2] for word in words))
 
 
 _STORED_KEYS = {"arm": "slot"}

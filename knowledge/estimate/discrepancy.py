@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from knowledge.domain.model_part import PartOfModel
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import Observation, words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.similarity import side_on
 
@@ -73,12 +73,6 @@ class Residual:
         """Squared residual less the variance of the noise."""
         noise = self.contrast.error**2 + self.deviation**2
         return (self.predicted - self.contrast.mean) ** 2 - noise
-
-
-def words_of(label: str) -> dict[str, str]:
-    """Return the parameters in the label of an indicator run, as text."""
-    words = label.partition("[")[2].partition("]")[0].split(",")
-    return dict(word.partition("=")[::2] for word in words)
 
 
 def reference_seconds(observations: Iterable[Observation]) -> dict[tuple[str, str], float]:

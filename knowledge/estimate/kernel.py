@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.version import InvalidVersion, Version
 
+from knowledge.domain.observation import words_of
 from knowledge.estimate.discrepancy import architecture_of, program_of_label
 from knowledge.estimate.evidence import Machine, Side
 from knowledge.estimate.similarity import (
@@ -376,8 +377,7 @@ def _version(text: str) -> Version:
 
 def task_of(label: str) -> str:
     """Return the task in the label of a published measurement; empty if there is none."""
-    words = label.partition("[")[2].partition("]")[0].split(",")
-    return next((word.removeprefix("task=") for word in words if word.startswith("task=")), "")
+    return words_of(label).get("task", "")
 
 
 def spans_of(sides: Iterable[Side]) -> dict[str, dict[int, int]]:
@@ -400,8 +400,8 @@ def distances(versions: Sequence[Version], spans: Mapping[int, int]) -> Array:
     import numpy as np
 
     place = np.array([_place(v, spans) + v.minor + min(v.micro, LAST_PATCH) / 10 for v in versions])
-    builds = np.array([[float(v.local != w.local) for w in versions] for v in versions]).reshape(len(versions), -1)
-    result: Array = np.abs(place[:, None] - place[None, :]) + builds
+    builds = codes(v.local for v in versions)
+    result: Array = np.abs(place[:, None] - place[None, :]) + (builds[:, None] != builds[None, :])
     return result
 
 

@@ -7,7 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from knowledge.domain.model_part import PartOfModel
-from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, LEAST_COVERED, MODES, model_and_mode, words_of
+from knowledge.domain.observation import words_of
+from knowledge.estimate.discrepancy import BLOCK_OF_MODEL, LEAST_COVERED, MODES, model_and_mode
 from knowledge.estimate.workloads import BLOCKS, OPERATIONS
 
 Seconds = Mapping[tuple[str, str], float]

@@ -42,14 +42,18 @@ class Speeds(NamedTuple):
 
     def gains(self, ones: Sequence[int], others: Sequence[int]) -> list[PredictedGain]:
         """Return the gains of pairs of stacks."""
-        pairs = list(zip(ones, others, strict=True))
-        variances = self.sums.variances(ones, others) * [self._widening(one, other) ** 2 for one, other in pairs]
-        means = self.means[list(ones)] - self.means[list(others)]
-        programs = [(self.programs[one], self.programs[other]) for one, other in pairs]
-        variances += [self.discrepancy.between(*both) ** 2 for both in programs]
-        variances += [self.elsewhere.between(*both, m) ** 2 for both, m in zip(programs, means, strict=True)]
-        return [PredictedGain(mean=float(m), variance=float(v)) for m, v in zip(means, variances, strict=True)]
+        programs = [(self.programs[one], self.programs[other]) for one, other in zip(ones, others, strict=True)]
+        means = (self.means[list(ones)] - self.means[list(others)]).tolist()
+        variances = self.sums.variances(ones, others).tolist()
+        # Many pairs of stacks differ in their companions only.
+        distinct = {both: (self._widening(*both) ** 2, self.discrepancy.between(*both) ** 2) for both in set(programs)}
+        return [
+            PredictedGain(
+                mean=mean,
+                variance=variance * distinct[both][0] + distinct[both][1] + self.elsewhere.between(*both, mean) ** 2,
+            )
+            for both, mean, variance in zip(programs, means, variances, strict=True)
+        ]
 
-    def _widening(self, one: int, other: int) -> float:
-        (_, settings), (_, other_settings) = self.programs[one], self.programs[other]
-        return self.widening if settings == other_settings else self.setting_widening
+    def _widening(self, one: Program, other: Program) -> float:
+        return self.widening if one[1] == other[1] else self.setting_widening

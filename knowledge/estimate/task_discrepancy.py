@@ -8,8 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.discrepancy import words_of
+from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.kernel import side_key
 from knowledge.estimate.stack_discrepancy import Program

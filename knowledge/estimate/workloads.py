@@ -11,7 +11,7 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import hash_of_text
-from knowledge.domain.observation import BENCHMARK, PUBLISHED
+from knowledge.domain.observation import BENCHMARK, PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
 
 OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"
@@ -50,9 +50,10 @@ class TimePart:
             label: Label of the indicator run, which contains its parameters.
             family: Name of the indicator.
         """
-        words = label.partition("[")[2].partition("]")[0].split(",")
-        parameters = dict(word.partition("=")[::2] for word in words)
-        return family == self.indicator and all(parameters.get(k, v) == v for k, v in self.parameters.items())
+        if family != self.indicator:
+            return False
+        parameters = words_of(label)
+        return all(parameters.get(k, v) == v for k, v in self.parameters.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

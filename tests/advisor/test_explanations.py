@@ -170,15 +170,15 @@ def test_a_conflict_is_explained_without_predictions(
     index.add("a", "1.0", ["numpy<2"])
     index.add("a", "2.0", ["numpy>=2"])
     estimator = FixedScores({})
-    asked: list[str] = []
-    monkeypatch.setattr(estimator, "terms", lambda *_: asked.append("terms"))
-    monkeypatch.setattr(estimator, "setting_gains", lambda *_: asked.append("settings"))
+    predictions: list[str] = []
+    monkeypatch.setattr(estimator, "terms", lambda *_: predictions.append("terms"))
+    monkeypatch.setattr(estimator, "setting_gains", lambda *_: predictions.append("settings"))
 
     with pytest.raises(NoStackError) as caught:
         build_request(index, tmp_path, build_problem("numpy>=2", "a==1.0"), estimator=estimator)
 
     assert "relax `a==1.0` (line 2): then `a` becomes 2.0" in caught.value.hint
-    assert asked == []
+    assert predictions == []
 
 
 def test_a_conflict_over_a_measured_package_ends_with_the_cheapest_change(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +112,19 @@ def test_the_shipped_amplitudes_are_part_of_the_state(tmp_path: Path, monkeypatc
     monkeypatch.setattr("knowledge.estimate.model_cache.shipped_digest", lambda: "other")
 
     assert state() != first
+
+
+def test_predictions_start_no_threads_of_blas_and_leave_the_environment_as_it_was(tmp_path: Path) -> None:
+    program = (
+        "import os, psutil, sys; from pathlib import Path; from advisor.index.cache import DiskCache;"
+        "from advisor.resolve.predictor import Predictor; from tests.advisor.factories import MACHINE;"
+        "assert 'numpy' not in sys.modules;"
+        f"predictor = Predictor(DiskCache(Path({str(tmp_path)!r})), address='', hardware=MACHINE);"
+        "predictor.__dict__['_store'] = None; predictor.estimator; import numpy;"
+        "print(psutil.Process().num_threads(), 'OPENBLAS_NUM_THREADS' in os.environ)"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+
+    output = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+
+    assert output.stdout.split() == ["1", "False"], output.stderr

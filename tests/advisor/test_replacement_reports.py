@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,7 @@ def test_the_explanation_of_a_replaced_package_is_that_of_its_replacement(
 
     assert text.startswith("package   tensorflow-cpu 2.20.0\nreplaces  tensorflow (https://")
     assert "why       newest for the target; instead of `tensorflow`" in text
-    assert "  user-of-tensorflow 1.0: tensorflow-cpu>=2\n" in text
+    assert re.search(r"by user-of-tensorflow 1\.0 +tensorflow-cpu>=2\n", text)
     (replaced,) = document["replaces"]
     assert (replaced["name"], replaced["by_project"]) == ("tensorflow", True)
     assert replaced["required_by"] == ["user-of-tensorflow"]

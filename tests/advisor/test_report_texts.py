@@ -217,6 +217,7 @@ def gate() -> GateResult:
         comparison=LockComparison(
             base="`HEAD~1`",
             changes=changes,
+            listed=frozenset({"torch", "numpy"}),
             prediction=replace(PREDICTION, speedup=0.683, low=0.514, high=0.908),
             effects=(slower,),
             settings=(

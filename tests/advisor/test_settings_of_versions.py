@@ -120,11 +120,11 @@ def costs_of(estimator: GainsByVersion, *, baseline: str = "2", having: Collecti
     releases: Releases = {"a": {int(v): ({}, {}) for v in estimator.versions}}
     candidates = {name: ReleaseSource(releases).candidates(name)}
     stack = {str(name): Version(baseline)}
-    known = KnownTo({("a", ALLOCATOR): having})
+    of_settings = KnownTo({("a", ALLOCATOR): having})
     comparison = SpeedComparison(
         estimator=estimator,
         reference=stack,
-        settings=lambda offered, over: known.best_by_version(offered, estimator, over),
+        settings=lambda offered, over: of_settings.best_by_version(offered, estimator, over),
     )
 
     objective, _ = comparison.objective(candidates)

@@ -279,6 +279,6 @@ def test_a_gain_that_another_package_makes_uncertain_does_not_count() -> None:
     certain = speeds | {("c", 1): (-0.01, 0.01)}
     uncertain = speeds | {("c", 1): (-0.01, 0.1)}
 
-    stacks_found = [solve(releases, ROOTS, known) for known in (certain, uncertain)]
+    stacks_found = [solve(releases, ROOTS, s) for s in (certain, uncertain)]
 
     assert [optimum and plain(optimum)["a"] for optimum in stacks_found] == [5, 6]

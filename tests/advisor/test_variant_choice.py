@@ -260,7 +260,7 @@ def test_the_lock_names_the_variant_and_the_gate_reads_it(
     index.add("b", "1.0")
     project = write_project(tmp_path / "project", index, 'preview = ["variants"]\n')
 
-    advised = advisor("advise", "--output", "pylock.toml", cwd=project)
+    advised = advisor("advise", "--details", "--output", "pylock.toml", cwd=project)
     checked = advisor("check", cwd=project)
     unread = advisor("check", "--format", "json", cwd=write_project(tmp_path / "off", index))
 

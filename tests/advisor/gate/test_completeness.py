@@ -132,7 +132,7 @@ def test_unsatisfiable_constraints_fail_even_without_findings(
     alone = advisor_here("check", "--refresh", "--exit-zero")
 
     assert explained.returncode == 1
-    assert "failed: 1 error" in explained.stdout
+    assert "\nfailed    1 error" in explained.stdout
     assert alone.returncode == 3
     assert "not complete" in alone.stdout
     assert "no version of `a`" in alone.stderr
