@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _QUIET_SECONDS = 1.0
 """Time from the first activity of the program for which nothing is shown."""
+_SPINNER_COLUMNS = 3
 
 
 class _StatusLine:
@@ -64,7 +66,10 @@ class _StatusLine:
     def _line(self) -> Text:
         from rich.text import Text
 
-        return Text(self._text, no_wrap=True, overflow="ellipsis")
+        line = Text(self._text)
+        # The spinner makes a new text of it, which forgets how to overflow.
+        line.truncate(max(1, shutil.get_terminal_size().columns - _SPINNER_COLUMNS), overflow="ellipsis")
+        return line
 
 
 def show_progress() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.api.session import AdviceResult
@@ -14,6 +14,8 @@ from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 
 _MOST_KINDS = 3
+_MOST_WARNINGS = 2
+"""Number of settings to avoid that are listed one by one, if there are more than one further."""
 _VERDICTS: Mapping[Status | None, Literal["set", "allow", "avoid", "maybe"]] = {
     "recommended": "set",
     "offered": "allow",
@@ -67,7 +69,18 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
         rows.append(
             SettingRow(verdict=_VERDICTS[own.status if own else None], setting=name, effect=effect, notes=tuple(notes))
         )
-    return tuple(rows), len(groups) - len(rows)
+    return tuple(_with_few_warnings(rows)), len(groups) - len(rows)
+
+
+def _with_few_warnings(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:
+    """Yield rows in which few settings to avoid are listed: nobody sets most of them."""
+    warnings = [row for row in rows if row.verdict == "avoid" and not row.notes]
+    hidden = warnings[_MOST_WARNINGS:] if len(warnings) > _MOST_WARNINGS + 1 else []
+    for row in rows:
+        if row not in hidden:
+            yield row
+        elif row is hidden[0]:
+            yield replace(row, setting=count(len(hidden), "more setting"), effect="slower; `--details` lists them")
 
 
 def combined_line(recommended: Sequence[RecommendedSetting], combined: CombinedGain | None) -> str:
