@@ -72,7 +72,13 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
     effort = replace(first.effort, limit=limit)
     for _ in range(MOST_UNCOUNTED):
         optimum = optimise(
-            joint.problem, joint, objectives=joint.objectives, limits=joint.limits, start=start, effort=effort
+            joint.problem,
+            joint,
+            objectives=joint.objectives,
+            limits=joint.limits,
+            start=start,
+            effort=effort,
+            rewarded=joint.compared_beyond(start),
         )
         corrected = None if optimum.stopped else joint.without_uncounted_gains(optimum.stack)
         if corrected is None:
@@ -244,6 +250,15 @@ class _JointTargets:
         }
         summed[DIFFERENT_VERSIONS] = Objective(name=DIFFERENT_VERSIONS, different=self._pairs(candidates))
         return tuple(summed[name] for name in names if name in summed)
+
+    def compared_beyond(self, stack: Iterable[Candidate]) -> list[NormalizedName]:
+        """Return the packages that a stack lacks on a target, and whose absence may cost speed, sorted."""
+        own = zip(self._requests, self.separated(stack), strict=True)
+        return sorted(
+            _name(number, name)
+            for number, (request, of_target) in enumerate(own)
+            for name in request.criteria.compared_beyond(of_target)
+        )
 
     def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
         """Return the same targets, by which a stack has no gain of speed that does not count; none if it has none."""

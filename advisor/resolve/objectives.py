@@ -167,6 +167,18 @@ class Criteria:
         by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
         return tuple(by_name[name] for name in names)
 
+    def compared_beyond(self, stack: Iterable[Candidate]) -> frozenset[NormalizedName]:
+        """Return the packages of the reference that a stack lacks, and whose absence may cost speed.
+
+        A search that starts from the stack must load them.
+        """
+        lacking = {c.name for c in self._reference} - {c.name for c in stack}
+        if not self.includes_speed or not lacking:
+            return frozenset()
+        speed = self._speed(self._offered(()))
+        paired = {name for pair in speed.pairs for name, _ in pair}
+        return frozenset(lacking.intersection([*speed.absent, *paired, *(name for name, _ in speed.costs)]))
+
     def gain_over_reference(self, stack: Sequence[Candidate]) -> PredictedGain:
         """Return what a whole stack gains over the reference, each with its best settings."""
         return self._whole_gain(stack, self._offered(stack))[0]

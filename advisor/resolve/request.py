@@ -173,6 +173,7 @@ class ResolutionRequest:
             limits=criteria.limits,
             start=start,
             effort=effort,
+            rewarded=criteria.compared_beyond(start),
         )
 
     def with_problem(self, problem: ResolutionProblem) -> Self:

@@ -120,3 +120,12 @@ def test_common_versions_are_not_chosen_for_a_gain_that_does_not_count_for_the_w
         common_stacks.append([plain(agreement.requests[name].best()) for name in "xy"])
 
     assert common_stacks == [[{"a": 1, "c": 1}] * 2, [{"a": 2, "c": 2}] * 2]
+
+
+def test_an_interpreter_without_a_companion_is_not_as_fast_as_one_with_a_faster_release_of_it() -> None:
+    needs_b = VersionSet(frozenset({1, 2}))
+    releases: Releases = {"a": {1: ({}, {})}, "b": {1: ({}, {}), 2: ({}, {})}, "c": {1: ({}, {})}, "d": {1: ({}, {})}}
+    with_companion: Releases = releases | {"a": {1: ({"b": needs_b}, {})}}
+    speeds: Speeds = {("b", 1): (0.05, 0.001), ("b", 2): (0.0, 0.001)}
+
+    assert solve_variants([with_companion, releases], ROOTS, speeds) == (0, {"a": 1, "b": 1, "c": 1})
