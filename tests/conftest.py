@@ -21,9 +21,11 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
+from knowledge.estimate.accelerator_pairs import load_pairs
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.vocabulary import FRAMEWORKS
+from tests.examples import examples
 from tests.forked import run_forked
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
@@ -32,7 +34,7 @@ from tests.slurm.cluster import Cluster, missing_requirement
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
 
 # No test depends on timing.
-hypothesis.settings.register_profile("no-deadline", deadline=None)
+hypothesis.settings.register_profile("no-deadline", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("no-deadline")
 
 
@@ -135,10 +137,11 @@ def knowledge_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def first_knowledge_at(path: Path) -> Path:
-    """Create a knowledge base with the shipped observations and their models."""
+    """Create a knowledge base with the shipped observations, their models and their pairs of accelerators."""
     with open_knowledge_base(str(path)) as store:
         for framework in FRAMEWORKS:
             ModelCache(store).process(framework, "cpu")
+        load_pairs(store)
     return path
 
 
