@@ -82,6 +82,8 @@ def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with the newest of its interpreters for which a stack exists; unchanged if none is known to.
 
+    An interpreter whose stack contains sdists whose build was not tried is taken only if no other has fewer of them.
+
     Args:
         context: The target, whose `other_pythons` are tried in their order.
         client: The package indexes.
@@ -96,9 +98,11 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
 def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
     """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    None if no stack was found for those tried, or an index cannot be read.
+    Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
+    tried, or an index cannot be read.
     """
     from advisor.resolve.baseline import NoStackError
+    from advisor.resolve.objectives import untried_sdists
     from advisor.resolve.optimum import InfeasibleError, SearchLimitError
     from knowledge.domain.errors import UnavailableError
 
@@ -107,21 +111,25 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     # Of two that are equally near, the older one first: old releases, which run on old drivers, have wheels for it.
     nearest = sorted(others, key=lambda text: (abs(_minor(text) - minor), _minor(text)))
     limit = TimeLimit(_HINT_SECONDS)
+    with_builds: str | None = None
     for python in nearest:
         try:
             # The plain resolver, which knows no rules, refuses most interpreters in little time.
             if _first_with_stack(context, [python], client, limit) is not None:
                 request = context.request(client, estimator, python=python, limit=limit, choose_packages=False)
-                if not request.newest().stopped:
+                newest = request.newest()
+                if not newest.stopped and not untried_sdists(newest.stack, request.problem.policy):
                     return python
+                if not newest.stopped:
+                    with_builds = with_builds or python
         except (InfeasibleError, NoStackError):
             pass
         except (SearchLimitError, UnavailableError):
             # The error that there is no stack is more important; offline, other interpreters are rarely in the cache.
             return None
         if limit.is_over:
-            return None
-    return None
+            break
+    return with_builds
 
 
 def compare_interpreters(
@@ -196,21 +204,30 @@ def _minor(python: str) -> int:
 def _first_with_stack(
     context: TargetContext, versions: Sequence[str], client: IndexClient, limit: TimeLimit
 ) -> str | None:
-    """Return the first interpreter with a stack; none if there is none among those that the time limit admits."""
+    """Return the interpreter with a stack that needs the fewest builds that were not tried, the first of equal ones.
+
+    None if there is no stack among those that the time limit admits.
+    """
     from advisor.resolve.baseline import NoStackError, resolve_baseline
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.direct import with_direct_packages
+    from advisor.resolve.objectives import untried_sdists
     from advisor.resolve.root_checks import check_roots
 
+    fewest: tuple[int, str] | None = None
     for version in versions:
         try:
             problem = with_direct_packages(context.with_python(version).problem, client)
             source = IndexCandidates(client, problem)
             check_roots(problem, source)
-            resolve_baseline(problem, source, max_rounds=_MOST_ROUNDS, limit=limit)
+            stack = resolve_baseline(problem, source, max_rounds=_MOST_ROUNDS, limit=limit)
         except NoStackError:
             if limit.is_over:
-                return None
+                break
             continue
-        return version
-    return None
+        builds = len(untried_sdists(stack, problem.policy))
+        if fewest is None or builds < fewest[0]:
+            fewest = builds, version
+        if not builds:
+            break
+    return fewest[1] if fewest else None

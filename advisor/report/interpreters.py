@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from advisor.domain.words import quoted
 from advisor.resolve.freshness import HOURS_A_YEAR
 from advisor.resolve.problem_variants import SolvedVariant, VariantComparison
 from knowledge.estimate.interpreters import InterpreterRatio, interpreter_ratios
@@ -74,8 +75,16 @@ def _difference(best: SolvedVariant, other: SolvedVariant) -> str:
     """Return the first criterion by which a variant is worse than the best one."""
     for criterion, value in other.score.items():
         if value > best.score[criterion]:
+            if criterion == "rules" and (sdists := _untried_beyond(best, other)):
+                return f"no wheel of {quoted(sdists)}, and the build was not tried"
             return criterion_text(criterion, value - best.score[criterion])
     return "equal by every criterion"
+
+
+def _untried_beyond(best: SolvedVariant, other: SolvedVariant) -> list[str]:
+    """Return the sdists whose build was not tried, of packages for which the best variant needs no such build."""
+    names = {c.name for c in best.untried_sdists}
+    return [f"{c.name} {c.version}" for c in other.untried_sdists if c.name not in names]
 
 
 def criterion_text(criterion: str, worse: int) -> str:

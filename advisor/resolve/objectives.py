@@ -204,11 +204,8 @@ class Criteria:
         current lock installs is excepted, and what the user consents to: `--build-sdists` and `--no-binary`.
         """
         return (
-            candidate.is_sdist
-            and candidate.direct is None
+            bool(untried_sdists([candidate], self._policy))
             and not self._admits_untried_sdists
-            and not self._policy.build_sdists
-            and self._policy.allows_wheels(candidate.name)
             and self._baseline.get(candidate.name) != candidate.version
             and (candidate.name, candidate.version) not in self._policy.retained
         )
@@ -516,6 +513,18 @@ class Criteria:
         objective, _ = self._comparison.objective(candidates)
         objective = replace(objective, together=self._uncounted)
         return add_slowdowns(objective, candidates, self._rules, self._estimator)
+
+
+def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:
+    """Return the packages of a stack that are sdists whose build was not tried, without those that the user agreed to.
+
+    Args:
+        stack: The stack.
+        policy: Which files the user admits as candidates.
+    """
+    if policy.build_sdists:
+        return ()
+    return tuple(c for c in stack if c.is_sdist and c.direct is None and policy.allows_wheels(c.name))
 
 
 def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:

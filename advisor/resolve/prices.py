@@ -11,10 +11,11 @@ from packaging.version import Version
 
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
-from advisor.domain.words import size_text
+from advisor.domain.words import quoted, size_text
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.conflict import relax_requirement
 from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
+from advisor.resolve.objectives import untried_sdists
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.request import ResolutionRequest
@@ -132,6 +133,12 @@ def python_prices(
             prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=solved))
             continue
         other, free = solved
+        ours = {c.name for c in untried_sdists(optimum.stack, request.problem.policy)}
+        builds = [
+            f"{c.name} {c.version}" for c in untried_sdists(free.stack, other.problem.policy) if c.name not in ours
+        ]
+        if builds:
+            origin = f"{origin}, without a wheel of {quoted(builds)}"
         price = _price(f"Python {version}", origin, (request, optimum), (other, free))
         # Each interpreter has its own candidates, so values of objectives cannot be compared.
         faster = price.prediction is not None and price.prediction.speedup > 1

@@ -3,6 +3,9 @@
 A variant differs in something that is not a version, so that each has its own candidates. Each is solved exactly, and
 the variants are compared by one score: the value of each criterion, plus what the variant itself costs by it. These
 additions do not depend on the chosen versions, so the best of the best stacks is the best of all stacks.
+
+One addition does: an sdist whose build was not tried is no violated rule in the stack of a plain resolver, because a
+variant may have no other; but it counts as one against the best stacks of other variants, which may have wheels.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.freshness import hours_behind
-from advisor.resolve.objectives import CRITERIA
+from advisor.resolve.objectives import CRITERIA, untried_sdists
 from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest
@@ -55,6 +58,11 @@ class SolvedVariant:
     request: ResolutionRequest
     optimum: Optimum
     score: Mapping[str, int]
+
+    @property
+    def untried_sdists(self) -> tuple[Candidate, ...]:
+        """Packages of its best stack that are sdists whose build was not tried."""
+        return untried_sdists(self.optimum.stack, self.request.problem.policy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +232,7 @@ def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[_Solved], r
 
 def _score(request: ResolutionRequest, optimum: Optimum, additions: Mapping[str, int]) -> dict[str, int]:
     values = {bound.objective: bound.value for bound in optimum.bounds}
+    values["rules"] = values.get("rules", 0) + len(untried_sdists(optimum.stack, request.problem.policy))
     return {name: values.get(name, 0) + additions.get(name, 0) for name in CRITERIA[request.objective]}
 
 

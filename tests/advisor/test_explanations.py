@@ -70,6 +70,23 @@ def test_another_interpreter_is_priced_with_the_candidates_of_both(index: Packag
     assert "no version of `b`" in prices[1].obstacle
 
 
+def test_the_price_of_another_interpreter_names_the_builds_that_were_not_tried(
+    index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("a", "1.0", tag="cp312-cp312-manylinux_2_28_x86_64")
+    index.add_sdist("a", "1.0")
+    index.add_sdist("b", "1.0")
+
+    def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
+        request = build_request(index, tmp_path, build_problem("a", "b", python=python))
+        return replace(request, effort=Effort(limit=limit))
+
+    request = request_for("3.12", TimeLimit())
+    prices = python_prices(request, request.best(), versions=("3.13",), requires_python=None, make_request=request_for)
+
+    assert [p.origin for p in prices] == ["another interpreter, without a wheel of `a 1.0`"]
+
+
 def test_an_explanation_has_paths_conflict_and_runner_up(pinned: ResolutionRequest) -> None:
     explanation = explain_package(pinned, recommend(pinned), canonicalize_name("b"))
 

@@ -34,6 +34,7 @@ from tests.advisor.test_optimum import (
     stacks,
     versions,
 )
+from tests.examples import examples
 
 Speeds = Mapping[tuple[str, int], tuple[float, float]]
 """Log speed and its standard deviation, by package and version."""
@@ -188,7 +189,7 @@ def solve(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -
         return None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(releases=problems, roots=some_roots, speeds=speeds_of_any_size)
 def test_the_stack_is_that_of_brute_force(releases: Releases, roots: dict[str, VersionSet], speeds: Speeds) -> None:
     expected = BruteForce(releases, roots, speeds)
@@ -203,7 +204,7 @@ def test_the_stack_is_that_of_brute_force(releases: Releases, roots: dict[str, V
         assert plain(optimum) == expected.newest or expected.counts(plain(optimum))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     releases=problems,
     roots=some_roots,

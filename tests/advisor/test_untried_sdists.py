@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -172,3 +174,97 @@ def test_a_locked_sdist_stays_when_a_lock_is_updated(advisor: Advisor, index: Pa
     assert result.returncode == 0, result.stderr
     assert "0.1" in (project / "pylock.toml").read_text()
     assert "other" in (project / "pylock.toml").read_text()
+
+
+@pytest.fixture
+def old_wheels(index: PackageIndex, project: Path) -> Path:
+    """A project that requires a package with wheels for Python 3.11 and 3.12 only, and an sdist."""
+    for python in ("cp311", "cp312"):
+        index.add("model", "1.0", tag=f"{python}-{python}-manylinux_2_28_x86_64")
+    index.add_sdist("model", "1.0")
+    return project
+
+
+def recommended_python(advisor: Advisor, index: PackageIndex, project: Path, *options: str) -> tuple[str, str]:
+    """Return the interpreter of the lock, and the text of the report."""
+    result = advisor(
+        *("advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--details", "-o", "pylock.toml", *options),
+        cwd=project,
+    )
+    assert result.returncode == 0, result.stderr
+    lock = tomllib.loads((project / "pylock.toml").read_text())
+    return lock["requires-python"], " ".join(result.stdout.split())
+
+
+def test_an_interpreter_with_wheels_is_better_than_a_newer_one_that_needs_an_untried_build(
+    advisor: Advisor, index: PackageIndex, old_wheels: Path
+) -> None:
+    python, report = recommended_python(advisor, index, old_wheels, "--python", "best")
+    agreed, _ = recommended_python(advisor, index, old_wheels, "--python", "best", "--no-binary", "model")
+
+    assert "3.12" in python
+    assert "Python 3.14: no wheel of `model 1.0`, and the build was not tried" in report
+    assert "3.12" not in agreed
+
+
+def test_a_build_that_every_interpreter_needs_is_no_reason_against_the_newest(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    index.add_sdist("model", "1.0")
+
+    assert "3.15" in recommended_python(advisor, index, project, "--python", "best")[0]
+
+
+def test_a_locked_sdist_is_no_reason_for_an_interpreter_that_has_to_build_it(
+    advisor: Advisor, index: PackageIndex, old_wheels: Path
+) -> None:
+    recommended_python(advisor, index, old_wheels, "--python", "3.12")
+
+    assert "3.12" in recommended_python(advisor, index, old_wheels, "--python", "best")[0]
+
+
+def test_the_interpreter_that_the_project_forces_is_one_with_wheels(
+    advisor: Advisor, index: PackageIndex, old_wheels: Path
+) -> None:
+    running = f"{sys.version_info.major}.{sys.version_info.minor}"
+    index.add_sdist("other", "1.0")
+    (old_wheels / "pyproject.toml").write_text(
+        '[project]\nname = "p"\nversion = "1"\ndependencies = ["model", "other"]\n'
+        f'requires-python = ">=3.11,!={running}.*"\n'
+    )
+
+    python, _ = recommended_python(advisor, index, old_wheels)
+
+    assert ("3.11" if running == "3.12" else "3.12") in python
+
+
+def test_the_hint_about_an_interpreter_prefers_one_with_wheels(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    index.add("model", "1.0", ["tool"], requires_python="!=3.12.*")
+    index.add("tool", "1.0", tag="cp313-cp313-manylinux_2_28_x86_64")
+    index.add_sdist("tool", "1.0")
+
+    result = advisor("advise", "--index-url", index.url, *HERE, "--dry-run", cwd=project)
+
+    assert result.returncode == 3
+    # Python 3.11, which is tried first, has only the sdist.
+    assert "there is a stack for Python 3.13" in result.stderr
+
+
+def test_a_replacement_with_a_wheel_is_better_than_a_package_that_needs_an_untried_build(
+    advisor: Advisor, index: PackageIndex, project: Path
+) -> None:
+    (project / "requirements.txt").write_text("opencv-python\n")
+    index.add_sdist("opencv-python", "5.0")
+    index.add("opencv-python-headless", "4.12")
+    (project / "pyproject.toml").write_text(
+        '[tool.advisor.replace-packages]\nopencv-python = "opencv-python-headless"\n'
+    )
+    arguments = ("advise", "--index-url", index.url, *HERE, "--format", "json", "--dry-run")
+
+    result = advisor(*arguments, cwd=project)
+    agreed = advisor(*arguments, "--build-sdists", cwd=project)
+
+    assert versions(result.stdout) == {"opencv-python-headless": "4.12"}
+    assert versions(agreed.stdout) == {"opencv-python": "5.0"}
