@@ -65,8 +65,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 _LONGEST = (
     "test_the_pages_have_no_warning",
     "test_a_lock_is_installed_by_pip_and_by_uv",
-    "test_the_task_of_a_lost_kubernetes_node_runs_again",
     "test_the_task_of_a_failed_node_runs_again",
+    "test_the_shipped_contrasts_are_those_of_the_shipped_observations",
 )
 
 
