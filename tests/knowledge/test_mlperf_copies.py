@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.resources
 import shutil
-import tarfile
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
@@ -33,8 +32,7 @@ from tests.knowledge.test_mlperf_inference import INFERENCE_TREE, TRAINING_TREE
 def trees(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Two trees: round v4.1, and a round v5.0 that repeats logs of it under other names."""
     folder = tmp_path_factory.mktemp("trees")
-    with tarfile.open(TRAINING_TREE) as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(TRAINING_TREE, folder)
     earlier, later = folder / "v4.1", folder / "v5.0"
     repeated = later / "Copycat" / "results" / "box" / "retinanet"
     shutil.copytree(earlier / "NVIDIA" / "results" / "eos_ngc24.09_pytorch" / "ssd", repeated)
