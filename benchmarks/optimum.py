@@ -91,7 +91,10 @@ class SyntheticSource:
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Do nothing: all metadata is available."""
 
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
+        """Do nothing: all metadata is available."""
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Do nothing: all metadata is available."""
 
 

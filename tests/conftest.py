@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import shutil
 import sqlite3
@@ -20,9 +21,11 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
+from knowledge.estimate.accelerator_pairs import load_pairs
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.vocabulary import FRAMEWORKS
+from tests.examples import examples
 from tests.forked import run_forked
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.package_index import PackageIndex
@@ -31,7 +34,7 @@ from tests.slurm.cluster import Cluster, missing_requirement
 MACHINES = Path(__file__).parent / "fixtures" / "machines"
 
 # No test depends on timing.
-hypothesis.settings.register_profile("no-deadline", deadline=None)
+hypothesis.settings.register_profile("no-deadline", deadline=None, max_examples=examples(100))
 hypothesis.settings.load_profile("no-deadline")
 
 
@@ -44,7 +47,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Return the number of workers: none for the tests of one file, or on one processor; else one more than processors.
+    """Return the number of workers: none for the tests of one file, or on one processor; else two more than processors.
 
     Many tests wait for processes and servers. A worker takes some seconds to import the tests.
     """
@@ -56,15 +59,31 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
         return 0
     # The workers inherit it: each uses one processor.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return processors + 1
+    return processors + 2
 
 
-_LONGEST = ("test_the_site_builds_without_a_warning", "test_a_lock_is_installed_by_pip_and_by_uv")
+_LONGEST = (
+    "test_the_pages_have_no_warning",
+    "test_a_lock_is_installed_by_pip_and_by_uv",
+    "test_the_task_of_a_failed_node_runs_again",
+    "test_the_shipped_contrasts_are_those_of_the_shipped_observations",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the longest tests first: with several workers, the last one to end determines the duration."""
     items.sort(key=lambda item: item.name not in _LONGEST)
+
+
+# Tests and modules stay until the end. Each full garbage collection would visit all of them.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what the collection of the tests created from garbage collection."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 Advisor = Callable[..., subprocess.CompletedProcess[str]]
@@ -118,10 +137,11 @@ def knowledge_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def first_knowledge_at(path: Path) -> Path:
-    """Create a knowledge base with the shipped observations and their models."""
+    """Create a knowledge base with the shipped observations, their models and their pairs of accelerators."""
     with open_knowledge_base(str(path)) as store:
         for framework in FRAMEWORKS:
             ModelCache(store).process(framework, "cpu")
+        load_pairs(store)
     return path
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-_PART = 4
-_FEWEST = 15
+_PART = 8
+_FEWEST = 10
 
 
 def examples(number: int) -> int:
-    """Return how many examples of a property are tried: all if the variable `ALL_EXAMPLES` is set, else a quarter.
+    """Return how many examples of a property are tried: all if the variable `ALL_EXAMPLES` is set, else an eighth.
 
     Args:
         number: Number of all of them.

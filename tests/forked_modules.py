@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 
@@ -36,3 +37,5 @@ for _package in (advisor, knowledge, pi_runners):
 # Shipped data that functions read once per process.
 shipped_rules()
 workload_catalogue()
+# Garbage collection in a forked process does not visit, and so does not copy, what they share.
+gc.freeze()

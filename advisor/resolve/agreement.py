@@ -202,11 +202,17 @@ class _JointTargets:
         for number, batch in batches.items():
             self._requests[number].source.fetch(batch)
 
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Start reading the pages of packages without waiting."""
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
+        """Start reading the pages of packages without waiting; the requirements are of no target."""
         for name in names:
             number, original = _separated(name)
             self._requests[number].source.prefetch([original])
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
+        """Start reading the metadata of candidates without waiting."""
+        for candidate in candidates:
+            request, original = self._original(candidate)
+            request.source.prefetch_metadata([original])
 
     def joined(self, stacks: Sequence[Iterable[Candidate]]) -> list[Candidate]:
         """Return the stacks of all targets as one stack."""

@@ -38,10 +38,8 @@ class ResolvelibCandidate:
     extra: NormalizedName | None
 
 
-_BATCH = 4
-"""Number of older versions whose metadata is read at once after one that cannot be used."""
-
-
+_MOST_AHEAD = 16
+"""Number of older versions whose metadata is read at once after several that cannot be used."""
 MOST_ROUNDS = 20_000
 """Rounds of resolvelib after which the search ends."""
 FIRST_ROUNDS = 500
@@ -172,14 +170,13 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
                 for candidate in self._candidates(name)
                 if candidate.version not in incompatible and all(admits(r, candidate.version) for r in specified)
             ]
-            unusable = 0
             for number, candidate in enumerate(admitted):
                 self._check_limit()
-                if unusable and not self._source.is_known(candidate):
-                    self._source.fetch(admitted[number : number + _BATCH])
-                if self._source.dependencies(candidate) is None:
-                    unusable += 1
-                else:
+                steps = len(incompatible) + number
+                if steps and not self._source.is_known(candidate):
+                    # A long way back takes few requests in turn.
+                    self._source.prefetch_metadata(admitted[number : number + min(2 * steps, _MOST_AHEAD)])
+                if self._source.dependencies(candidate) is not None:
                     yield ResolvelibCandidate(candidate=candidate, extra=extra)
 
         return matches
@@ -210,7 +207,7 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         self._check_limit()
         progress("resolving the newest versions: %s %s", package.name, package.version)
         dependencies = self._source.dependencies(package, candidate.extra) or ()
-        self._source.prefetch([d.name for d in dependencies])
+        self._source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
         origin = f"{package.name} {package.version}"
         requirements = [requirement for d in dependencies for requirement in split_extras(d, origin)]
         if candidate.extra is not None:
@@ -268,7 +265,8 @@ def resolve_baseline(
         for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
     ]
     if pins is None:
-        source.prefetch(sorted({item.dependency.name for item in requirements}))
+        dependencies = [item.dependency for item in requirements]
+        source.prefetch(sorted({d.name for d in dependencies}), [d.requirement for d in dependencies])
     resolver = Resolver(_Provider(problem, source, pins, limit), BaseReporter())
     try:
         result = resolver.resolve(requirements, max_rounds=max_rounds)

@@ -162,6 +162,13 @@ def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate
         )
 
 
+def prefetch_proposals(request: ResolutionRequest) -> None:
+    """Start to read what could replace packages of the baseline, without waiting."""
+    names = (candidate.name for candidate in request.baseline if candidate.name not in request.problem.substitutions)
+    proposals = [entry for name in names for entry in request.builds.replacements_of(name)]
+    request.source.prefetch(dict.fromkeys(canonicalize_name(entry.replacement) for entry in proposals))
+
+
 def _effect(
     request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate, replacement: NormalizedName
 ) -> str:

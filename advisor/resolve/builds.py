@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
@@ -285,6 +286,10 @@ class DefaultBuilds:
         """Read the metadata of candidates in one parallel batch."""
         self._source.fetch(candidates)
 
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Start reading the pages of packages without waiting."""
-        self._source.prefetch(names)
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
+        """Start reading the pages of packages, and the metadata of the versions that come first, without waiting."""
+        self._source.prefetch(names, requirements)
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
+        """Start reading the metadata of candidates without waiting."""
+        self._source.prefetch_metadata(candidates)

@@ -25,6 +25,8 @@ from advisor.resolve.requirements_cache import RequirementsCache
 from advisor.resolve.variants import VariantFileReader
 from knowledge.domain.errors import UnavailableError
 
+_UPPER_LIMITS = ("==", "===", "<", "<=", "~=")
+"""Operators of requirements that may not admit the newest version."""
 _UNBUILT = "sdist whose requirements are only known after a build of its metadata (`--build-sdists`)"
 
 
@@ -98,7 +100,7 @@ class IndexCandidates:
         self._reader = self.variants or CompatibleFileReader(problem.target, client.cache)
         self._requirements_cache = RequirementsCache(problem.target, client.cache)
         self._lock = threading.Lock()
-        self._prefetched: set[NormalizedName] = set()
+        self._prefetched: set[object] = set()
         self._requested: set[str] = set()
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
@@ -142,7 +144,7 @@ class IndexCandidates:
         candidates = list(candidates)
         pending = [c for c in candidates if c.file.url not in self.fetched and c.direct is None]
         unread = [c for c in pending if self._problem.stated_of(c) is None and self._may_build(c)]
-        self._client.prefetch(files=[c.file for c in unread if not self._requirements_cache.holds(c.file)])
+        self.prefetch_metadata(unread)
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
         self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
@@ -252,31 +254,53 @@ class IndexCandidates:
         """Whether the candidate's metadata has been read."""
         return candidate.direct is not None or (candidate.file.url in self.fetched and self._is_sized(candidate))
 
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Start to fetch the pages of packages and the metadata of their newest candidates, without waiting."""
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
+        """Start to fetch the pages of packages without waiting, and what a resolver is likely to need next.
+
+        That is the metadata of the newest candidate of each that the requirements admit, and the same for what it
+        requires; this does not mark it as known.
+
+        Args:
+            names: The packages.
+            requirements: Requirements on any of them.
+        """
         names = [name for name in names if name not in self._problem.direct and name not in self._problem.unread]
         self._client.prefetch(projects=names)
-        for name in names:
-            self._prefetch_later(name)
+        if self._client.offline:
+            return
+        by_name: dict[NormalizedName, list[Requirement]] = {name: [] for name in names}
+        for requirement in requirements:
+            by_name.get(canonicalize_name(requirement.name), []).append(requirement)
+        for name, on_it in by_name.items():
+            self._prefetch_later(name, on_it)
 
-    def _prefetch_later(self, name: NormalizedName) -> None:
-        """Fetch what a resolver is likely to need next; this does not mark it as known."""
-        if not self._client.offline and name not in self._prefetched:
-            self._prefetched.add(name)
-            self._client.in_background(lambda: self._prefetch_dependencies(name))
+    def _prefetch_later(self, name: NormalizedName, requirements: Sequence[Requirement]) -> None:
+        # Other requirements admit the newest version, too, unless it is the first one.
+        limits = [r for r in requirements if any(s.operator in _UPPER_LIMITS for s in r.specifier)]
+        extras = frozenset(NormalizedName(extra) for r in requirements for extra in r.extras)
+        key = name, extras, frozenset(str(r.specifier) for r in limits)
+        if key not in self._prefetched:
+            self._prefetched.add(key)
+            self._client.in_background(lambda: self._prefetch_newest(name, limits, extras))
 
-    def _prefetch_dependencies(self, name: NormalizedName) -> None:
-        roots = [root.requirement for root in self._problem.roots_of(name)]
-        for candidate in self._load(name):
-            if all(admits(requirement, candidate.version) for requirement in roots):
-                if self._problem.policy.build_sdists and self.needs_build(candidate):
-                    self._client.prefetch_builds([candidate.file])
-                metadata = self._problem.stated_of(candidate) or self._client.metadata(candidate.file)
-                for requirement in metadata.requires:
-                    name = canonicalize_name(requirement.name)
-                    if self._problem.applies(requirement):
-                        self.prefetch([name])
-                return
+    def _prefetch_newest(
+        self, name: NormalizedName, limits: Sequence[Requirement], extras: frozenset[NormalizedName]
+    ) -> None:
+        """Fetch the metadata of the newest candidate within limits, and prefetch what it requires."""
+        limits = [*limits, *(root.requirement for root in self._problem.roots_of(name))]
+        candidate = next((c for c in self._load(name) if all(admits(r, c.version) for r in limits)), None)
+        if candidate is None:
+            return
+        if self._problem.policy.build_sdists and self.needs_build(candidate):
+            self._client.prefetch_builds([candidate.file])
+        metadata = self._problem.stated_of(candidate) or self._client.metadata(candidate.file)
+        required = [r for r in metadata.requires if any(self._problem.applies(r, extra) for extra in ("", *extras))]
+        self.prefetch([canonicalize_name(r.name) for r in required], required)
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
+        """Start to fetch the metadata of candidates without waiting; this does not mark it as known."""
+        if not self._client.offline:
+            self._client.prefetch(files=[c.file for c in candidates if not self._requirements_cache.holds(c.file)])
 
     def is_further_build(self, candidate: Candidate) -> bool:
         """Whether a candidate comes from an index that only further builds of its package are taken from."""

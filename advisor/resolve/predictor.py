@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from packaging.version import Version
 
 from advisor.index.cache import DiskCache
+from knowledge.domain.errors import AdvisorError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
 from knowledge.estimate.interface import (
@@ -80,12 +83,37 @@ class Predictor:
         self._workload = workload
         self._benchmark = benchmark
         self._resources = ExitStack()
+        self._preparation: Thread | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._finish_preparation()
         self._resources.close()
+
+    def prepare(self, packages: Iterable[str]) -> None:
+        """Start to load the measurements of the frameworks among some packages, while the program waits for an index.
+
+        Nothing is loaded if the predictions for these packages were computed before.
+        """
+        from pi_runners.vocabulary import FRAMEWORKS
+
+        frameworks = sorted(FRAMEWORKS.keys() & set(packages))
+        if self._cache.read(_BUCKET, self._key(["prepared", frameworks])) is None:
+            self._preparation = Thread(target=self._prepare, args=[frameworks], name="predictions", daemon=True)
+            self._preparation.start()
+
+    def _prepare(self, frameworks: Sequence[str]) -> None:
+        # The question whose answer needs it raises the same error.
+        with contextlib.suppress(AdvisorError):
+            self.estimator.prepare(frameworks)
+            self._cache.write(_BUCKET, self._key(["prepared", frameworks]), b"")
+
+    def _finish_preparation(self) -> None:
+        if self._preparation is not None:
+            self._preparation.join()
+            self._preparation = None
 
     def failures(self, name: str) -> Mapping[str, str]:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
@@ -221,13 +249,17 @@ class Predictor:
 
     def cached(self, query: Any, compute: Callable[[], Any]) -> Any:
         """Return the cached result of a query as JSON-ready values; compute and cache it if it is new."""
-        key = canonical_json([self.state, query])
+        key = self._key(query)
         stored = self._cache.read(_BUCKET, key)
         if stored is not None:
             return json.loads(stored)
+        self._finish_preparation()
         text = json.dumps(compute())
         self._cache.write(_BUCKET, key, text.encode())
         return json.loads(text)
+
+    def _key(self, query: Any) -> str:
+        return canonical_json([self.state, query])
 
     @cached_property
     def _store(self) -> Any:

@@ -319,8 +319,16 @@ class CandidateSource(Protocol):
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Read the metadata of candidates in one parallel batch."""
 
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
-        """Start reading the pages of packages without waiting."""
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
+        """Start reading the pages of packages without waiting, and the metadata of the versions that come first.
+
+        Args:
+            names: The packages.
+            requirements: Requirements on any of them, which these versions satisfy.
+        """
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
+        """Start reading the metadata of candidates without waiting."""
 
 
 _ADMITTED: dict[tuple[str, Version], bool] = {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from advisor.resolve.baseline import FIRST_ROUNDS, BaselineLimitError, NoStackError, resolve_newest_stack
+from advisor.resolve.build_findings import prefetch_proposals
 from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.explain import explain_stack, with_reasons_of_age
@@ -148,6 +149,7 @@ def recommend(request: ResolutionRequest, *, current: Mapping[str, Version] | No
         VerificationError: If the independent resolver rejects the optimum.
     """
     problem, source, baseline = request.problem, request.source, request.baseline
+    prefetch_proposals(request)
     try:
         optimum = request.best()
     except StackTooLargeError as error:

@@ -59,6 +59,11 @@ class KindsEstimator:
         """Return the versions of a package that failed to run on comparable hardware, each with the reason."""
         return self._first.failures(name)
 
+    def prepare(self, names: Collection[str]) -> None:
+        """Do what the predictions of some packages need, whatever the stacks are."""
+        for estimator in self._by_kind.values():
+            estimator.prepare(names)
+
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         """Return the gains of every candidate, each for the kind of workload for which it gains least."""
         by_framework: dict[str, list[FrameworkGains]] = {}

@@ -82,6 +82,12 @@ class PosteriorEstimator:
         measurements = self._measurements
         return find_failures(measurements.models.runs(name, measurements.device(name)), measurements.machine(name))
 
+    def prepare(self, names: Iterable[str]) -> None:
+        """Do what the predictions of some packages need, whatever the stacks are."""
+        for name in self._measured(names):
+            if (modelled := self.model(name)) is not None:
+                modelled.speeds([modelled.anchor])
+
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         """Return the gains of every candidate; see :meth:`_shares` for several frameworks."""
         terms = []

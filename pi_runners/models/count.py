@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from functools import lru_cache
+from typing import Any, Dict, NamedTuple, Optional, Sequence, Tuple
 
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.random_inputs import product
@@ -38,6 +39,12 @@ class CanonicalShape(NamedTuple):
 
 def count(network: Network, p: Parameters, mode: str) -> Counts:
     """Return the counts of the forward pass."""
+    return _count(network, tuple(sorted(p.items())), mode)
+
+
+@lru_cache(maxsize=1024)
+def _count(network: Network, items: Tuple[Tuple[str, Any], ...], mode: str) -> Counts:
+    p = dict(items)
     counter = CountingLayers()
     inputs = [CanonicalShape(spec.shape) for spec in network.inputs(p, mode)]
     network.forward(counter, inputs, p, mode)

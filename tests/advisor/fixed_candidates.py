@@ -83,6 +83,10 @@ class FixedCandidates(ABC):
         """Make the metadata of candidates known."""
         self.fetched.update(candidate.file.url for candidate in candidates)
 
-    def prefetch(self, names: Iterable[NormalizedName]) -> None:
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
         """Return without reading anything: there are no pages."""
+        return
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
+        """Return without reading anything: all metadata is here."""
         return

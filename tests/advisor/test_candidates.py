@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.resolve.baseline import resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
+from advisor.resolve.problem import Candidate, CandidatePolicy, Dependency, ResolutionProblem
 from tests.advisor.factories import build_client, build_problem
 from tests.package_index import PackageIndex
 
@@ -184,3 +187,50 @@ def test_cached_candidates_are_the_same_as_computed_ones(index: PackageIndex, tm
         {"no wheel for the target": 1, "requires another Python": 1, "yanked": 1},
     )
     assert again == first
+
+
+def read_metadata(index: PackageIndex) -> set[str]:
+    """Return the packages and versions whose metadata was requested."""
+    paths = [path.rpartition("/")[2] for path in index.authorizations if path.endswith(".metadata")]
+    return {"-".join(name.split("-")[:2]) for name in paths}
+
+
+def test_metadata_is_read_ahead_of_the_versions_that_requirements_admit(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("a", "1.0", ["b==1.0", "c[fast]>=1", "d<2"])
+    for name in ("b", "c", "d", "e"):
+        for version in ("1.0", "2.0"):
+            index.add(name, version, ['e==1.0; extra == "fast"'] if name == "c" else [], extras=["fast"])
+    client = build_client(index, tmp_path)
+
+    IndexCandidates(client, build_problem("a")).prefetch([A])
+
+    needed = {"a-1.0", "b-1.0", "c-2.0", "d-1.0", "e-1.0"}
+    end = time.monotonic() + 10
+    while not read_metadata(index) >= needed and time.monotonic() < end:
+        time.sleep(0.01)
+    client.close()
+    assert read_metadata(index) == needed
+
+
+def test_the_way_back_to_an_old_version_reads_more_versions_at_once(index: PackageIndex, tmp_path: Path) -> None:
+    index.add("b", "1.0")
+    index.add("b", "2.0")
+    for number in range(1, 40):
+        index.add("a", f"{number}.0", ["b==2.0"] if number > 1 else [])
+    problem = build_problem("a", "b==1.0")
+    source = IndexCandidates(build_client(index, tmp_path), problem)
+    waits: list[Version] = []
+    read, known = source.dependencies, set[str]()
+
+    def dependencies(candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
+        if candidate.file.identity not in source._client._metadata and candidate.file.url not in known:
+            waits.append(candidate.version)
+        known.add(candidate.file.url)
+        return read(candidate, extra)
+
+    with patch.object(source, "dependencies", dependencies):
+        stack = resolve_baseline(problem, source)
+
+    assert [str(c.version) for c in stack if c.name == "a"] == ["1.0"]
+    # Only those of the newest version were not requested before they were needed.
+    assert len(waits) <= 2

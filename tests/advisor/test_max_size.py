@@ -10,17 +10,24 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.byte_size import parse_size
 from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate
-from tests.advisor.factories import build_problem, builds_of, empty_estimator
-from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
+from tests.advisor.factories import build_problem, empty_estimator
+from tests.advisor.small_problems import (
+    Releases,
+    ReleaseSource,
+    VersionSet,
+    criteria_for,
+    problems,
+    solve_problem,
+    some_roots,
+    stacks,
+)
 from tests.conftest import Advisor
 from tests.examples import examples
 from tests.package_index import PackageIndex
@@ -70,24 +77,11 @@ def test_the_stack_is_that_of_brute_force(
 
     fitting = [s for s in stacks(releases, roots) if most is None or download(s) <= most]
     source = SizedSource(releases, sizes)
-    criteria = Criteria(
-        builds=builds_of(),
-        estimator=empty_estimator(),
-        objective="size",
-        direct={canonicalize_name(name) for name in roots},
-        source=source,
-    ).with_max_size(most)
+    criteria = criteria_for(roots, source, empty_estimator(), "size").with_max_size(most)
 
-    try:
-        optimum = optimise(
-            build_problem(*(str(requirement(name, versions)) for name, versions in sorted(roots.items()))),
-            source,
-            objectives=criteria.objectives,
-            limits=criteria.limits,
-            start=(),
-            explicit=explicit,
-        )
-    except InfeasibleError:
+    optimum = solve_problem(roots, source, criteria, explicit)
+
+    if optimum is None:
         assert not fitting
         return
 
@@ -238,13 +232,7 @@ def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
     }
     # The oldest is the smallest, and the smallest that is possible is far from it.
     source = SizedSource(releases, {("c", v): 1000 * v for v in releases["c"]})
-    criteria = Criteria(
-        builds=builds_of(),
-        estimator=empty_estimator(),
-        objective="size",
-        direct=set(),
-        source=source,
-    ).of_size_alone()
+    criteria = criteria_for({}, source, empty_estimator(), "size").of_size_alone()
 
     optimum = optimise(
         build_problem("c", "b==2"), source, objectives=criteria.objectives, limits=criteria.limits, start=()

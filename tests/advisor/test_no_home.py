@@ -125,7 +125,10 @@ def can_drop_privileges() -> bool:
 @pytest.mark.skipif(not can_drop_privileges(), reason="no user namespaces")
 @pytest.mark.parametrize(
     ("prepare", "reason"),
-    [(home_is_read_only, "permission denied"), (no_home, "there is no home directory")],
+    [
+        (home_is_read_only, "permission denied"),
+        pytest.param(no_home, "there is no home directory", marks=pytest.mark.slow),
+    ],
 )
 def test_a_user_without_write_permission_can_run_the_program(
     run: Run, tmp_path: Path, prepare: Callable[[Path], dict[str, str]], reason: str

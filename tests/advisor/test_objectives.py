@@ -12,11 +12,12 @@ from packaging.version import Version
 from advisor.resolve.speed_steps import SPEED_STEP, speed_steps
 from knowledge.estimate.interface import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
 from tests.advisor.factories import FixedScores, build_problem, exact_gain, recommend_stack, versions_of
+from tests.examples import examples
 from tests.package_index import PackageIndex
 
 
 @given(steps=st.lists(st.integers(-8, 8), min_size=4, max_size=4))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_score_of_a_companion_is_that_of_the_estimator(
     index: PackageIndex, tmp_path: Path, steps: list[int]
 ) -> None:
@@ -42,7 +43,7 @@ def test_the_score_of_a_companion_is_that_of_the_estimator(
 
 
 @given(with_old=st.integers(-8, 8), with_new=st.integers(-8, 8), without=st.integers(0, 8))
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_an_absent_companion_gets_no_part_of_a_companions_gain(
     index: PackageIndex, tmp_path: Path, with_old: int, with_new: int, without: int
 ) -> None:

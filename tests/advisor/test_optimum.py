@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from packaging.requirements import Requirement
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
@@ -18,90 +17,32 @@ from advisor.resolve.conflict import find_conflict
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError, Objective, Optimum
 from advisor.resolve.pinned_conflict import find_pinned_conflict
-from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.solver import Effort
 from advisor.resolve.verify import verify
 from tests.advisor.factories import build_problem
-from tests.advisor.fixed_candidates import FixedCandidates
+from tests.advisor.small_problems import (
+    NAMES,
+    Releases,
+    ReleaseSource,
+    Requirements,
+    Stack,
+    VersionSet,
+    newest_first,
+    plain,
+    problem,
+    problems,
+    some_roots,
+    stacks,
+    version_sets,
+    versions,
+)
 from tests.examples import examples
 
-NAMES = ("a", "b", "c", "d")
-EXTRA = canonicalize_name("x")
-NEWEST = 6
-
-
-@dataclass(frozen=True)
-class VersionSet:
-    """The versions of a package that a requirement admits, and whether it requires the extra."""
-
-    admitted: frozenset[int]
-    extra: bool = False
-
-
-Requirements = dict[str, VersionSet]
-Releases = dict[str, dict[int, tuple[Requirements, Requirements]]]
-"""Requirements, and further requirements of the extra, by package and version."""
-
-Stack = dict[str, int]
-
-
-class ReleaseSource(FixedCandidates):
-    """Candidates of a dictionary of releases."""
-
-    def __init__(self, releases: Releases) -> None:
-        super().__init__()
-        self._releases = releases
-
-    def for_problem(self, problem: ResolutionProblem) -> ReleaseSource:
-        return ReleaseSource(self._releases)
-
-    def versions_of(self, name: NormalizedName) -> Iterable[Version]:
-        return (Version(str(v)) for v in self._releases.get(name, {}))
-
-    def requirements_of(self, candidate: Candidate, extra: NormalizedName | None) -> Iterable[Requirement]:
-        required = self._releases[candidate.name][candidate.version.major][1 if extra == EXTRA else 0]
-        return (requirement(name, version_set) for name, version_set in sorted(required.items()))
-
-
-def requirement(name: str, version_set: VersionSet) -> Requirement:
-    excluded = "".join(f",!={v}" for v in range(1, NEWEST + 1) if v not in version_set.admitted)
-    return Requirement(f"{name}{'[x]' if version_set.extra else ''}>=0{excluded}")
-
-
-def stacks(releases: Releases, roots: Mapping[str, VersionSet]) -> Iterator[Stack]:
-    """Yield every stack that satisfies the roots and contains only required packages."""
-    for choice in itertools.product(*([None, *releases[name]] for name in NAMES)):
-        stack = {name: v for name, v in zip(NAMES, choice, strict=True) if v is not None}
-        visited: set[tuple[str, bool]] = set()
-        queue = list(roots.items())
-        fits = True
-        while queue and fits:
-            name, version_set = queue.pop()
-            fits = stack.get(name) in version_set.admitted
-            for extra in (False, True)[: 1 + version_set.extra] if fits else ():
-                if (name, extra) not in visited:
-                    visited.add((name, extra))
-                    queue += releases[name][stack[name]][extra].items()
-        if fits and {name for name, _ in visited} == set(stack):
-            yield stack
-
-
-versions = st.integers(1, NEWEST)
-version_sets = st.builds(VersionSet, st.frozensets(versions, min_size=1), st.booleans())
-requirements = st.dictionaries(st.sampled_from(NAMES), version_sets, max_size=2)
-extra_requirements = st.dictionaries(st.sampled_from(NAMES), version_sets, max_size=1)
-packages = st.dictionaries(versions, st.tuples(requirements, extra_requirements), min_size=1, max_size=5)
-problems = st.fixed_dictionaries(dict.fromkeys(NAMES, packages))
-some_roots = st.dictionaries(st.sampled_from(NAMES[:3]), version_sets, min_size=1)
 choices = st.tuples(st.sampled_from(NAMES), versions)
 costs = st.dictionaries(choices, st.integers(0, 5), max_size=12)
 rewards = st.dictionaries(choices, st.integers(-3, 3), max_size=12)
 
 Costs = dict[tuple[str, int], int]
-
-
-def problem(roots: Mapping[str, VersionSet]) -> ResolutionProblem:
-    return build_problem(*(str(requirement(name, version_set)) for name, version_set in sorted(roots.items())))
 
 
 def objective(name: str, costs: Costs, pairs: Iterable[tuple[int, int]], reached: Candidates) -> Objective:
@@ -153,18 +94,9 @@ def solve(
     return optimum
 
 
-def plain(optimum: Optimum) -> Stack:
-    return {str(c.name): c.version.major for c in optimum.stack}
-
-
 def value(stack: Stack, costs: Costs, pairs: Iterable[tuple[int, int]]) -> int:
     paired = sum(stack.get("a") == v and stack.get("b") == w for v, w in pairs)
     return sum(costs.get(item, 0) for item in stack.items()) + paired
-
-
-def newest_first(stack: Stack) -> tuple[int, ...]:
-    """Return a rank that prefers absent packages, then newer versions, in the order of names."""
-    return tuple(-stack.get(name, NEWEST + 1) for name in NAMES)
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from advisor.resolve.predictor import Predictor
 from knowledge.estimate.interface import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.store.base import KnowledgeBaseError
 from tests.advisor.factories import MACHINE
 
 OLD, NEW = Version("1.0"), Version("2.0")
@@ -76,6 +79,36 @@ def test_the_second_question_is_answered_from_the_cache(tmp_path: Path) -> None:
 
     assert answers == [(TERMS, False, True)] * 4
     assert estimator.calls == ["terms", "torch 1.0", "torch 2.0"]
+
+
+class _PreparedEstimator(_Estimator):
+    """Answers after it was prepared, which fails for one package."""
+
+    def prepare(self, names: Sequence[str]) -> None:
+        time.sleep(0.05)
+        if "jax" in names:
+            raise KnowledgeBaseError("it cannot be read")
+        self.calls.append(f"prepare {names}")
+
+
+def test_measurements_are_loaded_once_and_before_the_first_question(tmp_path: Path) -> None:
+    estimator = _PreparedEstimator()
+    for _ in range(2):
+        with make_predictor(tmp_path, estimator) as predictor:
+            predictor.prepare(["six", "torch"])
+            assert predictor.terms({"torch": [NEW]}, {"torch": NEW}) == TERMS
+
+    assert estimator.calls == ["prepare ['torch']", "terms"]
+
+
+def test_a_failed_preparation_is_left_to_the_question_that_needs_it(tmp_path: Path) -> None:
+    estimator = _PreparedEstimator()
+    for _ in range(2):
+        with make_predictor(tmp_path, estimator) as predictor:
+            predictor.prepare(["jax"])
+            assert predictor.terms({"torch": [NEW]}, {"torch": NEW}) == TERMS
+
+    assert estimator.calls == ["terms"]
 
 
 def test_other_observations_or_candidates_are_other_questions(tmp_path: Path) -> None:

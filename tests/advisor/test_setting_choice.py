@@ -10,12 +10,8 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
@@ -23,17 +19,17 @@ from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
 from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import SettingChoice
-from tests.advisor.factories import MACHINE, FixedScores, builds_of
-from tests.advisor.test_optimum import (
-    NAMES,
+from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.small_problems import (
+    Ages,
     Releases,
     ReleaseSource,
     Stack,
     VersionSet,
-    newest_first,
+    criteria_for,
     plain,
-    problem,
     problems,
+    solve_problem,
     some_roots,
     stacks,
     versions,
@@ -183,15 +179,9 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
         {("a", str(v)): steps * 0.0101 for v, steps in scores.items()} | {("a", "0"): 0.0}, alone
     )
     source = ReleaseSource(releases)
-    criteria = Criteria(
-        builds=builds_of(),
-        estimator=estimator,
-        objective="performance",
-        direct=[canonicalize_name(name) for name in roots],
-        source=source,
-    ).with_min_gain(0.0)
+    criteria = criteria_for(roots, source, estimator).with_min_gain(0.0)
     criteria = criteria.with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
-    offered = {name: source.candidates(canonicalize_name(name)) for name in NAMES}
+    ages = Ages(roots, source, criteria)
 
     def gained(version: int) -> int:
         """Return the largest gain of a version with any combination of the settings that it knows."""
@@ -201,31 +191,15 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
 
     most = max(map(gained, releases["a"]))
 
-    def behind(stack: Stack, names: Sequence[str]) -> int:
-        hours = {name: criteria.hours_behind(canonicalize_name(name), offered[name]) for name in names}
-        return sum(hours[name][Version(str(stack[name]))] for name in names)
-
     def speed(stack: Stack) -> int:
         return most - gained(stack["a"]) if "a" in stack else 0
 
-    def rank(stack: Stack) -> tuple[object, ...]:
-        own = [n for n in roots if n in stack]
-        return speed(stack), behind(stack, own), behind(stack, list(stack)), newest_first(stack)
+    best = min(stacks(releases, roots), key=lambda stack: (speed(stack), *ages.rank(stack)), default=None)
+    optimum = solve_problem(roots, source, criteria, explicit)
 
-    best = min(stacks(releases, roots), key=rank, default=None)
-    try:
-        optimum = optimise(
-            problem(roots),
-            source,
-            objectives=criteria.objectives,
-            limits=criteria.limits,
-            start=(),
-            explicit=explicit,
-        )
-    except InfeasibleError:
+    if optimum is None:
         assert best is None
         return
-
     assert best is not None
     assert {b.objective: b.value for b in optimum.bounds}["speed"] == speed(best)
     assert optimum.proven

@@ -16,7 +16,7 @@ from advisor.resolve.speed_steps import SpeedComparison
 from knowledge.estimate.interface import PredictedGain, ScoreTerms
 from knowledge.estimate.setting_gains import SettingGains
 from tests.advisor.factories import FixedScores
-from tests.advisor.test_optimum import Releases, ReleaseSource
+from tests.advisor.small_problems import Releases, ReleaseSource
 from tests.advisor.test_setting_choice import ALLOCATOR, KnownTo
 from tests.examples import examples
 

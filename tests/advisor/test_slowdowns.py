@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.compatibility import check_compatibility
@@ -18,9 +17,6 @@ from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.project.locks import read_lock
 from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.recommend import Advice, recommend
 from advisor.resolve.slowdowns import gain_without, score_slowdown
@@ -33,16 +29,17 @@ from knowledge.rules.slower import HardwareCondition, Reproduction, SlowerRule
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.vocabulary import FRAMEWORKS
 from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, recommend_stack, versions_of
-from tests.advisor.test_optimum import (
+from tests.advisor.small_problems import (
     NAMES,
+    Ages,
     Releases,
     ReleaseSource,
     Stack,
     VersionSet,
-    newest_first,
+    criteria_for,
     plain,
-    problem,
     problems,
+    solve_problem,
     some_roots,
     stacks,
     versions,
@@ -87,19 +84,9 @@ def test_the_optimum_with_slow_downs_equals_that_of_brute_force(
     # The gains of package `a` were measured, a little more than whole steps, so that rounding does not change them.
     estimator = FixedScores({("a", str(v)): steps * 0.0101 for v, steps in gains.items()} | {("a", "0"): 0.0})
     source, book = ReleaseSource(releases), RuleBook(rules, MACHINE)
-    criteria = Criteria(
-        builds=TargetBuilds((), book, MACHINE),
-        estimator=estimator,
-        objective="performance",
-        direct=[canonicalize_name(name) for name in roots],
-        source=source,
-    ).with_min_gain(0.0)
-    offered = {name: source.candidates(canonicalize_name(name)) for name in NAMES}
+    criteria = criteria_for(roots, source, estimator, builds=TargetBuilds((), book, MACHINE)).with_min_gain(0.0)
+    ages = Ages(roots, source, criteria)
     best_gain = max(gains.get(version, 0) for version in releases["a"])
-
-    def behind(stack: Stack, names: Sequence[str]) -> int:
-        hours = {name: criteria.hours_behind(canonicalize_name(name), offered[name]) for name in names}
-        return sum(hours[name][Version(str(stack[name]))] for name in names)
 
     def speed(stack: Stack) -> int:
         matches = book.slowdowns_of({name: Version(str(version)) for name, version in stack.items()})
@@ -107,29 +94,13 @@ def test_the_optimum_with_slow_downs_equals_that_of_brute_force(
         steps = sum(steps_of(rule) for rule, name in matches if (name, stack[name]) not in measured)
         return steps + (best_gain - gains.get(stack["a"], 0) if "a" in stack else 0)
 
-    def rank(stack: Stack) -> tuple[object, ...]:
-        return (
-            speed(stack),
-            behind(stack, [n for n in roots if n in stack]),
-            behind(stack, list(stack)),
-            newest_first(stack),
-        )
+    best = min(stacks(releases, roots), key=lambda stack: (speed(stack), *ages.rank(stack)), default=None)
 
-    best = min(stacks(releases, roots), key=rank, default=None)
+    optimum = solve_problem(roots, source, criteria, explicit)
 
-    try:
-        optimum = optimise(
-            problem(roots),
-            source,
-            objectives=criteria.objectives,
-            limits=criteria.limits,
-            start=(),
-            explicit=explicit,
-        )
-    except InfeasibleError:
+    if optimum is None:
         assert best is None
         return
-
     assert best is not None
     assert {b.objective: b.value for b in optimum.bounds}["speed"] == speed(best)
     assert optimum.proven

@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.agreement import agree
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants
-from tests.advisor.test_optimum import Releases, Stack, VersionSet, newest_first, plain, problems, some_roots
+from tests.advisor.small_problems import Releases, Stack, VersionSet, newest_first, plain, problems, some_roots
 from tests.advisor.test_speed_rule import BruteForce, Speeds, request_for, solve, speeds_of_any_size
 from tests.examples import examples
 
@@ -29,7 +29,7 @@ def best_of_variants(several: Sequence[Releases], roots: Roots, speeds: Speeds) 
     every = [(number, force, stack) for number, force in enumerate(forces) for stack in force.every]
 
     def age(number: int, force: BruteForce, stack: Stack) -> tuple[object, ...]:
-        return *force.hours(stack), number, newest_first(stack)
+        return *force.ages.hours(stack), number, newest_first(stack)
 
     newest = min(every, key=lambda entry: age(*entry))
     for force in forces:
@@ -73,7 +73,7 @@ def test_the_versions_of_two_targets_are_those_of_brute_force(
     def cost(pair: Sequence[Stack]) -> tuple[int, ...]:
         one, another = pair
         different = sum(name in another and one[name] != another[name] for name in one)
-        ages = [force.hours(stack) for force, stack in zip(forces, pair, strict=True)]
+        ages = [force.ages.hours(stack) for force, stack in zip(forces, pair, strict=True)]
         credit = sum(force.counted_credit(stack) for force, stack in zip(forces, pair, strict=True))
         return different, -credit, sum(age[0] for age in ages), sum(age[1] for age in ages)
 

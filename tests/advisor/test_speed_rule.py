@@ -10,23 +10,22 @@ from functools import partial
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.objectives import Criteria
 from advisor.resolve.optimum import InfeasibleError, Optimum
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from advisor.resolve.speed_steps import MIN_GAIN
 from knowledge.estimate.interface import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
 from tests.advisor.factories import FixedScores, builds_of
-from tests.advisor.test_optimum import (
+from tests.advisor.small_problems import (
     NAMES,
+    Ages,
     Releases,
     ReleaseSource,
     Stack,
     VersionSet,
-    newest_first,
+    criteria_for,
     plain,
     problem,
     problems,
@@ -34,6 +33,7 @@ from tests.advisor.test_optimum import (
     stacks,
     versions,
 )
+from tests.examples import examples
 
 Speeds = Mapping[tuple[str, int], tuple[float, float]]
 """Log speed and its standard deviation, by package and version."""
@@ -86,13 +86,6 @@ def counted(gain: PredictedGain, comparisons: int) -> int:
 
 def request_for(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -> ResolutionRequest:
     estimator, source, builds = Measured(speeds), ReleaseSource(releases), builds_of()
-    criteria = Criteria(
-        builds=builds,
-        estimator=estimator,
-        objective="performance",
-        direct=[canonicalize_name(name) for name in roots],
-        source=source,
-    )
     return ResolutionRequest(
         problem=problem(roots),
         source=source,  # type: ignore[arg-type]
@@ -100,7 +93,7 @@ def request_for(releases: Releases, roots: Mapping[str, VersionSet], speeds: Spe
         builds=builds,
         estimator=estimator,
         objective="performance",
-        criteria=criteria,
+        criteria=criteria_for(roots, source, estimator, builds=builds),
         baseline=(),
         effort=Effort(),
     )
@@ -111,26 +104,13 @@ class BruteForce:
 
     def __init__(self, releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -> None:
         self._releases = releases
-        self._roots = roots
         estimator = Measured(speeds)
         self._gain = estimator.gain
         self.counted = partial(counted, comparisons=estimator.comparisons)
-        self._criteria = request_for(releases, roots, speeds).criteria
-        self._offered = {n: ReleaseSource(releases).candidates(canonicalize_name(n)) for n in NAMES}
+        source = ReleaseSource(releases)
+        self.ages = Ages(roots, source, criteria_for(roots, source, estimator))
         self.every = list(stacks(releases, roots))
-        self.newest = min(self.every, key=self.age, default=None)
-
-    def hours(self, stack: Stack) -> tuple[int, int]:
-        """Return how far the packages of the project, and all packages, are behind the newest."""
-
-        def behind(names: Sequence[str]) -> int:
-            hours = {n: self._criteria.hours_behind(canonicalize_name(n), self._offered[n]) for n in names}
-            return sum(hours[n][Version(str(stack[n]))] for n in names)
-
-        return behind([n for n in self._roots if n in stack]), behind(list(stack))
-
-    def age(self, stack: Stack) -> tuple[object, ...]:
-        return *self.hours(stack), newest_first(stack)
+        self.newest = min(self.every, key=self.ages.rank, default=None)
 
     def change(self, stack: Stack, name: str) -> PredictedGain:
         assert self.newest is not None
@@ -174,7 +154,7 @@ class BruteForce:
         return credit if credit <= 0 or self.counts(stack) else 0
 
     def best(self) -> Stack | None:
-        return min(self.every, key=lambda stack: (-self.counted_credit(stack), *self.age(stack)), default=None)
+        return min(self.every, key=lambda stack: (-self.counted_credit(stack), *self.ages.rank(stack)), default=None)
 
 
 measured = st.tuples(st.sampled_from("abc"), versions)
@@ -188,7 +168,7 @@ def solve(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -
         return None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(releases=problems, roots=some_roots, speeds=speeds_of_any_size)
 def test_the_stack_is_that_of_brute_force(releases: Releases, roots: dict[str, VersionSet], speeds: Speeds) -> None:
     expected = BruteForce(releases, roots, speeds)
@@ -203,7 +183,7 @@ def test_the_stack_is_that_of_brute_force(releases: Releases, roots: dict[str, V
         assert plain(optimum) == expected.newest or expected.counts(plain(optimum))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     releases=problems,
     roots=some_roots,

@@ -16,12 +16,18 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate, CandidatePolicy
-from tests.advisor.factories import build_problem, builds_of, empty_estimator
-from tests.advisor.test_optimum import Releases, ReleaseSource, VersionSet, problems, requirement, some_roots, stacks
+from tests.advisor.factories import empty_estimator
+from tests.advisor.small_problems import (
+    Releases,
+    ReleaseSource,
+    VersionSet,
+    criteria_for,
+    problems,
+    solve_problem,
+    some_roots,
+    stacks,
+)
 from tests.conftest import Advisor
 from tests.examples import examples
 from tests.package_index import PackageIndex
@@ -80,25 +86,18 @@ def test_the_stack_is_the_best_of_brute_force_without_untried_sdists(
     admitted = [s for s in stacks(releases, roots) if not any(is_untried(n, v) for n, v in s.items())]
     source = SdistSource(releases, sdists)
     before = (c for name, v in baseline.items() for c in source.candidates(canonicalize_name(name)))
-    criteria = Criteria(
-        builds=builds_of(),
-        estimator=empty_estimator(),
-        objective="latest",
-        direct={canonicalize_name(name) for name in roots},
+    criteria = criteria_for(
+        roots,
+        source,
+        empty_estimator(),
+        "latest",
         baseline=[c for c in before if c.version == Version(str(baseline[c.name]))],
-        source=source,
         policy=policy,
     )
 
-    try:
-        optimum = optimise(
-            build_problem(*(str(requirement(name, versions)) for name, versions in sorted(roots.items()))),
-            source,
-            objectives=criteria.objectives,
-            limits=criteria.limits,
-            start=(),
-        )
-    except InfeasibleError:
+    optimum = solve_problem(roots, source, criteria)
+
+    if optimum is None:
         assert not admitted
         return
 

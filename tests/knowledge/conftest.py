@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +15,12 @@ from knowledge.store.sql import SqlKnowledgeBase
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """A real PostgreSQL server for the session; yields the address of its first database."""
     pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
-    # Not in a temporary folder of pytest: if the tests run as root, the server runs as another user.
-    folder = Path(tmp_path_factory.mktemp("postgresql"))
+    # Not in a temporary folder of pytest: if the tests run as root, the server runs as another user, and each start of
+    # pytest takes away the other users' permission to enter the folders of pytest.
+    folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     server = pgserver.get_server(folder)
     yield server.get_uri()
     server.cleanup()

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from docs.mlperf_data import shipped_files
 from knowledge.domain.observation import Observation
 from knowledge.estimate.mlperf import score_submissions
 from knowledge.exchange.files import read_lines, read_observations
@@ -28,7 +27,6 @@ from knowledge.exchange.mlperf.tree import read_results
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
 from tests.knowledge.test_mlperf_inference import INFERENCE_TREE, TRAINING_TREE
-from tests.knowledge.test_mlperf_systems import SHARED
 
 
 @pytest.fixture(scope="module")
@@ -133,19 +131,6 @@ def test_shipped_files_contain_each_log_once() -> None:
             every += read_observations(read_lines(file.read_bytes(), where=file.name), where=file.name)
 
     assert len({content_key(o) for o in every}) == len(every) >= 1925
-
-
-def test_shipped_files_are_those_of_the_trees() -> None:
-    trees = sorted(SHARED.glob("mlperf-*.tar.gz"))
-    files = {f.name: f for f in importlib.resources.files("knowledge.data").iterdir() if f.name.startswith("mlperf-")}
-    if not trees:
-        pytest.skip("the result trees are not here")
-
-    expected = shipped_files(o for tree in trees for o in read_results(tree).observations)
-
-    for name, file in files.items():
-        shipped = read_observations(read_lines(file.read_bytes(), where=name), where=name)
-        assert [o.identity for o in shipped] == [o.identity for o in expected[name]], "run `python docs/mlperf_data.py`"
 
 
 def _scores(observations: object) -> list[tuple[object, ...]]:

@@ -1,15 +1,19 @@
-"""Every described system of the given rounds against an independent reading of the raw text."""
+"""The given rounds: systems against an independent reading of the raw text, and shipped files against the rounds."""
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
 import re
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from packaging.version import InvalidVersion, Version
 
+from docs.mlperf_data import shipped_files
+from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.results import ImportResult
 from knowledge.exchange.mlperf.systems import System, make_system
@@ -19,6 +23,9 @@ from knowledge.hardware.accelerators import model_of
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 TREES = sorted(SHARED.glob("mlperf-*.tar.gz"))
 ROUNDS = [tree.name.removesuffix(".tar.gz") for tree in TREES]
+
+Systems = Callable[[Path], tuple[tuple[str, str, System], ...]]
+Results = Callable[[Path], ImportResult]
 
 needs_trees = pytest.mark.skipif(not TREES, reason="the result trees are not here")
 
@@ -90,15 +97,30 @@ def versions(text: str, *patterns: str) -> set[str]:
     return {v for v in found if not any(other.startswith(f"{v}.") for other in found)}
 
 
-def systems(tree: Path) -> Iterator[tuple[str, str, System]]:
+def read_systems(tree: Path) -> tuple[tuple[str, str, System], ...]:
+    """Return the path, the text and the system of each description."""
+    described = []
     for path, text in raw_systems(tree):
         name = path.rpartition("/")[2].removesuffix(".json")
-        yield path, text, make_system(name, read_description(text), benchmark="", submitter="")
+        described.append((path, text, make_system(name, read_description(text), benchmark="", submitter="")))
+    return tuple(described)
+
+
+@pytest.fixture(scope="module")
+def systems() -> Systems:
+    """Reads the systems of each tree once."""
+    return functools.cache(read_systems)
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    """Reads the results of each tree once."""
+    return functools.cache(read_results)
 
 
 @needs_trees
 @pytest.mark.parametrize("tree", TREES, ids=ROUNDS)
-def test_accelerators_are_those_of_the_description(tree: Path) -> None:
+def test_accelerators_are_those_of_the_description(tree: Path, systems: Systems) -> None:
     checked = 0
     for path, text, system in systems(tree):
         spelled = field(text, "accelerator_model_name", "accelerator")
@@ -138,7 +160,7 @@ def test_accelerators_are_those_of_the_description(tree: Path) -> None:
 
 @needs_trees
 @pytest.mark.parametrize("tree", TREES, ids=ROUNDS)
-def test_frameworks_and_their_versions_are_those_of_the_description(tree: Path) -> None:
+def test_frameworks_and_their_versions_are_those_of_the_description(tree: Path, systems: Systems) -> None:
     for path, text, system in systems(tree):
         described = field(text, "framework")
         words = re.findall(r"[a-z_-]+", described.lower().replace("onnx run-time", "onnxruntime"))
@@ -186,7 +208,7 @@ COMPONENTS = {
 
 @needs_trees
 @pytest.mark.parametrize("tree", TREES, ids=ROUNDS)
-def test_components_are_those_of_the_description(tree: Path) -> None:
+def test_components_are_those_of_the_description(tree: Path, systems: Systems) -> None:
     checked: dict[str, int] = dict.fromkeys(COMPONENTS, 0)
     for path, text, system in systems(tree):
         for component, patterns in COMPONENTS.items():
@@ -213,13 +235,13 @@ def test_components_are_those_of_the_description(tree: Path) -> None:
 
 @needs_trees
 @pytest.mark.parametrize("tree", TREES, ids=ROUNDS)
-def test_observations_have_the_hardware_of_their_system(tree: Path) -> None:
+def test_observations_have_the_hardware_of_their_system(tree: Path, systems: Systems, results: Results) -> None:
     described = {
         (path.split("/")[-3], path.rpartition("/")[2].removesuffix(".json")): system
         for path, _, system in systems(tree)
     }
 
-    result: ImportResult = read_results(tree)
+    result = results(tree)
 
     unknown = set()
     for o in result.observations:
@@ -229,3 +251,14 @@ def test_observations_have_the_hardware_of_their_system(tree: Path) -> None:
             assert o.indicator.device == described[key].device, key
         unknown |= {a.model for a in o.hardware.accelerators if model_of(a) is None}
     assert all(any(f"`{name}`" in warning for warning in result.warnings) for name in unknown)
+
+
+@needs_trees
+def test_shipped_files_are_those_of_the_trees(results: Results) -> None:
+    files = {f.name: f for f in importlib.resources.files("knowledge.data").iterdir() if f.name.startswith("mlperf-")}
+
+    expected = shipped_files(o for tree in TREES for o in results(tree).observations)
+
+    for name, file in files.items():
+        shipped = read_observations(read_lines(file.read_bytes(), where=name), where=name)
+        assert [o.identity for o in shipped] == [o.identity for o in expected[name]], "run `python docs/mlperf_data.py`"

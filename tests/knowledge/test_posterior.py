@@ -213,6 +213,7 @@ def test_every_framework_with_shipped_observations_has_shipped_amplitudes(first_
     assert compared
 
 
+@pytest.mark.slow
 def test_the_shipped_amplitudes_are_reproduced_from_the_shipped_observations() -> None:
     with open_knowledge_base("sqlite://") as store:
         contrasts = framework_contrasts(load_evidence(store), "numpy", "cpu")

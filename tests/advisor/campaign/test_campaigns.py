@@ -248,6 +248,7 @@ def test_another_matrix_in_a_campaigns_directory_is_refused(bench: Bench) -> Non
     assert "holds the campaign" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_task_of_a_lost_kubernetes_node_runs_again(bench: Bench, kubernetes: KubernetesDouble) -> None:
     bench.matrix(bench.waiting_code, rounds=2)
     process = bench.start(

@@ -16,21 +16,20 @@ from packaging.version import Version
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import locked_settings, read_settings, settings_text
 from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.verify import verify
-from tests.advisor.factories import builds_of, empty_estimator
+from tests.advisor.factories import empty_estimator
 from tests.advisor.gate.steps import change
-from tests.advisor.test_optimum import (
+from tests.advisor.small_problems import (
     NAMES,
     Releases,
     ReleaseSource,
     Stack,
     VersionSet,
+    criteria_for,
     plain,
     problem,
     problems,
+    solve_problem,
     some_roots,
     stacks,
     versions,
@@ -54,21 +53,14 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
 ) -> None:
     admitted = [s for s in stacks(releases, roots) if not any(r.items() <= s.items() for r in refused)]
     source = ReleaseSource(releases)
-    criteria = Criteria(
-        builds=builds_of(),
-        estimator=EMPTY_ESTIMATOR,
-        objective="latest",
-        direct=[canonicalize_name(name) for name in roots],
-        baseline=(),
-        source=source,
-    ).with_least_change(
+    criteria = criteria_for(roots, source, EMPTY_ESTIMATOR, "latest").with_least_change(
         {name: Version(str(v)) for name, v in locked.items()},
         [frozenset((canonicalize_name(n), Version(str(v))) for n, v in choices.items()) for choices in refused],
     )
 
-    try:
-        optimum = optimise(problem(roots), source, objectives=criteria.objectives, limits=criteria.limits, start=())
-    except InfeasibleError:
+    optimum = solve_problem(roots, source, criteria)
+
+    if optimum is None:
         assert admitted == []
         return
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.advisor.gate.steps import change
 from tests.conftest import Advisor
+from tests.examples import examples
 from tests.package_index import PackageIndex
 
 Entries = dict[str, list[dict[str, Any]]]
@@ -142,7 +143,7 @@ def write_project(folder: Path, lock: str, index: PackageIndex, advisor_here: Ad
 
 
 @settings(
-    max_examples=15,
+    max_examples=examples(15),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

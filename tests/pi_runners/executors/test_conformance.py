@@ -242,6 +242,25 @@ def test_the_task_of_a_failed_node_runs_again(slurm: Cluster, make_batch: MakeBa
     assert (tmp_path / "ran").read_text() == "xx"
 
 
+def test_the_task_of_a_lost_kubernetes_node_runs_again(
+    kubernetes: KubernetesDouble, make_batch: MakeBatch, tmp_path: Path
+) -> None:
+    executor = on_kubernetes(kubernetes)
+    ran = tmp_path / "ran"
+    batch = make_batch(
+        f"f = open(r'{ran}', 'a'); f.write('x'); f.close(); time.sleep(60 if os.path.getsize(r'{ran}') == 1 else 0)"
+    )
+    handle = executor.submit(batch)
+    while not (ran.exists() and ran.read_text()):
+        time.sleep(0.05)
+
+    kubernetes.lose_node("node-a")
+    statuses = wait_until_final(executor, batch, handle)
+
+    assert statuses[0].state == "done"
+    assert ran.read_text() == "xx"
+
+
 def test_the_states_of_a_job_that_slurm_no_longer_lists_are_read_from_the_folder_of_the_batch(
     slurm: Cluster, make_batch: MakeBatch
 ) -> None:

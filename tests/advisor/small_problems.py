@@ -1,0 +1,164 @@
+"""Small random resolution problems whose every stack can be listed, to compare answers with brute force."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
+from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.encode import INITIAL_EXPLICIT
+from advisor.resolve.objectives import Criteria, ObjectiveName
+from advisor.resolve.optimise import optimise
+from advisor.resolve.optimum import InfeasibleError, Optimum
+from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
+from knowledge.estimate.interface import Estimator
+from tests.advisor.factories import build_problem, builds_of
+from tests.advisor.fixed_candidates import FixedCandidates
+
+NAMES = ("a", "b", "c", "d")
+EXTRA = canonicalize_name("x")
+NEWEST = 6
+
+
+@dataclass(frozen=True)
+class VersionSet:
+    """The versions of a package that a requirement admits, and whether it requires the extra."""
+
+    admitted: frozenset[int]
+    extra: bool = False
+
+
+Requirements = dict[str, VersionSet]
+Releases = dict[str, dict[int, tuple[Requirements, Requirements]]]
+"""Requirements, and further requirements of the extra, by package and version."""
+
+Stack = dict[str, int]
+
+
+class ReleaseSource(FixedCandidates):
+    """Candidates of a dictionary of releases."""
+
+    def __init__(self, releases: Releases) -> None:
+        super().__init__()
+        self._releases = releases
+
+    def for_problem(self, problem: ResolutionProblem) -> ReleaseSource:
+        return ReleaseSource(self._releases)
+
+    def versions_of(self, name: NormalizedName) -> Iterable[Version]:
+        return (Version(str(v)) for v in self._releases.get(name, {}))
+
+    def requirements_of(self, candidate: Candidate, extra: NormalizedName | None) -> Iterable[Requirement]:
+        required = self._releases[candidate.name][candidate.version.major][1 if extra == EXTRA else 0]
+        return (requirement(name, version_set) for name, version_set in sorted(required.items()))
+
+
+def requirement(name: str, version_set: VersionSet) -> Requirement:
+    excluded = "".join(f",!={v}" for v in range(1, NEWEST + 1) if v not in version_set.admitted)
+    return Requirement(f"{name}{'[x]' if version_set.extra else ''}>=0{excluded}")
+
+
+def stacks(releases: Releases, roots: Mapping[str, VersionSet]) -> Iterator[Stack]:
+    """Yield every stack that satisfies the roots and contains only required packages."""
+    for choice in itertools.product(*([None, *releases[name]] for name in NAMES)):
+        stack = {name: v for name, v in zip(NAMES, choice, strict=True) if v is not None}
+        visited: set[tuple[str, bool]] = set()
+        queue = list(roots.items())
+        fits = True
+        while queue and fits:
+            name, version_set = queue.pop()
+            fits = stack.get(name) in version_set.admitted
+            for extra in (False, True)[: 1 + version_set.extra] if fits else ():
+                if (name, extra) not in visited:
+                    visited.add((name, extra))
+                    queue += releases[name][stack[name]][extra].items()
+        if fits and {name for name, _ in visited} == set(stack):
+            yield stack
+
+
+versions = st.integers(1, NEWEST)
+version_sets = st.builds(VersionSet, st.frozensets(versions, min_size=1), st.booleans())
+requirements = st.dictionaries(st.sampled_from(NAMES), version_sets, max_size=2)
+extra_requirements = st.dictionaries(st.sampled_from(NAMES), version_sets, max_size=1)
+packages = st.dictionaries(versions, st.tuples(requirements, extra_requirements), min_size=1, max_size=5)
+problems = st.fixed_dictionaries(dict.fromkeys(NAMES, packages))
+some_roots = st.dictionaries(st.sampled_from(NAMES[:3]), version_sets, min_size=1)
+
+
+def problem(roots: Mapping[str, VersionSet]) -> ResolutionProblem:
+    return build_problem(*(str(requirement(name, version_set)) for name, version_set in sorted(roots.items())))
+
+
+def plain(optimum: Optimum) -> Stack:
+    return {str(c.name): c.version.major for c in optimum.stack}
+
+
+def newest_first(stack: Stack) -> tuple[int, ...]:
+    """Return a rank that prefers absent packages, then newer versions, in the order of names."""
+    return tuple(-stack.get(name, NEWEST + 1) for name in NAMES)
+
+
+def criteria_for(
+    roots: Mapping[str, VersionSet],
+    source: FixedCandidates,
+    estimator: Estimator,
+    objective: ObjectiveName = "performance",
+    *,
+    builds: TargetBuilds | None = None,
+    baseline: Iterable[Candidate] = (),
+    policy: CandidatePolicy | None = None,
+) -> Criteria:
+    """Create the criteria of a problem, by default on a machine without rules."""
+    return Criteria(
+        builds=builds or builds_of(),
+        estimator=estimator,
+        objective=objective,
+        direct={canonicalize_name(name) for name in roots},
+        source=source,
+        baseline=baseline,
+        policy=policy or CandidatePolicy(),
+    )
+
+
+def solve_problem(
+    roots: Mapping[str, VersionSet], source: FixedCandidates, criteria: Criteria, explicit: int = INITIAL_EXPLICIT
+) -> Optimum | None:
+    """Return the optimum; none if there is no stack."""
+    try:
+        return optimise(
+            problem(roots),
+            source,
+            objectives=criteria.objectives,
+            limits=criteria.limits,
+            start=(),
+            explicit=explicit,
+        )
+    except InfeasibleError:
+        return None
+
+
+class Ages:
+    """How old the stacks of a problem are."""
+
+    def __init__(self, roots: Mapping[str, VersionSet], source: FixedCandidates, criteria: Criteria) -> None:
+        self._roots = tuple(roots)
+        names = map(canonicalize_name, NAMES)
+        self._hours = {name: criteria.hours_behind(name, source.candidates(name)) for name in names}
+
+    def hours(self, stack: Stack) -> tuple[int, int]:
+        """Return how far the packages of the project, and all packages, are behind the newest."""
+
+        def behind(names: Iterable[str]) -> int:
+            return sum(self._hours[canonicalize_name(name)][Version(str(stack[name]))] for name in names)
+
+        return behind([name for name in self._roots if name in stack]), behind(stack)
+
+    def rank(self, stack: Stack) -> tuple[object, ...]:
+        """Return a rank that prefers the newest stack."""
+        return *self.hours(stack), newest_first(stack)
