@@ -116,7 +116,7 @@ def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetC
         below = Path(os.path.relpath(lock.path, context.files.directory))
         same = directory / below
         base_lock = read_lock(same, context.target) if ".." not in below.parts and same.is_file() else None
-    base_lock = base_lock or read_current(None, directory, context.target)
+    base_lock = base_lock or read_current(None, directory, context.target, names_unpinned=True)
     return None if base_lock is None else within(base_lock, project.roots)
 
 

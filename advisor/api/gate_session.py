@@ -27,7 +27,7 @@ from advisor.gate.unchecked_locks import find_unchecked_locks
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.lock.settings_table import read_settings
-from advisor.project.current import LOCKS, PINNED, has_pins, is_pinned, read_current, within
+from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
 from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
@@ -316,11 +316,7 @@ def _lock(context: TargetContext) -> Lock:
             hint=f"create it with `advisor advise --target {context.name}`",
         )
     lock_path = files.current or (str(context.lock) if context.lock else None)
-    lock = read_current(lock_path, files.directory, context.target)
-    pinned = files.directory / PINNED
-    if lock is None and pinned.is_file() and has_pins(pinned):
-        # Its error names the line without an exact version.
-        lock = read_lock(pinned, context.target)
+    lock = read_current(lock_path, files.directory, context.target, names_unpinned=True)
     if lock is None:
         raise InputError(
             f"`{files.directory}` has no lock to check",
@@ -344,8 +340,10 @@ def _base_state(
         lock = lock_of_base(base.files.directory, base.project, context, head.lock)
     except UnreadableFileError as error:
         # A change that repairs the lock must be able to pass.
-        logger.warning("the lock of the base %s cannot be read: %s", base.name, error.message)
-        lock = None
+        logger.warning(
+            "the lock of the base %s cannot be read, and everything counts as changed: %s", base.name, error.message
+        )
+        return None
     if lock is None:
         logger.warning("the base %s has no lock: everything counts as changed", base.name)
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from knowledge.estimate.interface import Prediction
+    from knowledge.rules.model import RuntimeRule
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
 _SUBJECTS = ("model", "task", "benchmark", "block")
@@ -153,6 +154,14 @@ def speed_text(ratio: Ratio, other: str = "") -> str:
     if is_clear:
         return f"{ratio.speedup:.2f} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
     return f"no clear difference{f' from {other}' if other else ''}: {ratio.speedup:.2f} {interval_text(ratio)}"
+
+
+def unknown_driver_text(runtime: RuntimeRule) -> str:
+    """Return which driver a CUDA runtime needs, for a target whose driver is not known."""
+    return (
+        f"CUDA {runtime.cuda} needs driver {runtime.driver} or newer, and the driver of the target is not known; "
+        "`driver` in a hardware profile states it"
+    )
 
 
 def indicator_text(label: str) -> str:

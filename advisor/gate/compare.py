@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
-from advisor.domain.words import workload_text
+from advisor.domain.words import speed_text, workload_text
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import Scope
@@ -121,13 +121,12 @@ def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Findi
     slower = min(prediction.changes, key=lambda c: c.speedup)
     # The speed of a framework also depends on other packages, such as NumPy.
     before = next(
-        (str(c.before) for c in comparison.changes if c.package == slower.package), "it with the base's packages"
+        (str(c.before) for c in comparison.changes if c.package == slower.package), "with the base's packages"
     )
     yield scope.finding(
         "ADV007",
-        f"`{slower.package} {scope.lock.versions[slower.package]}` is predicted to run {workload_text(prediction)}, at "
-        f"{prediction.speedup:.3f}x the speed of {before} [{prediction.low:.3f}, {prediction.high:.3f}]; "
-        f"{1 - allowed:.3f}x is allowed",
+        f"`{slower.package} {scope.lock.versions[slower.package]}` is predicted to be "
+        f"{speed_text(prediction, before)}, {workload_text(prediction)}; {1 - allowed:.3g} times is allowed",
         package=slower.package,
         cause=Cause.of(performance_versions(scope.lock.versions)),
     )
@@ -146,8 +145,8 @@ def check_setting_regression(scope: Scope, comparison: LockComparison) -> Iterat
             if effect.speedup * by_versions < 1 - allowed and effect.high < 1:
                 yield scope.finding(
                     "ADV007",
-                    f"`{effect.package}` with {change.text} is predicted to run at {effect.speedup:.3f}x the speed of "
-                    f"the base [{effect.low:.3f}, {effect.high:.3f}]; {1 - allowed:.3f}x is allowed",
+                    f"`{effect.package}` with {change.text} is predicted to be {speed_text(effect, 'in the base')}; "
+                    f"{1 - allowed:.3g} times is allowed",
                     package=effect.package,
                     place=change.place,
                     subject=change.name,
@@ -168,9 +167,9 @@ def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> I
     faster = max(prediction.changes, key=lambda c: c.speedup)
     yield scope.finding(
         "ADV008",
-        f"the recommended stack is predicted {prediction.speedup:.3f}x as fast for {workload_text(prediction)} "
-        f"[{prediction.low:.3f}, {prediction.high:.3f}], with `{faster.package} {best.versions[faster.package]}` "
-        f"in place of {scope.lock.versions[faster.package]}; {1 + allowed:.3f}x is allowed",
+        f"the recommended stack is predicted to be {speed_text(prediction)}, {workload_text(prediction)}, with "
+        f"`{faster.package} {best.versions[faster.package]}` in place of {scope.lock.versions[faster.package]}; "
+        f"{1 + allowed:.3g} times is allowed",
         package=faster.package,
         cause=Cause.of(performance_versions(scope.lock.versions)),
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from packaging.version import Version
 
-from advisor.domain.words import unmeasured_text
+from advisor.domain.words import unknown_driver_text, unmeasured_text
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
 from advisor.resolve.predictor import Predictor
@@ -70,6 +70,8 @@ def check_compatibility(
             source=slow.source,
             cause=Cause.of({package: versions[package] for package in involved}),
         )
+    if (runtime := rules.runtime_without_driver(versions)) is not None:
+        yield scope.finding("ADV039", unknown_driver_text(runtime), source=runtime.source)
     yield from _check_observations(scope, predictor, {n: v for n, v in versions.items() if n in frameworks})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
+from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.project_settings import ProjectSetting, UnreadFile
@@ -38,9 +39,8 @@ def check_slow_settings(
             if effect.speedup < slowest and effect.high < 1:
                 yield scope.finding(
                     "ADV016",
-                    f"`{effect.subject}`{_condition(used)} is predicted to run `{effect.package} "
-                    f"{measured[effect.package]}` at {effect.speedup:.3f}x the speed of the default "
-                    f"[{effect.low:.3f}, {effect.high:.3f}]; {slowest:.3f}x is allowed",
+                    f"with `{effect.subject}`{_condition(used)}, `{effect.package} {measured[effect.package]}` is "
+                    f"predicted to be {speed_text(effect, 'with the default')}; {slowest:.3g} times is allowed",
                     package=effect.package,
                     place=_place(used),
                     subject=effect.subject,

@@ -29,19 +29,23 @@ print(json.dumps([[d.metadata["Name"], d.version, d.read_text("direct_url.json")
 """
 
 
-def read_current(choice: str | None, directory: Path, target: Target) -> Lock | None:
+def read_current(choice: str | None, directory: Path, target: Target, *, names_unpinned: bool = False) -> Lock | None:
     """Return the current stack of a project; none if it has no lock and the user chose none.
 
     Args:
         choice: A lock, an interpreter, or the directory of a virtual environment; by default the project's own lock.
         directory: The directory of the project.
         target: The target whose packages are read from a lock for several targets.
+        names_unpinned: Whether a `requirements.txt` of which only some lines have exact versions is an error that names
+            another line; by default it is no lock.
 
     Raises:
         InputError: If the lock or the environment cannot be read.
     """
     if choice is None:
-        lock = own_lock(directory)
+        lock, pinned = own_lock(directory), directory / PINNED
+        if lock is None and names_unpinned and pinned.is_file() and has_pins(pinned):
+            lock = pinned
         return None if lock is None else read_lock(lock, target)
     path = Path(choice)
     if path.is_dir():

@@ -16,6 +16,7 @@ from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     from advisor.resolve.request import ResolutionRequest
+    from knowledge.builds.model import Build
 
 CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""
@@ -31,10 +32,10 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         request: The request that it is for.
         stack: The stack.
     """
-    libraries = sum(candidate.name.startswith(CUDA_LIBRARIES) for candidate in stack)
     for candidate in stack:
-        yield from _of_build(request, candidate, libraries)
+        yield from _of_build(request, candidate)
         yield from _proposals(request, stack, candidate)
+    yield from _of_idle_builds(request, stack)
     names = {candidate.name for candidate in stack}
     replaced = {package.name for package in replaced_packages(request.problem, request.source, stack)}
     for substitution in request.problem.substitutions.values():
@@ -72,8 +73,29 @@ def untried_replacements_finding(packages: Sequence[str], *, compared: int, untr
     return AdviceFinding(code="ADV115", severity="warning", message=message)
 
 
-def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) -> Iterator[AdviceFinding]:
-    """Yield which build a package is, if there are several, or if the target has no accelerator for it."""
+def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
+    """Yield the packages that are builds for an accelerator which the target lacks, together if they are alike."""
+    alike: dict[tuple[str, str], list[tuple[Candidate, Build]]] = {}
+    for candidate in stack:
+        build = request.builds.build_of(candidate.name, candidate.version)
+        if build is not None and request.builds.is_idle(candidate):
+            hint = "" if request.source.has_further_builds else request.builds.publisher_hint(candidate.name)
+            alike.setdefault((build.runtime, hint), []).append((candidate, build))
+    libraries = sum(candidate.name.startswith(CUDA_LIBRARIES) for candidate in stack)
+    for (runtime, hint), packages in alike.items():
+        names = quoted([f"{c.name} {c.version}" for c, _ in packages])
+        # The version of the runtime is not known of each build.
+        builds = {build for _, build in packages if build.version} or {packages[0][1]}
+        is_one = len(packages) == 1
+        text = f"{names} {'is a build' if is_one else 'are builds'} for {' and '.join(sorted(map(str, builds)))}"
+        text += f", {request.builds.why(packages[0][1])}"
+        if runtime == "cuda" and libraries:
+            text += f"; {'it requires' if is_one else 'they require'} {count(libraries, 'package')} for CUDA"
+        yield AdviceFinding(code="ADV110", severity="warning", message=f"{text}{hint}", package=packages[0][0].name)
+
+
+def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield which build a package is, if there are several, or that it has none for the target's accelerator."""
     builds, source = request.builds, request.source
     build = builds.build_of(candidate.name, candidate.version)
     if build is None:
@@ -83,10 +105,6 @@ def _of_build(request: ResolutionRequest, candidate: Candidate, libraries: int) 
     offered = source.candidates(candidate.name)
     further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
     if builds.is_idle(candidate):
-        needs_libraries = build.runtime == "cuda" and libraries
-        required = f"; it requires {count(libraries, 'package')} for CUDA" if needs_libraries else ""
-        message = f"{text}{required}{further}"
-        yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
         return
     newer = any(c.version > candidate.version and builds.is_idle(c) for c in _other_releases(candidate, offered))
     if newer or len(builds.alternatives(candidate, offered)) > 1:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.words import count, unmeasured_text
+from advisor.domain.words import count, unknown_driver_text, unmeasured_text
 from advisor.resolve.build_findings import build_findings
 from advisor.resolve.candidates import IndexCandidates, SkippedCandidates
 from advisor.resolve.finding_types import AdviceFinding
@@ -116,10 +116,7 @@ def collect_findings(
 def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
     """Yield which driver a stack needs, if nobody said which one the target has."""
     if (runtime := rules.runtime_without_driver(versions)) is not None:
-        message = (
-            f"CUDA {runtime.cuda} needs driver {runtime.driver} or newer, and the driver of the target is not known; "
-            "`driver` in a hardware profile states it"
-        )
+        message = unknown_driver_text(runtime)
         yield AdviceFinding(code="ADV119", severity="note", message=message, source=runtime.source)
 
 

@@ -9,7 +9,7 @@ from advisor.domain.announcement import announce
 from advisor.domain.progress import progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.domain.words import count, quoted, size_texts
+from advisor.domain.words import count, quoted, size_text, size_texts
 from advisor.resolve.baseline import (
     FIRST_ROUNDS,
     BaselineLimitError,
@@ -86,11 +86,14 @@ def error_about_size(
         message = f"no stack with at most {most} to download was found: {not_compared}"
     are_proven = not not_compared and all(optimum.proven for optimum in smallest)
     is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
-    error = SizeLimitError(
-        message,
-        details=(f"{is_proven} has {count(len(best.stack), 'package')} with {least} to download",),
-        hint=f"allow more with `--max-size {enough}`, or remove it",
-    )
+    details = [f"{is_proven} has {count(len(best.stack), 'package')} with {least} to download"]
+    bound = min(optimum.bounds[0].bound for optimum in smallest)
+    if not are_proven and not not_compared and bound > (request.criteria.max_size or 0):
+        details.append(
+            f"a smaller one may exist, because the search for it was {best.stopped}; proven: every stack has at least "
+            f"{size_text(bound)}"
+        )
+    error = SizeLimitError(message, details=tuple(details), hint=f"allow more with `--max-size {enough}`, or remove it")
     announce(error)
     return error
 

@@ -94,8 +94,9 @@ def optimise(
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
             budgets = limits(encoding.candidates).budgets
-            bounds, selection = stages.solve(objectives(encoding.candidates), budgets)
-            breaks_ties_at_end = bool(budgets) or stages.has_rewards
+            criteria = objectives(encoding.candidates)
+            bounds, selection = stages.solve(criteria, budgets)
+            breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(criteria) == 1
             if not breaks_ties_at_end:
                 selection = stages.prefer_newest()
             stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
@@ -103,8 +104,8 @@ def optimise(
                 best = optimum(stack, bounds, "")
                 if not breaks_ties_at_end:
                     return best
-                # With a limit of a sum, to break ties takes as long as to solve: only once, at the end. With rewards,
-                # the first solution must be known to deserve them.
+                # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve:
+                # only once, at the end. With rewards, the first solution must be known to deserve them.
                 selection = stages.prefer_newest()
                 stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
                 if stack is not None and stages.rewards_are_justified(stack):

@@ -156,6 +156,22 @@ def test_without_the_option_a_finding_names_it(here: Advisor, pytorch: PackageIn
     assert "`--framework-indexes`" in message
 
 
+def test_builds_for_the_same_hardware_are_reported_together(
+    here: Advisor, pytorch: PackageIndex, tmp_path: Path
+) -> None:
+    pytorch.add("torchvision", "0.27.0", ["torch==2.12.0"])
+    folder = write_project(tmp_path / "p", pytorch, "torch", "torchvision")
+
+    result = here("advise", *CPU, "--format", "json", cwd=folder)
+
+    idle = [f["message"] for f in json.loads(result.stdout)["findings"] if f["code"] == "ADV110"]
+    assert len(idle) == 1
+    assert idle[0].startswith(
+        "`torch 2.12.0`, `torchvision 0.27.0` are builds for CUDA 13.0, although the target has no"
+    )
+    assert "; they require 1 package for CUDA" in idle[0]
+
+
 def test_a_lock_with_builds_that_the_project_did_not_enable_fails_the_gate(
     here: Advisor, pytorch: PackageIndex, tmp_path: Path
 ) -> None:

@@ -13,6 +13,7 @@ from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import open_session
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
+from advisor.domain.words import size_text
 from advisor.resolve.baseline import SizeLimitError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.choices import Candidates, Limits
@@ -120,6 +121,30 @@ def test_a_limit_that_nothing_satisfies_is_named_even_if_the_smallest_stack_was_
         request.best()
 
     assert versions_of(raised.value.smallest.stack) == {"a": "1.0"}
+
+
+def test_a_stopped_search_for_the_smallest_stack_says_what_is_proven(
+    sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    least = size_of(sized_request, "1.0")
+    request = sized_request.with_max_size(least // 2)
+    original = ResolutionRequest._search
+
+    def search(self: ResolutionRequest, criteria: Criteria, start: tuple[Candidate, ...], effort: Effort) -> Optimum:
+        optimum = original(self, criteria, start, effort)
+        bounds = (replace(optimum.bounds[0], value=10 * least, bound=least - 1),)
+        return replace(optimum, stack=request.baseline, bounds=bounds, stopped="stopped at the time limit of 150 s")
+
+    monkeypatch.setattr(ResolutionRequest, "_search", search)
+
+    with pytest.raises(SizeLimitError) as raised:
+        recommend(request)
+
+    assert raised.value.details[0].startswith("the smallest stack that was found has 1 package")
+    assert raised.value.details[1] == (
+        "a smaller one may exist, because the search for it was stopped at the time limit of 150 s; "
+        f"proven: every stack has at least {size_text(least - 1)}"
+    )
 
 
 def test_ctrl_c_in_the_search_for_the_smallest_stack_ends_the_program_if_there_is_none_below_the_limit(

@@ -173,6 +173,27 @@ def test_a_base_whose_requirements_have_no_suffix_is_read(
     assert (result.returncode, "cannot be read" in result.stderr) == (0, False), result.stderr
 
 
+@pytest.mark.parametrize("own_lock", ["pylock.toml", "requirements.txt"])
+def test_a_line_without_an_exact_version_in_the_pinned_requirements_of_the_base_is_named(
+    repository: Path, advisor_here: Advisor, own_lock: str
+) -> None:
+    pinned, lock = repository / "requirements.txt", (repository / "pylock.toml").read_text()
+    pinned.write_text("a==2.0\nb>=1\n")
+    git(repository, "rm", "-q", "pylock.toml")
+    commit(repository)
+    pinned.write_text("a==2.0\nb==1.1\n")
+    if own_lock == "pylock.toml":
+        pinned.unlink()
+        (repository / own_lock).write_text(lock)
+
+    result = advisor_here("check", "--base", "HEAD")
+
+    assert result.returncode == 0, result.stderr
+    assert "the lock of the base `HEAD` cannot be read, and everything counts as changed: " in result.stderr
+    assert "requirements.txt:2: `b>=1` is not an exact version, so this file is not a lock" in result.stderr
+    assert "has no lock" not in result.stderr
+
+
 def test_names_and_attributes_of_other_files_have_no_effect(repository: Path) -> None:
     (repository / ".gitattributes").write_text("*.toml export-ignore\n*.txt text eol=crlf\n")
     with open(os.fsencode(repository) + b"/caf\xe9.txt", "wb") as file:

@@ -190,6 +190,25 @@ def test_a_compute_capability_that_the_build_does_not_support_is_reported(
     assert ("ADV004", "freeze.txt", 2) in places(report)
 
 
+def test_the_driver_that_a_lock_needs_is_a_note_if_that_of_the_target_is_not_known(
+    project: Path, check: Run, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("torch", "2.12.0", code="")
+    (project / "freeze.txt").write_text("torch==2.12.0\n")
+    profile = "source: https://example.org\ncpu: {architecture: x86_64, microarchitecture: zen4}\n"
+    gpu = "accelerators: [{vendor: nvidia, model: H100, compute_capability: '9.0'}]\n"
+    (tmp_path / "known.yaml").write_text(f"{profile}{gpu}driver: '999.0'\n")
+    arguments = ("--current", "freeze.txt", "-r", "freeze.txt", "--hardware")
+
+    unknown, known = check(*arguments, "h100"), check(*arguments, str(tmp_path / "known.yaml"))
+
+    (finding,) = [f for f in unknown["findings"] if f["code"] == "ADV039"]
+    assert finding["level"] == "note"
+    assert "CUDA 13.0 needs driver" in finding["message"]
+    assert "the driver of the target is not known" in finding["message"]
+    assert "ADV039" not in {f["code"] for f in known["findings"]}
+
+
 def test_a_version_with_a_recorded_failure_is_reported(
     project: Path, check: Run, index: PackageIndex, tmp_path: Path
 ) -> None:
