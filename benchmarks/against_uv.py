@@ -62,11 +62,11 @@ CASES = {
 
 
 def commands(case: Case, folder: Path, programs: dict[str, str], *, offline: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the command of each program for the requirements in a folder."""
+    """Yield the command of each program for the requirements in a folder, with caches beside it."""
     file = str(folder / "requirements.txt")
     network = ["--offline"] if offline else []
     for name, program in programs.items():
-        cache = ["--cache-dir", str(folder / name)]
+        cache = ["--cache-dir", str(folder.with_name(f"cache-{name}"))]
         if name == "uv":
             yield name, [program, "pip", "compile", file, "--python-version", case.python, "-q", *cache, *network]
         else:
@@ -79,7 +79,9 @@ def run_round(name: str, passes: Sequence[str], programs: dict[str, str]) -> Ite
     case, text = CASES[name], (SETS / f"{name}.txt").read_text()
     first = text.split()[0].split("=")[0]
     with tempfile.TemporaryDirectory(prefix="seshat-against-uv-") as scratch:
-        folder = Path(scratch)
+        # A cache of uv contains source files: inside the project, they would be a part of the question.
+        folder = Path(scratch, "project")
+        folder.mkdir()
         for name_of_pass in PASSES:
             if name_of_pass not in case.passes or (name_of_pass != "cold" and name_of_pass not in passes):
                 continue

@@ -10,6 +10,7 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.recommended_settings import recommended_settings
@@ -182,6 +183,10 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
     criteria = criteria_for(roots, source, estimator).with_min_gain(0.0)
     criteria = criteria.with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
     ages = Ages(roots, source, criteria)
+    newest = min(stacks(releases, roots), key=ages.rank, default={})
+    criteria = criteria.over(
+        c for name in newest for c in source.candidates(canonicalize_name(name)) if c.version.major == newest[name]
+    )
 
     def gained(version: int) -> int:
         """Return the largest gain of a version with any combination of the settings that it knows."""
@@ -192,7 +197,8 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
     most = max(map(gained, releases["a"]))
 
     def speed(stack: Stack) -> int:
-        return most - gained(stack["a"]) if "a" in stack else 0
+        # Only what the newest stack contains is compared, and a stack without it is as fast.
+        return most - gained(stack.get("a", newest["a"])) if "a" in newest else 0
 
     best = min(stacks(releases, roots), key=lambda stack: (speed(stack), *ages.rank(stack)), default=None)
     optimum = solve_problem(roots, source, criteria, explicit)
