@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName
 
-from knowledge.domain.errors import UnavailableError
+from knowledge.domain.errors import UnavailableError, UnsatisfiableError
 from knowledge.domain.identity import canonical_json, content_hash
 
 if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
+    from advisor.resolve.baseline import NoStackError
 
 _BUCKET = "answers"
 _FORMAT = 2
@@ -33,10 +34,12 @@ class RememberedAnswer:
     Attributes:
         report: The report.
         locks: Text of each lock.
+        conflict: Why there is no stack; none if there is one.
     """
 
-    report: str
-    locks: Mapping[Path, str]
+    report: str = ""
+    locks: Mapping[Path, str] = field(default_factory=dict)
+    conflict: NoStackError | None = None
 
 
 class AnswerMemory:
@@ -87,6 +90,12 @@ class AnswerMemory:
             client.prefetch(projects=[NormalizedName(name) for name in pages])
             if any(client.digest(NormalizedName(name)) != digest for name, digest in pages.items()):
                 return None
+            if "conflict" in document:
+                from advisor.resolve.baseline import NoStackError
+
+                cause = document["conflict"]
+                error = NoStackError(cause["message"], details=tuple(cause["details"]), hint=cause["hint"])
+                return RememberedAnswer(conflict=error)
             locks = {Path(path): text for path, text in document["locks"].items()}
             return RememberedAnswer(report=document["report"], locks=locks)
         except (UnavailableError, ValueError, KeyError, TypeError, AttributeError):
@@ -101,14 +110,25 @@ class AnswerMemory:
         optimum = session.recommend().optimum
         if not self._is_possible or optimum.stopped or optimum.not_compared:
             return
-        packages = sorted(session.loaded_packages)
-        document = {
-            "final": is_complete,
-            "report": answer.report,
-            "locks": {str(path): text for path, text in answer.locks.items()},
-            "pages": {name: session.client.digest(name) for name in packages},
-        }
-        session.client.cache.write(_BUCKET, self._key, json.dumps(document).encode())
+        locks = {str(path): text for path, text in answer.locks.items()}
+        self._write({"final": is_complete, "report": answer.report, "locks": locks}, session.loaded_packages)
+
+    def store_conflict(self, error: UnsatisfiableError) -> None:
+        """Store that no stack satisfies the requirements; builds and limits of size or time may change."""
+        from advisor.resolve.baseline import NoStackError
+
+        client = self._session.client
+        # Without network, less can be said about what to do.
+        is_complete = not (client.failed_builds or client.offline)
+        if type(error) is NoStackError and self._is_possible and is_complete:
+            cause = {"message": error.message, "details": error.details, "hint": error.hint}
+            self._write({"final": True, "conflict": cause}, client.read_projects)
+
+    def _write(self, document: Mapping[str, Any], packages: Iterable[NormalizedName]) -> None:
+        """Write a document with the pages that it depends on."""
+        client = self._session.client
+        pages = {name: client.digest(name) for name in sorted(packages)}
+        client.cache.write(_BUCKET, self._key, json.dumps({**document, "pages": pages}).encode())
 
     @cached_property
     def _key(self) -> str:

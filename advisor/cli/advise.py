@@ -151,6 +151,7 @@ def _advise_one(
     from advisor.api.targets import check_only_target
     from advisor.lock.formats import check_lock_path
     from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.errors import UnsatisfiableError
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
@@ -159,10 +160,18 @@ def _advise_one(
     memory = None if pr_body else AnswerMemory(session, format=printed.question, outputs=paths)
     answer = memory.recall() if memory else None
     if answer is not None:
+        if answer.conflict is not None:
+            raise answer.conflict
         write_locks(answer.locks)
         print_report(answer.report)
         return
     session.keeps_result = session.announces = session.reads_sizes = True
+    try:
+        session.recommend()
+    except UnsatisfiableError as error:
+        if memory is not None:
+            memory.store_conflict(error)
+        raise
     if session.recommend().optimum.interrupted:
         print_report(_report(session, (), printed))
         raise KeyboardInterrupt

@@ -137,6 +137,11 @@ class IndexClient:
             self._answers[project] = tuple(self._read_pages(project))
         return self._answers[project]
 
+    @property
+    def read_projects(self) -> frozenset[NormalizedName]:
+        """Projects whose pages were read so far."""
+        return frozenset(list(self._answers))
+
     def renew(self, project: NormalizedName) -> None:
         """Request the pages of a project again, even if they are fresh, to get newer releases.
 

@@ -184,3 +184,25 @@ def test_an_answer_without_all_sizes_is_remembered_for_runs_without_network(
 
     assert in_session(lambda memory: memory.recall(), offline=False) is None
     assert in_session(lambda memory: memory.recall(), offline=True) == answer
+
+
+def test_a_conflict_is_remembered_until_a_release_solves_it(
+    advisor: Advisor, index: PackageIndex, project: Path, tmp_path: Path
+) -> None:
+    (project / "requirements.in").write_text("a\nb>=2\n")
+    index.add("a", "2.0", ["b<2"])
+    command = ("advise", "--dry-run", "--index-url", index.url, "--cache-dir", str(tmp_path / "c"))
+    first = advisor(*command, cwd=project)
+    for bucket in (tmp_path / "c" / "index").iterdir():
+        if bucket.name not in ("pages", "answers"):
+            shutil.rmtree(bucket)
+
+    second = advisor(*command, "--offline", cwd=project)
+
+    assert first.returncode == 3
+    assert "no version of `b`" in first.stderr
+    assert (second.returncode, second.stdout, second.stderr) == (3, first.stdout, first.stderr)
+
+    index.add("b", "2.0")
+    index.add("a", "3.0", ["b"])
+    assert advisor(*command, "--refresh", cwd=project).returncode == 0

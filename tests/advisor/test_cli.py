@@ -345,7 +345,7 @@ def test_a_conflict_names_another_python_if_that_can_be_read(
 
     online = advisor_here(*arguments)
     monkeypatch.setattr(interpreters, "_first_with_stack", fail_without_index)
-    offline = advisor_here(*arguments)
+    offline = advisor_here(*arguments, "--cache-dir", str(tmp_path / "another cache"))
 
     assert (online.returncode, offline.returncode) == (3, 3)
     assert "there is a stack for Python 3.10: `--python 3.10`" in online.stderr
