@@ -62,7 +62,7 @@ CASES = {
 
 
 def commands(case: Case, folder: Path, programs: dict[str, str], *, offline: bool) -> Iterator[tuple[str, list[str]]]:
-    """Yield the command of each program for the requirements in a folder, with caches beside it."""
+    """Yield the command of each program for the requirements in a folder, with caches next to it."""
     file = str(folder / "requirements.txt")
     network = ["--offline"] if offline else []
     for name, program in programs.items():

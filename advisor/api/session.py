@@ -131,7 +131,10 @@ class AdviceSession:
     def request(self) -> ResolutionRequest:
         """The resolution request for the target's interpreter."""
         if self._request is None:
-            self.estimator.prepare(root.name for root in self.context.problem.roots)
+            # The index answers while measurements are loaded.
+            roots = [root for root in self.context.problem.roots if root.direct is None and not root.constraint]
+            self.client.prefetch(projects=[root.name for root in roots])
+            self.estimator.prepare(root.name for root in roots)
             with activity("reading the project's packages"), self._other_python_named():
                 limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
                 request = self._take_best_python(limit) if self.context.compared_pythons else None

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from itertools import islice
 from types import MappingProxyType
 
 from advisor.project.code_patterns import (
@@ -204,14 +205,16 @@ class _Reader:
             case _:
                 yield local
                 return
+        remaining = max(0, _MOST_ROUNDS - self._rounds)
         try:
-            for names in self._static.rounds(target, items, local):
-                self._rounds += 1
-                if self._rounds > _MOST_ROUNDS:
-                    return
-                yield names
+            rounds = list(islice(self._static.rounds(target, items, local), remaining + 1))
         except NotStaticError:
-            yield {}
+            rounds = [{}]
+        if len(rounds) > remaining:
+            # The values of the names are not known, and the rest of the loop is read.
+            rounds = [{}]
+        self._rounds += len(rounds)
+        yield from rounds
 
     def _of_node(self, node: ast.AST, local: _Local) -> Iterator[tuple[BackendSetting, int, bool]]:
         """Yield the settings that a node makes itself, with their lines, and whether they are defaults."""
@@ -243,7 +246,7 @@ class _Reader:
                 yield from ((setting, node.lineno, False) for setting in self._of_call(node))
 
     def _is_environment(self, node: ast.expr) -> bool:
-        return dotted_name(node).endswith("environ") or self._resolved(node) == "os.environ"
+        return self._resolved(node) == "os.environ" or dotted_name(node) == "os.environ"
 
     def _environment_method(self, function: ast.expr) -> str:
         """Return the name of a method that sets variables of the environment; empty if it is another function."""

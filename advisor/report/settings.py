@@ -53,23 +53,28 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
     groups = _groups(report.setting_effects)
     advice = {(s.package, f"{s.name}={s.value}"): s for s in report.settings}
     frameworks = {package for package, _ in groups}
-    rows = []
+    rows: list[SettingRow] = []
+    listed = 0
     for key in sorted(groups, key=lambda key: (list(advice).index(key) if key in advice else len(advice), key)):
         own, effects, present = advice.get(key), groups[key], report.present_settings.get(key, "")
         clear = _clear(effects, own)
         # A setting that only makes programs slower, and that nobody would choose, is no advice.
         if not clear or (own is None and all(e.speedup < 1 for e in clear)):
             continue
-        name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
         if present and own is None:
-            rows.append(SettingRow(verdict="have", setting=name, effect=f"the program sets {present}"))
+            setting, _, place = present.partition(" ")
+            row = SettingRow(verdict="have", setting=setting, effect=f"the program sets it {place}".rstrip())
+            rows += [row] if row not in rows else []
+            listed += 1
             continue
+        name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
         notes = [*_actions(own, clear), *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
         rows.append(
             SettingRow(verdict=_VERDICTS[own.status if own else None], setting=name, effect=effect, notes=tuple(notes))
         )
-    return tuple(_with_few_warnings(rows)), len(groups) - len(rows)
+        listed += 1
+    return tuple(_with_few_warnings(rows)), len(groups) - listed
 
 
 def _with_few_warnings(rows: Sequence[SettingRow]) -> Iterator[SettingRow]:

@@ -28,7 +28,6 @@ from advisor.report.sizes import size_lines, startup_lines
 from advisor.resolve.finding_types import AdviceFinding
 from knowledge.estimate.interface import Evidence, PredictedChange
 
-_VERDICT_STYLES: dict[str, Style] = {"set": "good", "allow": "warning", "avoid": "bad", "maybe": ""}
 _MOST_EVIDENCE = 10
 """Lines of evidence of a package in the details."""
 

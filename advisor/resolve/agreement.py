@@ -84,12 +84,15 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
         if corrected is None:
             break
         joint, start = corrected, optimum.stack
-    stacks = dict(zip(solved, joint.separated(optimum.stack), strict=True))
+    # Without a stack whose gain counts, each target keeps its own best one.
+    own = [optimum.stack for _, optimum in solved.values()]
+    stacks = dict(zip(solved, joint.separated(optimum.stack) if corrected is None else own, strict=True))
     return Agreement(
         requests={name: _limited_to(request, stacks[name]) for name, (request, _) in solved.items()},
         before=differing([(request, optimum.stack) for request, optimum in solved.values()]),
         after=differing([(request, stacks[name]) for name, (request, _) in solved.items()]),
-        proven=all(bound.gap == 0 for bound in optimum.bounds if bound.objective == DIFFERENT_VERSIONS),
+        proven=corrected is None
+        and all(bound.gap == 0 for bound in optimum.bounds if bound.objective == DIFFERENT_VERSIONS),
     )
 
 

@@ -189,7 +189,7 @@ class IndexCandidates:
         roots = (*problem.roots, *self._problem.roots)
         changed = {r.name for r in roots if problem.roots_of(r.name) != self._problem.roots_of(r.name)}
         if problem.policy == self._problem.policy:
-            other._candidates = {n: candidates for n, candidates in self._candidates.items() if n not in changed}
+            other._candidates = {n: c for n, c in list(self._candidates.items()) if n not in changed}
         if problem.substitutions == self._problem.substitutions:
             other._dependencies = self._dependencies
             other._lacking = self._lacking

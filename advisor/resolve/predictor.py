@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from packaging.version import Version
 
 from advisor.index.cache import DiskCache
-from knowledge.domain.errors import AdvisorError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
 from knowledge.estimate.interface import (
@@ -101,12 +101,14 @@ class Predictor:
 
         frameworks = sorted(FRAMEWORKS.keys() & set(packages))
         if self._cache.read(_BUCKET, self._key(["prepared", frameworks])) is None:
+            # Not in the thread: a build that starts meanwhile would inherit the environment.
+            _load_numpy()
             self._preparation = Thread(target=self._prepare, args=[frameworks], name="predictions", daemon=True)
             self._preparation.start()
 
     def _prepare(self, frameworks: Sequence[str]) -> None:
         # The question whose answer needs it raises the same error.
-        with contextlib.suppress(AdvisorError):
+        with contextlib.suppress(Exception):
             self.estimator.prepare(frameworks)
             self._cache.write(_BUCKET, self._key(["prepared", frameworks]), b"")
 
@@ -290,7 +292,7 @@ def _load_numpy() -> None:
     The matrices of predictions are small: threads that wait for work took three times as long as the work itself. The
     environment stays as it was, because other programs inherit it.
     """
-    if _BLAS_THREADS in os.environ:
+    if _BLAS_THREADS in os.environ or "numpy" in sys.modules:
         return
     os.environ[_BLAS_THREADS] = "1"
     try:

@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.domain.words import count
 from advisor.resolve.choices import Candidates, Choice, PairedChoice
 from advisor.resolve.optimum import Objective
-from advisor.resolve.speed_steps import SPEED_STEP, added_gain
+from advisor.resolve.speed_steps import added_gain, speed_steps
 from knowledge.estimate.interface import NO_GAIN, Estimator, PredictedGain
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.slower import SlowerRule
@@ -90,7 +90,7 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
     if estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
         return SlowdownScore(reason="both versions were measured on comparable hardware")
     gain = gain_without(rule, share)
-    steps = int(gain.cautious / SPEED_STEP)
+    steps = speed_steps(gain)
     return SlowdownScore(steps=steps, gain=gain) if steps > 0 else SlowdownScore(reason="it is too uncertain")
 
 

@@ -243,6 +243,22 @@ def test_loops_are_followed_with_bounded_work() -> None:
     assert len(settings_in_code(text)) <= 1
 
 
+def test_a_long_loop_hides_no_other_setting() -> None:
+    text = (
+        "import os, torch\n"
+        f"for value in {list(range(2000))}:\n    os.environ['OTHER'] = 'OMP_NUM_THREADS'; torch.set_num_threads(1)\n"
+        "for name in ('OMP_NUM_THREADS',):\n    os.environ[name] = '2'\n"
+    )
+
+    assert [(s.setting.name, s.setting.value) for s in settings_in_code(text)] == [("threads", "1"), ("threads", "2")]
+
+
+def test_a_copy_of_the_environment_sets_nothing() -> None:
+    text = "import os\nenviron = os.environ.copy()\nenviron['OMP_NUM_THREADS'] = '1'\n"
+
+    assert settings_in_code(text) == ()
+
+
 @pytest.mark.parametrize(
     ("content", "line"),
     [

@@ -359,7 +359,7 @@ def test_a_setting_that_the_program_makes_is_not_offered(advice: AdviceResult) -
 
     text = advice_text(replace(advice, settings=others, present_settings=present))
 
-    assert re.search(r"have +amp=bfloat16 +the program sets amp=float16 \(train.py:12\)$", text, re.MULTILINE)
+    assert re.search(r"have +amp=float16 +the program sets it \(train.py:12\)$", text, re.MULTILINE)
     assert "reduced-precision" not in text
 
 
