@@ -143,6 +143,15 @@ def solve_problem(
         return None
 
 
+def over_newest(
+    criteria: Criteria, releases: Releases, roots: Mapping[str, VersionSet], source: FixedCandidates
+) -> tuple[Criteria, Stack]:
+    """Return criteria that compare speed with the newest stack, and this stack; it is empty if there is none."""
+    newest = min(stacks(releases, roots), key=Ages(roots, source, criteria).rank, default={})
+    names = [canonicalize_name(name) for name in newest]
+    return criteria.over(c for n in names for c in source.candidates(n) if c.version.major == newest[n]), newest
+
+
 class Ages:
     """How old the stacks of a problem are."""
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
-from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.recommended_settings import recommended_settings
@@ -28,6 +27,7 @@ from tests.advisor.small_problems import (
     Stack,
     VersionSet,
     criteria_for,
+    over_newest,
     plain,
     problems,
     solve_problem,
@@ -183,10 +183,7 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
     criteria = criteria_for(roots, source, estimator).with_min_gain(0.0)
     criteria = criteria.with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
     ages = Ages(roots, source, criteria)
-    newest = min(stacks(releases, roots), key=ages.rank, default={})
-    criteria = criteria.over(
-        c for name in newest for c in source.candidates(canonicalize_name(name)) if c.version.major == newest[name]
-    )
+    criteria, newest = over_newest(criteria, releases, roots, source)
 
     def gained(version: int) -> int:
         """Return the largest gain of a version with any combination of the settings that it knows."""

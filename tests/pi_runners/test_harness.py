@@ -219,8 +219,10 @@ def test_the_load_of_the_machine_is_recorded_during_the_run(tmp_path: Path) -> N
     )
 
     figures = [reading.figures for reading in end.readings]
-    assert figures
-    assert all(f["memory_bytes"] > 0 for f in figures)
+    # A process that has just ended has no memory.
+    memory = [f["memory_bytes"] for f in figures if "memory_bytes" in f]
+    assert memory
+    assert min(memory) > 0
     assert max(f["cpu_percent"] for f in figures) > 0
 
 
