@@ -84,6 +84,17 @@ _STORED_KEYS = {"arm": "slot"}
 _AMOUNTS = ("warmup_seconds", "flops", "bytes", "error", "tolerance")
 
 
+def _float_amounts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the amounts of a record as floats: a number that is 0 here and 0.0 where it was read has another hash."""
+    amounts: dict[str, Any] = {n: record[n] if record[n] is None else float(record[n]) for n in _AMOUNTS if n in record}
+    if "samples" in record:
+        amounts["samples"] = tuple(map(float, record["samples"]))
+    for name in ("metrics", "telemetry"):
+        if name in record:
+            amounts[name] = {key: float(value) for key, value in record[name].items()}
+    return amounts
+
+
 def stored_key(name: str) -> str:
     """Return the key that records and databases use for an attribute of an observation.
 
@@ -160,14 +171,7 @@ class Observation:  # Not slotted: its document is cached, because both the hash
             # Schema 1 does not have these fields, and the identity of its records must not change.
             if not values[later]:
                 del values[later]
-        # A number that is 0 here and 0.0 where it was read would have another hash.
-        values["samples"] = tuple(map(float, self.samples))
-        for name in _AMOUNTS:
-            amount = values[name]
-            values[name] = amount if amount is None else float(amount)
-        for name in ("metrics", "telemetry"):
-            if name in values:
-                values[name] = {key: float(value) for key, value in values[name].items()}
+        values |= _float_amounts(values)
         values["indicator"] = dict(zip(_RUN_FIELDS, _run_values(self.indicator), strict=True))
         values["stack"] = self.stack.identity
         values["hardware"] = self.hardware.identity
@@ -177,6 +181,23 @@ class Observation:  # Not slotted: its document is cached, because both the hash
     def document(self) -> str:
         """The record as canonical JSON, which is hashed and stored."""
         return canonical_json(self.record())
+
+    def with_document_of(self, record: Mapping[str, Any]) -> Observation:
+        """Return the observation with the document, and so the identity, of the record that it was read from.
+
+        Earlier versions wrote amounts that are whole numbers, such as 0 seconds of warm-up, without a decimal point.
+
+        Args:
+            record: The record, as values of JSON.
+        """
+        amounts = [record.get(name) for name in _AMOUNTS]
+        for values in (record.get("samples", ()), *(record.get(n, {}).values() for n in ("metrics", "telemetry"))):
+            amounts += values
+        has_whole = any(type(amount) is int for amount in amounts)
+        if has_whole and canonical_json({**record, **_float_amounts(record)}) == self.document:
+            # A cached property: this is the value that it has from now on.
+            self.__dict__["document"] = canonical_json(record)
+        return self
 
     @cached_property
     def identity(self) -> str:

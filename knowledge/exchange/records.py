@@ -37,7 +37,7 @@ def observation_from(record: dict[str, Any], *, stack: Stack, hardware: Hardware
         ValueError: If a field is missing, unknown or of the wrong type.
     """
     observation: Observation = _adapter(Observation).validate_python({**record, "stack": stack, "hardware": hardware})
-    return observation
+    return observation.with_document_of(record)
 
 
 @cache

@@ -331,6 +331,25 @@ def test_every_storable_observation_survives_the_round_trip(store: SqlKnowledgeB
     assert list(store.find_damage()) == []
 
 
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(stored=st.lists(STORABLE, min_size=1, max_size=10))
+def test_what_the_program_stored_before_it_wrote_whole_numbers_as_floats_is_intact(
+    store: SqlKnowledgeBase, stored: list[Observation]
+) -> None:
+    store.remove(["b1"])
+    with pytest.MonkeyPatch.context() as earlier:
+        earlier.setattr("knowledge.domain.observation._float_amounts", lambda record: {})
+        store.add(stored)
+    identities = {entry.identity for entry in stored}
+
+    read = list(store.observations())
+    copied = read_observations(write_observations(read), where="the copy")
+
+    assert {entry.identity for entry in read} == identities
+    assert {entry.identity for entry in copied} == identities
+    assert list(store.find_damage()) == []
+
+
 OBSERVATIONS = st.builds(
     observation,
     st.sampled_from(["2.0.0", "1.26.4"]),
