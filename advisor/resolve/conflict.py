@@ -102,12 +102,13 @@ def _solve(encoding: Encoding, effort: Effort, assumptions: Sequence[Literal]) -
 
     Such a solution is the fastest proof that there is no conflict.
     """
+    model = encoding.solvable_model()
     for avoided in (encoding.unread(), encoding.unread(only_sdists=True)):
         if avoided:
-            answer = encoding.model.solve(effort, assumptions=[*assumptions, *map(negated, avoided)])
+            answer = model.solve(effort, assumptions=[*assumptions, *map(negated, avoided)])
             if answer.values is not None:
                 return answer
-    return encoding.model.solve(effort, assumptions=assumptions)
+    return model.solve(effort, assumptions=assumptions)
 
 
 class Contradiction:
@@ -116,7 +117,6 @@ class Contradiction:
     def __init__(self, encoding: Encoding, search: Search, effort: Effort, core: set[Literal]) -> None:
         self._encoding = encoding
         self._search = search
-        self._model = encoding.model
         self._guards = encoding.guards
         self._effort = effort
         self._reduction = effort
@@ -156,7 +156,9 @@ class Contradiction:
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
         """Return facts among some that contradict each other, or none if they do not."""
         facts = list(facts)
-        answer = self._model.solve(self._reduction, assumptions=[self._guards[fact] for fact in facts])
+        answer = self._encoding.solvable_model().solve(
+            self._reduction, assumptions=[self._guards[fact] for fact in facts]
+        )
         if not answer.impossible:
             return None
         core = set(answer.core)
@@ -205,7 +207,7 @@ class Contradiction:
         while True:
             # Each check may load metadata, which adds facts.
             fixed = [self._guards[fact] for fact in self._guards if fact.root is None or fact in facts]
-            answer = self._model.solve(effort, assumptions=fixed, costs=gains)
+            answer = self._encoding.solvable_model().solve(effort, assumptions=fixed, costs=gains)
             if answer.values is None:
                 return []
             compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
@@ -257,7 +259,11 @@ def describe_conflict(
 
 def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
     """Whether a single one of the conflicting requirements admits no candidate of a package."""
-    candidates = [c for c in source.candidates(name) if not source.is_known(c) or source.dependencies(c) is not None]
+    candidates = [
+        c
+        for c in source.candidates(name)
+        if source.failed_newer(c) is None and (not source.is_known(c) or source.dependencies(c) is not None)
+    ]
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:

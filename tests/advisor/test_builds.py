@@ -173,6 +173,26 @@ def test_a_build_that_needs_a_package_of_the_stack_is_reported_once_and_no_older
     assert "hint: state what `a` requires with `[[tool.advisor.metadata]]`" in result.stderr
 
 
+@pytest.mark.parametrize("objective", ["latest", "size"])
+@pytest.mark.parametrize("roots", ["engine\napp\n", "a\nengine\nzapp\n"])
+def test_an_older_release_is_chosen_where_another_package_excludes_the_one_whose_build_failed(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path, objective: str, roots: str
+) -> None:
+    index.add_file("a", "a-1.0.tar.gz", sdist())
+    index.add_file("a", "a-2.0.tar.gz", sdist("import engine", version="2.0"))
+    index.add("engine", "1.0")
+    for name in ("app", "zapp"):
+        index.add(name, "1.0", requires=("a<2",))
+    (tmp_path / "requirements.txt").write_text(roots)
+    arguments = ("advise", "--index-url", index.url, "--build-sdists", "--objective", objective)
+
+    result = advisor_here(*arguments)
+
+    assert result.returncode == 0, result.stderr
+    locked = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
+    assert {package["name"]: package["version"] for package in locked}["a"] == "1.0"
+
+
 def test_a_newer_release_with_declared_build_requirements_is_chosen(index: PackageIndex, tmp_path: Path) -> None:
     index.add_file("a", "a-1.0.tar.gz", sdist("import engine", version="1.0"))
     index.add_file("a", "a-2.0.tar.gz", sdist(version="2.0"))
