@@ -94,6 +94,10 @@ class SyntheticSource:
     def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
         """Do nothing: all metadata is available."""
 
+    def failed_newer(self, candidate: Candidate) -> Version | None:
+        """Return that no build failed."""
+        return None
+
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Do nothing: all metadata is available."""
 

@@ -21,7 +21,7 @@ from advisor.gate.check import GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
 from advisor.gate.recommendation import without_pins
-from advisor.gate.update import find_smallest_update, resolved_findings
+from advisor.gate.update import TOOL_LOCKS, find_smallest_update, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
@@ -32,8 +32,6 @@ from advisor.resolve.request import ResolutionRequest
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Effect, Prediction
 
-_TOOLS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
-"""Locks that only their own tool writes."""
 NO_LOCK = "there was no lock to compare with"
 """Why a change from no lock has no prediction."""
 
@@ -229,7 +227,7 @@ def _rendered(
     if not outputs and path is None:
         # An environment has no file.
         return change, {}
-    if not outputs and path is not None and path.name in _TOOLS:
+    if not outputs and path is not None and path.name in TOOL_LOCKS:
         return replace(change, commands=(_command(path.name, change),)), {}
     if not outputs and lock.is_project and not lock.records_hashes:
         versions = {c.package: c.after for c in change.changes if c.after is not None}
@@ -252,4 +250,4 @@ def _command(lock: str, change: LockChange) -> str:
     pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
     if lock == "uv.lock":
         return f"uv lock {' '.join(f'--upgrade-package {pin}' for pin in pins)}"
-    return f"lock {', '.join(pins)} with {_TOOLS[lock]}, which alone writes `{lock}`"
+    return f"lock {', '.join(pins)} with {TOOL_LOCKS[lock]}, which alone writes `{lock}`"

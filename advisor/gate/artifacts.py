@@ -46,7 +46,7 @@ class LockArtifacts:
         )
         self._differing = {finding.package for finding in files.findings if finding.code in ("ADV014", "ADV024")}
         self.installable: dict[NormalizedName, Candidate] = {}
-        self.findings: list[Finding] = [*files.findings]
+        self.findings: list[Finding] = [*self._lock_obstacle(), *files.findings]
         for name, locked in self._scope.lock.packages.items():
             if locked.direct_reference:
                 if self._scope.lock.path is None:
@@ -87,6 +87,18 @@ class LockArtifacts:
                 "ADV022",
                 f"there is no vulnerability record for {unrecorded} of {len(candidates)} packages",
                 subject="vulnerabilities",
+            )
+
+    def _lock_obstacle(self) -> Iterator[Finding]:
+        """Yield why the target cannot install the lock as a whole."""
+        if self._scope.lock.obstacle is not None:
+            problem, line = self._scope.lock.obstacle
+            yield self._scope.finding(
+                "ADV012",
+                f"the lock {problem}",
+                place=Place(path=str(self._scope.lock.path), line=line),
+                subject="lock",
+                cause=Cause(files=(problem,)),
             )
 
     def _not_from_index(self, name: NormalizedName, locked: LockedVersion) -> Finding:

@@ -21,6 +21,7 @@ class Code:
         summary: The meaning in a few words.
         why: The meaning in full, and why it matters.
         remedy: What to do.
+        update: Whether other versions, or writing the lock again, can resolve it.
     """
 
     code: str
@@ -29,6 +30,7 @@ class Code:
     summary: str
     why: str
     remedy: str
+    update: bool = False
 
 
 @lru_cache(maxsize=1)

@@ -27,6 +27,8 @@ from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.verify import verify
 
+TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
+"""Locks that only their own tool writes."""
 _MAX_ROUNDS = 200
 
 
@@ -171,7 +173,9 @@ def _excluded_combinations(
 def _updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
     """Return a lock with the versions of a stack; in a requirements file without hashes, only the pins change."""
     if not lock.is_project:
-        return lock_from_stack(stack)
+        # What another tool's lock requires of the target follows from the project, whatever the versions are.
+        of_tool = lock.path is not None and lock.path.name in TOOL_LOCKS
+        return replace(lock_from_stack(stack), obstacle=lock.obstacle if of_tool else None)
     if lock.records_hashes:
         return replace(lock_from_stack([c for c in stack if c.name in lock.versions]), is_project=True)
     versions = {c.name: c.version for c in stack}

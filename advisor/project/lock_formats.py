@@ -145,6 +145,53 @@ def holds(marker: str | None, target: Target) -> bool:
     return not marker or Marker(marker).evaluate({**target.markers, "extra": ""})
 
 
+def unmet_conditions(document: Document, target: Target) -> Iterator[tuple[str, str]]:
+    """Yield what a lock as a whole requires of a target that it is not: the text in the lock, and a phrase.
+
+    An installer refuses such a lock: `requires-python` and `environments` of a `pylock.toml` (PEP 751, installing),
+    `requires-python` of a `uv.lock`, `python-versions` of a `poetry.lock`, `targets` of a `pdm.lock`, and `requires` of
+    a `Pipfile.lock` (`pipenv install --deploy`).
+    """
+    pythons = _stated_pythons(document)
+    if pythons and not any(_admits(specifier, target) for specifier in pythons):
+        admitted = " or ".join(f"`{specifier}`" for specifier in pythons)
+        yield next(iter(pythons.values())), f"requires Python {admitted}, and the target has {target.python}"
+    environments = [str(marker) for marker in document.get("environments", ())]
+    if environments and not any(holds(marker, target) for marker in environments):
+        others = " or ".join(f"`{marker}`" for marker in environments)
+        yield (
+            environments[0],
+            f"is for environments with {others}, and the target is Python {target.python} on " + (target.platform),
+        )
+
+
+def _stated_pythons(document: Document) -> dict[str, str]:
+    """Return the specifiers of interpreters, each with its text in the lock; one of them must admit the target's."""
+    metadata = document.get("metadata", {})
+    required = document.get("_meta", {}).get("requires", {})
+    if full := required.get("python_full_version"):
+        return {f"=={full}": str(full)}
+    if minor := required.get("python_version"):
+        return {f"=={minor}.*": str(minor)}
+    stated = [document.get("requires-python"), metadata.get("python-versions")]
+    stated += [other.get("requires_python", "") for other in metadata.get("targets", ())]
+    return {str(specifier): str(specifier) for specifier in stated if specifier is not None}
+
+
+def _admits(specifier: str, target: Target) -> bool:
+    """Whether a specifier, or a constraint of Poetry such as `^3.9`, admits the interpreter of a target.
+
+    Raises:
+        InputError: If it is neither.
+    """
+    try:
+        return SpecifierSet(specifier).contains(target.python, prereleases=True)
+    except InvalidSpecifier:
+        from advisor.project.poetry import admits_python
+
+        return admits_python(specifier, target.python)
+
+
 def content_of(entry: Document, *keys: str) -> str:
     """Return the values of some keys of a package as one line of JSON."""
     return json.dumps({key: entry[key] for key in keys if key in entry}, sort_keys=True, default=str)

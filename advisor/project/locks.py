@@ -111,6 +111,8 @@ class Lock:
         indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
         trusted_hosts: Hosts whose certificates are not verified, each with its line.
         records_hashes: Whether locks of this format contain hashes.
+        obstacle: Why the target cannot install the lock as a whole, as what follows "the lock", with its line; none if
+            it can.
         is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
     """
 
@@ -122,6 +124,7 @@ class Lock:
     indexes: tuple[tuple[str, int], ...] = ()
     trusted_hosts: tuple[tuple[str, int], ...] = ()
     records_hashes: bool = False
+    obstacle: tuple[str, int] | None = None
     is_project: bool = False
 
     @cached_property
@@ -169,7 +172,7 @@ def read_lock(path: Path, target: Target) -> Lock:
         )
     text, document = _load(path, parse)
     try:
-        lock = _lock(path, text, read(document, target))
+        lock = replace(_lock(path, text, read(document, target)), obstacle=_obstacle(text, document, target))
         return replace(lock, trusted_hosts=_unverified_hosts(text, document)) if path.name == "Pipfile.lock" else lock
     except EntryError as error:
         line = _line_of(text, error)
@@ -236,6 +239,16 @@ def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
         open_entries=tuple(open_entries),
         records_hashes=not path.name.endswith(("bom.json", ".cdx.json")),
     )
+
+
+def _obstacle(text: str, document: Document, target: Target) -> tuple[str, int] | None:
+    """Return why a target cannot install a lock as a whole, with the line that says so; none if it can."""
+    stated, problem = next(iter(lock_formats.unmet_conditions(document, target)), ("", ""))
+    # Packages of a `poetry.lock` may state the same, in front of the table of the lock as a whole.
+    position = (
+        text.replace('\\"', "'").replace('"', "'").find(stated.replace('"', "'"), max(text.find("[metadata]"), 0))
+    )
+    return (problem, text.count("\n", 0, position) + 1) if problem else None
 
 
 def _hashes(entry: Entry) -> frozenset[str]:

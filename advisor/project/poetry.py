@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from advisor.config import line_in
 from advisor.domain.direct_reference import DirectReference
@@ -217,6 +218,22 @@ def _python(constraint: Any, path: Path) -> str | None:
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}`: `tool.poetry.dependencies.python` `{constraint}`: {error}") from None
     return text
+
+
+def admits_python(constraint: str, python: Version) -> bool:
+    """Whether a constraint of Poetry, such as `^3.9 || ^4.0`, admits an interpreter.
+
+    Raises:
+        InputError: If it is not a constraint.
+    """
+    from poetry.core.constraints.version import Version as PoetryVersion
+    from poetry.core.constraints.version import parse_constraint
+
+    _check_length("`python-versions`", constraint)
+    try:
+        return parse_constraint(constraint).allows(PoetryVersion.parse(str(python)))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"`python-versions` `{constraint}`: {error}") from None
 
 
 def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:

@@ -9,11 +9,16 @@ from packaging.version import Version
 
 from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
-from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
 from advisor.report.check.markdown import effect_lines, table
-from advisor.report.check.summary import describe_changes, describe_prediction, listed_effects
+from advisor.report.check.summary import (
+    describe_changes,
+    describe_prediction,
+    equal_findings,
+    listed_effects,
+    places_and_name,
+)
 from advisor.report.interface import prediction_document, rounded, target_line, version_change
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 
@@ -36,8 +41,8 @@ def update_json(change: LockChange) -> str:
             {"package": c.package, "kind": c.kind, "before": _text_of(c.before), "after": _text_of(c.after)}
             for c in change.changes
         ],
-        "cleared": [{"code": f.code, "package": f.package, "message": f.message} for f in change.cleared],
-        "remaining": [{"code": f.code, "package": f.package, "message": f.message} for f in change.remaining],
+        "cleared": list(map(_document, change.cleared)),
+        "remaining": list(map(_document, change.remaining)),
         "prediction": prediction and {key: prediction[key] for key in _PREDICTION_KEYS},
         "not_predicted": change.not_predicted or None,
         "passes": change.passes,
@@ -76,7 +81,21 @@ def _text(change: LockChange) -> Iterator[Block]:
 
 
 def _findings(label: str, style: Style, findings: Sequence[Finding]) -> Block:
-    return labelled(label, [f"{f.message} [{f.code} {gate_codes()[f.code].name}]" for f in findings], style)
+    return [
+        TextRow(label="" if number else label, cells=(same[0].message,), notes=(places_and_name(same),), style=style)
+        for number, same in enumerate(equal_findings(findings))
+    ]
+
+
+def _document(finding: Finding) -> dict[str, str | int]:
+    """Return a finding as JSON."""
+    return {
+        "code": finding.code,
+        "package": finding.package,
+        "message": finding.message,
+        "path": finding.place.path,
+        "line": finding.place.line,
+    }
 
 
 def _speed(change: LockChange) -> str:
@@ -121,13 +140,14 @@ def _markdown(change: LockChange) -> Iterator[str]:
     if change.cleared:
         yield "### Resolved findings"
         yield ""
-        rows = [(f"{f.code} {gate_codes()[f.code].name}", f.message, f.source) for f in change.cleared]
+        rows = [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(change.cleared)]
         yield from table(("finding", "message", "source"), rows)
         yield ""
     if change.remaining:
         yield "### Remaining findings"
         yield ""
-        yield from table(("finding", "message"), [(f.code, f.message) for f in change.remaining])
+        remaining = [(places_and_name(same), same[0].message) for same in equal_findings(change.remaining)]
+        yield from table(("finding", "message"), remaining)
         yield ""
     if change.changes:
         yield "### Packages"

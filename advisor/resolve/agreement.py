@@ -197,6 +197,11 @@ class _JointTargets:
         request, original = self._original(candidate)
         return request.source.lacks_build(original)
 
+    def failed_newer(self, candidate: Candidate) -> Version | None:
+        """Return the newer version that a requirement must exclude for a candidate to be chosen; usually none."""
+        request, original = self._original(candidate)
+        return request.source.failed_newer(original)
+
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Read the metadata of candidates, in one parallel batch for each target."""
         batches: dict[int, list[Candidate]] = {}

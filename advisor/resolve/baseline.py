@@ -112,6 +112,8 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         self._source = source
         self._pins = pins
         self._limit = limit
+        self.refused: set[str] = set()
+        """Packages of which older versions were refused, since no requirement excluded one whose build failed."""
         self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
 
     def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
@@ -172,6 +174,10 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
             ]
             for number, candidate in enumerate(admitted):
                 self._check_limit()
+                newer = self._source.failed_newer(candidate) if self._pins is None else None
+                if newer is not None and all(admits(r, newer) for r in specified):
+                    self.refused.add(name)
+                    continue
                 steps = len(incompatible) + number
                 if steps and not self._source.is_known(candidate):
                     # A long way back takes few requests in turn.
@@ -267,10 +273,15 @@ def resolve_baseline(
     if pins is None:
         dependencies = [item.dependency for item in requirements]
         source.prefetch(sorted({d.name for d in dependencies}), [d.requirement for d in dependencies])
-    resolver = Resolver(_Provider(problem, source, pins, limit), BaseReporter())
+    provider = _Provider(problem, source, pins, limit)
     try:
-        result = resolver.resolve(requirements, max_rounds=max_rounds)
+        result = Resolver(provider, BaseReporter()).resolve(requirements, max_rounds=max_rounds)
     except ResolutionImpossible as error:
+        if provider.refused:
+            # A package that it reads later may exclude the versions whose builds failed.
+            raise BaselineLimitError(
+                f"the plain resolver found no stack: builds of {quoted(sorted(provider.refused))} failed"
+            ) from None
         lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
         raise NoStackError(
             "no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))

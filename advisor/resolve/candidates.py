@@ -59,7 +59,7 @@ class UndeclaredBuild:
 
     @property
     def reason(self) -> str:
-        """Why the version and older ones cannot be candidates."""
+        """Why the version cannot be a candidate, and older ones only where a requirement excludes it."""
         return (
             f"metadata: the build of {self.version} needs `{self.module}` of the stack, which is not among its "
             "declared build requirements; older versions were not built"
@@ -73,7 +73,7 @@ class IndexCandidates:
         fetched: Addresses of the files whose metadata has been requested.
         unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
         variants: Chooses among variant wheels; none without the preview feature.
-        undeclared_builds: Packages whose builds need a package of the stack that they do not declare.
+        undeclared_builds: Builds of each package that need a package of the stack that they do not declare.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class IndexCandidates:
         self.fetched: set[str] = set()
         self.unknown_extras: set[tuple[str, str]] = set()
         self._lacking: set[tuple[str, str]] = set()
-        self.undeclared_builds: dict[NormalizedName, UndeclaredBuild] = {}
+        self.undeclared_builds: dict[NormalizedName, list[UndeclaredBuild]] = {}
 
     def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
         """Return the candidates of a package for the target, newest first."""
@@ -143,13 +143,17 @@ class IndexCandidates:
         """Fetch the metadata of candidates in one parallel batch."""
         candidates = list(candidates)
         pending = [c for c in candidates if c.file.url not in self.fetched and c.direct is None]
-        unread = [c for c in pending if self._problem.stated_of(c) is None and self._may_build(c)]
+        unread = [c for c in pending if self._problem.stated_of(c) is None]
         self.prefetch_metadata(unread)
         if self._advisories:
             self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in pending)
         self._request_sizes([c.file for c in candidates if not self._is_sized(c)])
         if self._problem.policy.build_sdists:
-            self._client.prefetch_builds(c.file for c in unread if self._is_unbuilt(c))
+            unbuilt = [c for c in unread if self._is_unbuilt(c)]
+            # An older version shall not be chosen because its build happens to need less than that of the newest one.
+            newest = [c for name in sorted({c.name for c in unbuilt}) if (c := self._newest_unbuilt(name)) is not None]
+            self._client.prefetch_builds(c.file for c in (*unbuilt, *newest))
+            pending = [*newest, *pending]
         for candidate in pending:
             self.dependencies(candidate)
 
@@ -209,6 +213,14 @@ class IndexCandidates:
     def lacks_build(self, candidate: Candidate) -> bool:
         """Whether a candidate cannot be used because its requirements are only known after a build."""
         return self.dependencies(candidate) is None and self._is_unbuilt(candidate)
+
+    def failed_newer(self, candidate: Candidate) -> Version | None:
+        """Return the next newer version whose build needs something undeclared, if no own requirement excludes it."""
+        if not candidate.is_sdist or self._problem.stated_of(candidate) is not None:
+            return None
+        newer = [b.version for b in self.undeclared_builds.get(candidate.name, ()) if b.version > candidate.version]
+        roots = self._problem.roots_of(candidate.name) if newer else ()
+        return min(newer) if newer and all(admits(root.requirement, min(newer)) for root in roots) else None
 
     def needs_build(self, candidate: Candidate) -> bool:
         """Whether the requirements of a candidate are only known after a build."""
@@ -396,20 +408,12 @@ class IndexCandidates:
         return tuple(dependencies)
 
     def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata | None:
-        """Return the metadata of an sdist from a build; none if it fails, or if a newer one lacks a requirement.
-
-        That an older version happens to build without a package of the stack is no reason to choose it: pip and uv
-        end with the error of the newest one.
+        """Return the metadata of an sdist from a build; none if it fails.
 
         Args:
             candidate: The sdist.
             stated: What it states without a build.
         """
-        newest = self._newest_unbuilt(candidate.name)
-        if newest is not None and newest.version > candidate.version:
-            self.dependencies(newest)
-            if not self._may_build(candidate):
-                return self._usable_metadata(candidate)
         try:
             return self._client.built_metadata(candidate.file)
         except MetadataError as error:
@@ -417,15 +421,10 @@ class IndexCandidates:
             required = {canonicalize_name(r.name) for r in stated.requires if self._problem.applies(r)}
             if module and canonicalize_name(module) in {*required, *self._requested}:
                 build = UndeclaredBuild(version=candidate.version, module=module)
-                self.undeclared_builds[candidate.name], reason = build, build.reason
+                self.undeclared_builds.setdefault(candidate.name, []).append(build)
+                reason = build.reason
             self._skip(candidate.name, reason, candidate.file.filename)
             return None
-
-    def _may_build(self, candidate: Candidate) -> bool:
-        """Whether a candidate needs no build, or no build of a version as new failed without a package of the stack."""
-        failed = self.undeclared_builds.get(candidate.name)
-        is_own = not candidate.is_sdist or self._problem.stated_of(candidate) is not None
-        return failed is None or is_own or candidate.version > failed.version
 
     def _newest_unbuilt(self, name: NormalizedName) -> Candidate | None:
         """Return the newest version of a package that the project admits and that needs a build."""
@@ -437,9 +436,6 @@ class IndexCandidates:
         if candidate.direct is not None:
             return self._problem.direct[candidate.name].metadata
         self.fetched.add(candidate.file.url)
-        if not self._may_build(candidate):
-            self._skip(candidate.name, self.undeclared_builds[candidate.name].reason, candidate.file.filename)
-            return None
         try:
             metadata = self._read_metadata(candidate)
         except MetadataError as error:

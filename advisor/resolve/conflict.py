@@ -102,12 +102,13 @@ def _solve(encoding: Encoding, effort: Effort, assumptions: Sequence[Literal]) -
 
     Such a solution is the fastest proof that there is no conflict.
     """
+    model = encoding.solvable_model()
     for avoided in (encoding.unread(), encoding.unread(only_sdists=True)):
         if avoided:
-            answer = encoding.model.solve(effort, assumptions=[*assumptions, *map(negated, avoided)])
+            answer = model.solve(effort, assumptions=[*assumptions, *map(negated, avoided)])
             if answer.values is not None:
                 return answer
-    return encoding.model.solve(effort, assumptions=assumptions)
+    return model.solve(effort, assumptions=assumptions)
 
 
 class Contradiction:
@@ -116,7 +117,6 @@ class Contradiction:
     def __init__(self, encoding: Encoding, search: Search, effort: Effort, core: set[Literal]) -> None:
         self._encoding = encoding
         self._search = search
-        self._model = encoding.model
         self._guards = encoding.guards
         self._effort = effort
         self._reduction = effort
@@ -156,7 +156,9 @@ class Contradiction:
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
         """Return facts among some that contradict each other, or none if they do not."""
         facts = list(facts)
-        answer = self._model.solve(self._reduction, assumptions=[self._guards[fact] for fact in facts])
+        answer = self._encoding.solvable_model().solve(
+            self._reduction, assumptions=[self._guards[fact] for fact in facts]
+        )
         if not answer.impossible:
             return None
         core = set(answer.core)
@@ -205,7 +207,7 @@ class Contradiction:
         while True:
             # Each check may load metadata, which adds facts.
             fixed = [self._guards[fact] for fact in self._guards if fact.root is None or fact in facts]
-            answer = self._model.solve(effort, assumptions=fixed, costs=gains)
+            answer = self._encoding.solvable_model().solve(effort, assumptions=fixed, costs=gains)
             if answer.values is None:
                 return []
             compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
@@ -225,11 +227,14 @@ class Contradiction:
         return relevant
 
 
-def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], str]) -> tuple[str, ...]:
+def describe_conflict(
+    conflict: Conflict, problem: ResolutionProblem, source: CandidateSource, reasons: Callable[[str], str]
+) -> tuple[str, ...]:
     """Describe a conflict in lines: the project's requirements, the dependencies, and the package without a version.
 
     Args:
         conflict: The conflict.
+        problem: The problem, for the metadata that the project states.
         source: The candidates.
         reasons: Describes which versions of a package cannot be candidates; may return an empty text.
     """
@@ -237,7 +242,7 @@ def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Call
     for root in conflict.roots:
         verb = "limit" if root.constraint else "require"
         lines.append(f"you {verb} `{root.requirement}` ({root.origin})")
-    admitted = _Admitted(conflict, source)
+    admitted = _Admitted(conflict, problem, source)
     for parent, required in _from_the_roots(conflict):
         lines += [f"and {line}" for line in _relation(parent, required, admitted, source)]
     lines += [f"and {rule}" for rule in conflict.rules]
@@ -254,7 +259,11 @@ def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Call
 
 def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
     """Whether a single one of the conflicting requirements admits no candidate of a package."""
-    candidates = [c for c in source.candidates(name) if not source.is_known(c) or source.dependencies(c) is not None]
+    candidates = [
+        c
+        for c in source.candidates(name)
+        if source.failed_newer(c) is None and (not source.is_known(c) or source.dependencies(c) is not None)
+    ]
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:
@@ -272,13 +281,18 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
 class _Admitted:
     """The candidates and extras of a package under the conflicting requirements."""
 
-    def __init__(self, conflict: Conflict, source: CandidateSource) -> None:
+    def __init__(self, conflict: Conflict, problem: ResolutionProblem, source: CandidateSource) -> None:
         self._conflict = conflict
+        self._problem = problem
         self._source = source
 
     def of(self, name: NormalizedName) -> list[Candidate]:
         specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
         return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+
+    def is_stated(self, candidate: Candidate) -> bool:
+        """Whether the project states the metadata of a candidate."""
+        return self._problem.stated_of(candidate) is not None
 
     def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
         requested = {
@@ -316,6 +330,7 @@ def _relation(
             matching = [d for d in source.dependencies(candidate, extra) or () if d.name == required]
             if matching:
                 text = " and ".join(map(_requirement_text, matching))
+                text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
                 node = f"{parent}[{extra}]" if extra else str(parent)
                 texts.setdefault((node, text), []).append(candidate)
     lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]

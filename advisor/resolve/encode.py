@@ -336,6 +336,34 @@ class Encoding:
             self.guards[fact] = self.model.boolean()
         return self.guards[fact]
 
+    def solvable_model(self) -> SolverModel:
+        """Return the model, with older versions of failed builds only where a requirement may exclude the newer one.
+
+        That is a requirement of another package that something in the stack may require, also if packages only require
+        each other in a circle.
+        """
+        failed = [
+            (literal, name, version)
+            for name, literals in self._literals.items()
+            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
+            if (version := self._source.failed_newer(candidate)) is not None
+        ]
+        if not failed:
+            return self.model
+        model = self.model.copy()
+        for literal, name, version in failed:
+            excluding = self._open_choices(name)
+            for parent, parent_name, extra, dependency in self._needs.get(name, ()):
+                if parent_name != name and not admits(dependency.requirement, version):
+                    excludes = model.boolean()
+                    excluding.append(excludes)
+                    for needed in (parent, *map(negated, self._unless(parent_name, extra))):
+                        model.require(needed, when=excludes)
+            model.require_any(excluding, when=literal)
+        for name in sorted(self.candidates.keys() - self.required):
+            model.require_any(self.supports(name), when=self._present[name])
+        return model
+
     def unread(self, *, only_sdists: bool = False) -> list[Literal]:
         """Return the explicit choices whose metadata has not been read."""
         return [
@@ -347,6 +375,14 @@ class Encoding:
 
     def supports(self, name: NormalizedName) -> list[Literal]:
         """Return the choices that require a package, or that may require it, since their metadata has not been read."""
-        collected = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
-        collected.update(literal for other, literal in self._older.items() if other != name)
-        return sorted(collected.union(self.unread()).difference(self._literals[name].values()))
+        requiring = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
+        return sorted(requiring.difference(self._literals[name].values()).union(self._open_choices(name)))
+
+    def _open_choices(self, name: NormalizedName) -> list[Literal]:
+        """Return the choices of other packages that may bring requirements that the model does not contain yet."""
+        # Of packages that are not loaded, it knows only who requires them.
+        leading = {
+            need[0] for required, needs in self._needs.items() if required not in self._expanded for need in needs
+        }
+        older = {literal for other, literal in self._older.items() if other != name}
+        return sorted(leading.union(older, self.unread()).difference(self._literals[name].values()))

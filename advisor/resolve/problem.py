@@ -316,6 +316,13 @@ class CandidateSource(Protocol):
     def lacks_build(self, candidate: Candidate) -> bool:
         """Whether a candidate cannot be used because its requirements are only known after a build."""
 
+    def failed_newer(self, candidate: Candidate) -> Version | None:
+        """Return the newer version that a requirement must exclude for a candidate to be chosen; usually none.
+
+        Its build failed because it needs a package of the stack that it does not declare. That an older version happens
+        to build without it is no reason to choose that: pip and uv end with the error of the newest one.
+        """
+
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Read the metadata of candidates in one parallel batch."""
 

@@ -122,6 +122,8 @@ class Search:
             is_newer = place < self._places.get(candidate.name, 0)
             self._places[candidate.name] = place
             following = allowed[place::-1] if is_newer else allowed[place:]
+            if self._source.failed_newer(candidate) is not None:
+                following = [candidate]
             pending += [c for c in following if not self._source.is_known(c)][:batch_size]
         self._source.fetch(pending)
         self._encoding.add_dependencies(pending)

@@ -68,7 +68,7 @@ class Stages:
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         # The project's own requirements need their packages in any case.
         self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
-        model = self._with_support(self._encoding.model.copy())
+        model = self._with_support(self._encoding.solvable_model().copy())
         for terms, most in spent:
             model.at_most(terms, most)
         answer = self._with_previous_values(model, costs)

@@ -51,8 +51,8 @@ class FixedCandidates(ABC):
             for version in sorted(self.versions_of(name), reverse=True)
         )
 
-    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
-        """Return the dependencies of a candidate, or the additional ones of an extra."""
+    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
+        """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
         assert candidate.file.url in self.fetched, "metadata must be fetched before it is read"
         return tuple(
             Dependency(name=canonicalize_name(requirement.name), requirement=requirement)
@@ -78,6 +78,10 @@ class FixedCandidates(ABC):
     def lacks_build(self, candidate: Candidate) -> bool:
         """Return that no candidate needs a build."""
         return False
+
+    def failed_newer(self, candidate: Candidate) -> Version | None:
+        """Return that no build failed."""
+        return None
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Make the metadata of candidates known."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import tarfile
 import tomllib
@@ -172,6 +173,26 @@ def test_a_build_that_needs_a_package_of_the_stack_is_reported_once_and_no_older
     assert "hint: state what `a` requires with `[[tool.advisor.metadata]]`" in result.stderr
 
 
+@pytest.mark.parametrize("objective", ["latest", "size"])
+@pytest.mark.parametrize("roots", ["engine\napp\n", "a\nengine\nzapp\n"])
+def test_an_older_release_is_chosen_where_another_package_excludes_the_one_whose_build_failed(
+    advisor_here: Advisor, index: PackageIndex, tmp_path: Path, objective: str, roots: str
+) -> None:
+    index.add_file("a", "a-1.0.tar.gz", sdist())
+    index.add_file("a", "a-2.0.tar.gz", sdist("import engine", version="2.0"))
+    index.add("engine", "1.0")
+    for name in ("app", "zapp"):
+        index.add(name, "1.0", requires=("a<2",))
+    (tmp_path / "requirements.txt").write_text(roots)
+    arguments = ("advise", "--index-url", index.url, "--build-sdists", "--objective", objective)
+
+    result = advisor_here(*arguments)
+
+    assert result.returncode == 0, result.stderr
+    locked = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
+    assert {package["name"]: package["version"] for package in locked}["a"] == "1.0"
+
+
 def test_a_newer_release_with_declared_build_requirements_is_chosen(index: PackageIndex, tmp_path: Path) -> None:
     index.add_file("a", "a-1.0.tar.gz", sdist("import engine", version="1.0"))
     index.add_file("a", "a-2.0.tar.gz", sdist(version="2.0"))
@@ -220,6 +241,26 @@ def test_a_project_states_the_metadata_of_a_package_which_is_not_built(
     lock = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
     assert {p["name"]: p["version"] for p in lock} == {"a": "2.2", "engine": "1.0"}
     assert advisor_here("check", *here).returncode == 0
+
+
+def test_reports_and_conflicts_name_stated_metadata(
+    advisor_here: Advisor, isolated: PackageIndex, tmp_path: Path
+) -> None:
+    isolated.add("engine", "0.5", code="")
+    project = STATED.format(tool="advisor.metadata", version="")
+    (tmp_path / "pyproject.toml").write_text(project)
+    here = ("--index-url", isolated.url)
+
+    report = advisor_here("advise", *here)
+    page = advisor_here("advise", *here, "--format", "html")
+    (tmp_path / "pyproject.toml").write_text(project.replace('["a"]', '["a", "engine<1"]'))
+    conflict = advisor_here("advise", *here)
+
+    newest = "the newest versions with the metadata that the project states for `a`, which pip does not read"
+    assert newest in " ".join(report.stdout.split())
+    assert newest in " ".join(re.sub("</?code>", "`", page.stdout).split())
+    assert "like pip" not in report.stdout
+    assert "requires `engine>=1` (by the metadata that the project states)" in conflict.stderr
 
 
 def test_metadata_of_another_version_does_not_count(

@@ -107,7 +107,7 @@ class DictionarySource(FixedCandidates):
         self.loaded_packages.add(name)
         return (Version(str(v)) for v in self._releases.get(name, {}))
 
-    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...]:
+    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         # As in `IndexCandidates`, a request for dependencies reads the metadata.
         self.fetch([candidate])
         return super().dependencies(candidate, extra)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from advisor.domain.words import count, no_speedup_text, operations_text, speed_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
+from advisor.gate.codes import gate_codes
 from advisor.gate.compare import PackageChange, is_significant
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.setting_changes import SettingChange
 from knowledge.estimate.interface import Effect, Prediction
 
@@ -19,6 +21,22 @@ def count_findings(result: GateResult) -> str:
     parts = [count(counts[level], level) for level in ("error", "warning", "note")]
     ignored = f", {len(result.ignored)} ignored" if result.ignored else ""
     return ", ".join(parts) + ignored
+
+
+def equal_findings(findings: Iterable[Finding]) -> list[Sequence[Finding]]:
+    """Return findings in groups that say the same of several places, each where the first of them was."""
+    groups: dict[Finding, list[Finding]] = {}
+    for finding in findings:
+        groups.setdefault(replace(finding, place=Place(), subject="", cause=Cause()), []).append(finding)
+    return list(groups.values())
+
+
+def places_and_name(same: Sequence[Finding]) -> str:
+    """Return the places of equal findings and their code: ``a.py:2, b.py:7: ADV016 slow-setting (2 places)``."""
+    finding = same[0]
+    places = ", ".join(dict.fromkeys(str(f.place) for f in same if f.place.path))
+    number = f" ({len(same)} places)" if len(same) > 1 else ""
+    return f"{places}{': ' if places else ''}{finding.code} {gate_codes()[finding.code].name}{number}"
 
 
 def target_names(finding: Finding, result: GateResult) -> str:

@@ -17,11 +17,13 @@ from advisor.report.check.summary import (
     describe_gap,
     describe_prediction,
     describe_setting,
+    equal_findings,
     listed_effects,
+    places_and_name,
     target_names,
 )
 from advisor.report.interface import change_groups, target_line, version_change
-from advisor.report.layout import Block, Layout, Style, TextRow, render
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 
 _MOST_LINES = 12
 _MOST_ALIKE = 5
@@ -61,31 +63,44 @@ def _state(result: GateResult) -> Iterator[TextRow]:
     """Yield the result and what to do next."""
     style: Style = "good" if result.state == "passed" else "bad"
     yield TextRow(label=result.state, cells=(count_findings(result),), style=style)
-    explain = "`advisor rule CODE` explains a finding"
-    if result.unreadable is not None:
-        yield TextRow(label="next", cells=(explain,))
-    elif any(finding.fails for finding in result.findings):
-        yield TextRow(
-            label="next", cells=("`advisor advise --update` makes the smallest change that passes",), notes=(explain,)
+    failing = [finding for finding in result.findings if finding.fails]
+    if failing:
+        update = _update(failing, several_targets=len(result.targets) > 1)
+        explain = "`advisor rule CODE` explains a finding"
+        yield from labelled(
+            "next", [*([update] if update else []), explain if update else f"{explain}, and what to do"]
         )
 
 
+def _update(failing: Sequence[Finding], *, several_targets: bool) -> str:
+    """Return what `advisor advise --update` can do about findings; empty if it can resolve none of them."""
+    number = sum(gate_codes()[finding.code].update for finding in failing)
+    command = f"`advisor advise --update{' --target NAME' if several_targets else ''}`"
+    if number == len(failing):
+        return f"{command} makes the smallest change that passes"
+    return f"{command} can resolve {number} of {count(len(failing), 'error')}" if number else ""
+
+
 def _findings(result: GateResult, *, details: bool) -> Iterator[TextRow]:
-    """Yield each finding with its place and code; of many alike, the first ones."""
+    """Yield each finding with its places and code; of many of one code, the first ones."""
     alike: Counter[tuple[str, str]] = Counter()
-    for finding in result.findings:
-        alike[finding.code, finding.level] += 1
-        if details or alike[finding.code, finding.level] <= _MOST_ALIKE:
-            yield _finding(finding, result, details=details)
-    for (code, level), number in alike.items():
-        if not details and number > _MOST_ALIKE:
-            yield TextRow(cells=(f"{count(number - _MOST_ALIKE, f'more {level}')} [{code}]: `--details` lists them",))
+    folded: Counter[tuple[str, str]] = Counter()
+    for same in equal_findings(result.findings):
+        key = same[0].code, same[0].level
+        alike[key] += 1
+        if details or alike[key] <= _MOST_ALIKE:
+            yield _finding(same, result, details=details)
+        else:
+            folded[key] += len(same)
+    for (code, level), number in folded.items():
+        yield TextRow(cells=(f"{count(number, f'more {level}')} [{code}]: `--details` lists them",))
 
 
-def _finding(finding: Finding, result: GateResult, *, details: bool) -> TextRow:
-    place = f"{finding.place}: " if finding.place.path else ""
+def _finding(same: Sequence[Finding], result: GateResult, *, details: bool) -> TextRow:
+    """Return the row of equal findings at one or several places."""
+    finding = same[0]
     only = f", target {targets}" if (targets := target_names(finding, result)) else ""
-    notes = [f"{place}{finding.code} {gate_codes()[finding.code].name}{only}"]
+    notes = [f"{places_and_name(same)}{only}"]
     if details and finding.source:
         notes.append(finding.source)
     return TextRow(label=finding.level, cells=(finding.message,), notes=notes, style=_STYLES[finding.level])

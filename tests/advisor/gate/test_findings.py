@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import pytest
 
 from advisor.gate.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
@@ -15,6 +18,7 @@ from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.factories import MACHINE, build_problem
+from tests.advisor.gate.lock_texts import Document, named_lock, pipfile_lock, pylock, uv_lock
 from tests.advisor.gate.steps import Run, change, places
 from tests.conftest import Advisor
 from tests.knowledge.samples import observation
@@ -341,3 +345,41 @@ def test_two_packages_that_a_rule_forbids_together_are_reported(tmp_path: Path) 
     report = list(check_compatibility(scope, RuleBook(shipped_rules(), MACHINE), predictor, frameworks=()))
 
     assert [(f.code, f.package, f.place.line, f.level) for f in report] == [("ADV002", "opt-einsum", 2, "error")]
+
+
+OTHER_PYTHON: dict[str, Callable[[Document], str]] = {
+    "pylock.toml": lambda six: "requires-python = '>=3.13'\n" + pylock(six),
+    "uv.lock": lambda six: "requires-python = '>=3.13'\n" + uv_lock(six),
+    "poetry.lock": lambda six: named_lock(six) + "\n[metadata]\npython-versions = '^3.13 || ^4.0'\n",
+    "pdm.lock": lambda six: named_lock(six) + "\n[[metadata.targets]]\nrequires_python = '>=3.13'\n",
+    "Pipfile.lock": lambda six: pipfile_lock(six).replace(
+        '"_meta": {', '"_meta": {"requires": {"python_version": "3.13"},'
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_PYTHON)
+def test_a_lock_that_excludes_the_interpreter_of_the_target_is_an_error_with_the_line(
+    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run, name: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\n'
+    )
+    (tmp_path / name).write_text(OTHER_PYTHON[name](six))
+    line = next(n for n, text in enumerate((tmp_path / name).read_text().splitlines(), 1) if "3.13" in text)
+
+    others = [f for f in check("--python", "3.12")["findings"] if f["code"] == "ADV012"]
+
+    assert [(f["path"], f["line"]) for f in others] == [(name, line)]
+    assert "3.13" in others[0]["message"]
+    assert others[0]["message"].endswith("and the target has 3.12.0")
+    assert "ADV012" not in {f["code"] for f in check("--python", "3.13")["findings"]}
+
+
+def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) -> None:
+    line = change(project / "pylock.toml", "x86_64", "riscv64")
+
+    findings = check()["findings"]
+
+    assert ("ADV012", line) in {(f["code"], f["line"]) for f in findings}

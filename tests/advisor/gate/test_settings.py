@@ -457,3 +457,30 @@ def test_the_gate_predicts_a_removed_setting_as_the_advice_predicts_the_setting(
     assert (effect["low"], effect["high"]) == pytest.approx((1 / advised["high"], 1 / advised["low"]), rel=1e-4)
     assert advised["low"] > 1
     assert (checked.returncode, len(found(report, "ADV007"))) == (1, 1)
+
+
+def test_equal_findings_are_one_with_all_places_and_no_update_is_promised_for_settings(
+    repository: Path, advisor_here: Advisor
+) -> None:
+    for number in (1, 2):
+        (repository / f"new{number}.sh").write_text("\nexport TF_ENABLE_ONEDNN_OPTS=0\n")
+
+    checked = advisor_here("check", *ARGUMENTS)
+    updated = advisor_here("advise", *ARGUMENTS, "--update", "--dry-run")
+
+    places = "new1.sh:2, new2.sh:2, old.sh:1: ADV016 slow-setting (3 places)"
+    for result in (checked, updated):
+        assert result.stdout.count("`onednn=off`") == 1
+        assert places in " ".join(result.stdout.split())
+    assert "--update" not in checked.stdout
+    assert "failed    3 errors" in checked.stdout
+
+
+def test_update_is_named_with_the_number_of_errors_that_it_can_resolve(
+    repository: Path, advisor_here: Advisor, index: PackageIndex
+) -> None:
+    index.vulnerabilities["tensorflow", "2.20.0"] = ["PYSEC-2026-9"]
+
+    result = advisor_here("check", *ARGUMENTS, "--refresh")
+
+    assert "`advisor advise --update` can resolve 1 of 2 errors" in " ".join(result.stdout.split())
