@@ -4,24 +4,43 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import pkgutil
+
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 import advisor
 import knowledge
 import pi_runners
+from advisor.gate.codes import all_codes
+from advisor.index.transport import _trust_in
+from advisor.project.code_patterns import code_patterns
+from knowledge.builds.catalogue import shipped_builds
+from knowledge.builds.variant_properties import variant_namespaces
 from knowledge.estimate.workloads import workload_catalogue
-from knowledge.rules.catalogue import shipped_rules
+from knowledge.hardware.detect import detect
+from knowledge.hardware.profiles import shipped_profile
+from knowledge.rules.catalogue import shipped_rules, undeclared_requirements
+from knowledge.settings.catalogue import shipped_settings
 
 # Libraries that are imported inside functions.
 _LAZY = (
     "alembic.command",
+    "archspec.cpu",
+    "email.policy",
     "kubernetes",
     "lxml.html",
     "networkx",
     "numpy",
     "ortools.sat.python.cp_model_helper",
+    "packaging.metadata",
+    "pip_requirements_parser",
+    "platformdirs.unix",
     "requests",
     "rich.console",
+    "sqlalchemy.dialects.sqlite",
+    "tomli_w",
+    "typer._adapters",
     "yaml",
 )
 for _name in (*_LAZY, "scipy.linalg", "scipy.optimize", "scipy.special"):
@@ -34,8 +53,13 @@ for _package in (advisor, knowledge, pi_runners):
             and ".migrations" not in _module.name
         ):
             importlib.import_module(_module.name)
-# Shipped data that functions read once per process.
-shipped_rules()
-workload_catalogue()
+# What functions read once per process: shipped data, this machine, certificates.
+for _read in (
+    *(all_codes, code_patterns, shipped_builds, variant_namespaces, shipped_rules, undeclared_requirements),
+    *(shipped_settings, workload_catalogue, detect),
+):
+    _read()
+shipped_profile("cpu-zen4")
+_trust_in(os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH)
 # Garbage collection in a forked process does not visit, and so does not copy, what they share.
 gc.freeze()
