@@ -24,15 +24,16 @@ _SERVER.set_forkserver_preload(["tests.forked_modules"])
 
 
 def run_forked(
-    arguments: tuple[str, ...], *, cwd: Path, environment: Mapping[str, str], timeout: float
+    arguments: tuple[str, ...], *, cwd: Path, environment: Mapping[str, str], timeout: float, standard_input: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line; return its output and its exit status.
+    """Run the command line; return its output and its exit status, or those of the program that it becomes.
 
     Raises:
         TimeoutExpired: If it does not end in time; it is killed.
     """
     with tempfile.TemporaryDirectory() as folder:
-        paths = (Path(folder, "stdout"), Path(folder, "stderr"))
+        paths = tuple(Path(folder, name) for name in ("stdin", "stdout", "stderr"))
+        paths[0].write_text(standard_input, encoding="utf-8")
         process = _SERVER.Process(target=_main, args=(arguments, cwd, dict(environment), paths))
         process.start()
         process.join(timeout)
@@ -40,7 +41,7 @@ def run_forked(
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(["advisor", *arguments], timeout)
-        output, errors = (path.read_text(encoding="utf-8") for path in paths)
+        output, errors = (path.read_text(encoding="utf-8") for path in paths[1:])
         return subprocess.CompletedProcess(arguments, process.exitcode, output, errors)
 
 
@@ -79,12 +80,13 @@ def forked_command() -> Iterator[str]:
             thread.join()
 
 
-def _main(arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], paths: tuple[Path, Path]) -> None:
+def _main(arguments: tuple[str, ...], cwd: Path, environment: dict[str, str], paths: tuple[Path, ...]) -> None:
     from advisor.cli.app import main
 
-    for number, path in enumerate(paths, start=1):
-        with path.open("wb") as file:
+    for number, path in enumerate(paths):
+        with path.open("wb" if number else "rb") as file:
             os.dup2(file.fileno(), number)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", encoding="utf-8", closefd=False) for number in (1, 2))
     os.environ.clear()
     os.environ.update(environment)

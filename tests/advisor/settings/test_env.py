@@ -21,6 +21,7 @@ from advisor.report.environment import docker_text, kubernetes_text, shell_text,
 from knowledge.hardware.profiles import shipped_profile
 from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
+from tests.forked import run_forked
 from tests.slurm.cluster import Cluster
 
 VALUES: dict[str, dict[str, int | str]] = {
@@ -106,15 +107,8 @@ def test_the_shell_comes_from_the_environment(path: str, start: str, folder: Pat
 
 
 def run_env(folder: Path, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    root = str(Path(__file__).parents[3])
-    return subprocess.run(
-        [sys.executable, "-m", "advisor", "env", *arguments],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": root, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    variables = {"PATH": os.environ["PATH"], **environment}
+    return run_forked(("env", *arguments), cwd=folder, environment=variables, timeout=60)
 
 
 def test_flags_of_the_shell_stay(folder: Path) -> None:

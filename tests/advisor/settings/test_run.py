@@ -16,6 +16,7 @@ import pytest
 from advisor.lock.settings_table import SETTINGS_FILE, locked_settings, settings_text
 from knowledge.settings.libraries import installed_libraries
 from tests.advisor.test_cli import is_error
+from tests.forked import run_forked
 
 ADVISOR = (sys.executable, "-m", "advisor", "run")
 ROOT = Path(__file__).parents[3]
@@ -33,15 +34,8 @@ def run(tmp_path: Path) -> Run:
         *arguments: str, environment: Mapping[str, str] | None = None, input: str = ""
     ) -> subprocess.CompletedProcess[str]:
         variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), **(environment or {})}
-        return subprocess.run(
-            [*ADVISOR, *arguments],
-            cwd=tmp_path,
-            env=variables,
-            input=input,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = ("run", *arguments)
+        return run_forked(words, cwd=tmp_path, environment=variables, timeout=60, standard_input=input)
 
     return run
 
