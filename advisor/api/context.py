@@ -213,11 +213,13 @@ class TargetContext:
         context = self if python is None else self.with_python(python)
         problem = with_direct_packages(context.problem, client)
         needs_sizes = self.objective == "size" or self.max_size is not None
+        candidates = IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes)
+        candidates.prefetch_roots()
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
         request = make_request(
             problem,
-            IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes),
+            candidates,
             builds=self.builds,
             estimator=estimator,
             objective=self.objective,

@@ -35,7 +35,7 @@ def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
         NoStackError: If one has none; the message contains the reason.
         UnavailableError: If an index cannot be read.
     """
-    source.prefetch(root.name for root in problem.roots if not root.constraint)
+    source.prefetch_roots()
     for root in problem.roots:
         if root.constraint or not problem.applies(root.requirement):
             continue
