@@ -286,11 +286,6 @@ class IndexCandidates:
         for name, on_it in by_name.items():
             self._prefetch_later(name, on_it)
 
-    def prefetch_roots(self) -> None:
-        """Start to fetch, as :meth:`prefetch` does, what the project itself requires."""
-        roots = [r for r in self._problem.roots if not r.constraint and self._problem.applies(r.requirement)]
-        self.prefetch([root.name for root in roots], [root.requirement for root in roots])
-
     def _prefetch_later(self, name: NormalizedName, requirements: Sequence[Requirement]) -> None:
         # Other requirements admit the newest version, too, unless it is the first one.
         limits = [r for r in requirements if any(s.operator in _UPPER_LIMITS for s in r.specifier)]
