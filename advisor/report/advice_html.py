@@ -14,6 +14,7 @@ from advisor.report.advice_summary import (
     proof_line,
     replaceable_line,
     score_lines,
+    stated_text,
     unknown_lines,
     workload_line,
 )
@@ -161,7 +162,8 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
         is_baseline = prediction.obstacle.startswith("the baseline ")
         return "runs on the target" if is_baseline else "speed not known", reason
     elif prediction.is_same:
-        return "same speed", "these are the newest versions, as pip would install them"
+        stated = stated_text(report)
+        return "same speed", f"these are the newest versions{f' {stated}' if stated else ', as pip would install them'}"
     elif prediction.low <= 1 <= prediction.high:
         return "no clear difference in speed", f"{prediction.speedup:.2f} {interval_text(prediction)}{workload}"
     else:

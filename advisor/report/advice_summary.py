@@ -76,9 +76,19 @@ def lock_line(report: AdviceResult) -> str:
     text = _size_text(sizes.stack)
     if not report.advice.baseline:
         return text
+    stated = stated_text(report)
     if not differ:
-        return f"{text}: {NEWEST}"
-    return text if sizes.baseline is None else f"{text} (newest, as pip: {_size_text(sizes.baseline, short=True)})"
+        return f"{text}: {f'the newest versions {stated}' if stated else NEWEST}"
+    if sizes.baseline is None:
+        return text
+    return f"{text} (newest{f' {stated}' if stated else ', as pip'}: {_size_text(sizes.baseline, short=True)})"
+
+
+def stated_text(report: AdviceResult) -> str:
+    """Return whose metadata the project states, so that pip would not choose the newest stack; empty if none."""
+    candidates = {*report.advice.optimum.stack, *report.advice.baseline}
+    names = sorted({c.name for c in candidates} & {stated.name for stated in report.request.problem.stated})
+    return f"with the metadata that the project states for {quoted(names)}, which pip does not read" if names else ""
 
 
 def current_line(report: AdviceResult) -> str:

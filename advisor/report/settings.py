@@ -10,8 +10,11 @@ from advisor.api.session import AdviceResult
 from advisor.domain.words import count, interval_text, quoted, speed_text
 from advisor.report.settings_code import NUMERICS
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
+from advisor.resolve.setting_choice import TargetSettings
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.settings.catalogue import shipped_settings
+from pi_runners.vocabulary import FRAMEWORKS
 
 _MOST_KINDS = 3
 _MOST_WARNINGS = 2
@@ -68,7 +71,8 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
             listed += 1
             continue
         name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
-        notes = [*_actions(own, clear), *([f"the project sets {present}"] if present else [])]
+        actions = _precision(key, report.request.settings) if own is None else _actions(own, clear)
+        notes = [*actions, *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
         rows.append(
             SettingRow(verdict=_VERDICTS[own.status if own else None], setting=name, effect=effect, notes=tuple(notes))
@@ -122,10 +126,28 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
     return f"{ratio} times as fast{base}, depending on the workload"
 
 
-def _actions(setting: RecommendedSetting | None, clear: Sequence[SettingEffect]) -> Iterator[str]:
+def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:
+    """Yield that a setting which is no part of the advice reduces precision, and whether that is allowed.
+
+    Args:
+        key: The framework, and the setting as ``name=value``.
+        settings: The settings that may be chosen; none if none may.
+    """
+    if _reduces_precision(*key):
+        allows = settings is not None and settings.allows_reduced
+        yield f"{NUMERICS['reduced']}: {'allowed by' if allows else 'only with'} `--allow reduced-precision`"
+
+
+def _reduces_precision(package: str, setting: str) -> bool:
+    name, _, value = setting.partition("=")
+    known = shipped_settings().get(name)
+    own = known.framework(FRAMEWORKS[package]) if known and package in FRAMEWORKS else None
+    choice = own.choice(value) if own else None
+    return choice is not None and choice.numerics == "reduced"
+
+
+def _actions(setting: RecommendedSetting, clear: Sequence[SettingEffect]) -> Iterator[str]:
     """Yield what a setting does to results, and what to do for it, in a few words."""
-    if setting is None:
-        return
     if setting.missing:
         yield f"the target does not have it: {setting.missing}"
     if setting.status == "advised-against":
@@ -169,7 +191,7 @@ def setting_lines(
             unclear.append(f"`{listed[0].setting}` in {listed[0].package}")
             continue
         status = _STATUSES[own.status if own else None] if own or len(listed) == 1 else "depends on the workload:"
-        yield f"{status} {_effect_text(clear, len(listed))}{_notes(own)}"
+        yield f"{status} {_effect_text(clear, len(listed))}{_notes(own, key)}"
     if together := combined_line(recommended, combined):
         yield together
     if unclear:
@@ -225,10 +247,15 @@ def _source(source: SettingSource) -> str:
     return f"{source.name} (published until {source.last_year})" if source.last_year else source.name
 
 
-def _notes(setting: RecommendedSetting | None) -> str:
-    """Return what a setting does to results, and how it is applied."""
+def _notes(setting: RecommendedSetting | None, key: tuple[str, str]) -> str:
+    """Return what a setting does to results, and how it is applied.
+
+    Args:
+        setting: What the advice says about it, if anything.
+        key: The framework, and the setting as ``name=value``.
+    """
     if setting is None:
-        return ""
+        return f"; {NUMERICS['reduced']}" if _reduces_precision(*key) else ""
     notes = [NUMERICS[setting.numerics]]
     if setting.together_with:
         notes.append(f"it gains together with {quoted(setting.together_with)}")

@@ -194,7 +194,9 @@ def _reason(request: ResolutionRequest) -> tuple[str, ...]:
     conflict = find_conflict(
         request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
     )
-    return describe_conflict(conflict, request.source, request.source.reasons) if conflict else ("no stack was found",)
+    if conflict is None:
+        return ("no stack was found",)
+    return describe_conflict(conflict, request.problem, request.source, request.source.reasons)
 
 
 def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:

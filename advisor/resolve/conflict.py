@@ -227,11 +227,14 @@ class Contradiction:
         return relevant
 
 
-def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Callable[[str], str]) -> tuple[str, ...]:
+def describe_conflict(
+    conflict: Conflict, problem: ResolutionProblem, source: CandidateSource, reasons: Callable[[str], str]
+) -> tuple[str, ...]:
     """Describe a conflict in lines: the project's requirements, the dependencies, and the package without a version.
 
     Args:
         conflict: The conflict.
+        problem: The problem, for the metadata that the project states.
         source: The candidates.
         reasons: Describes which versions of a package cannot be candidates; may return an empty text.
     """
@@ -239,7 +242,7 @@ def describe_conflict(conflict: Conflict, source: CandidateSource, reasons: Call
     for root in conflict.roots:
         verb = "limit" if root.constraint else "require"
         lines.append(f"you {verb} `{root.requirement}` ({root.origin})")
-    admitted = _Admitted(conflict, source)
+    admitted = _Admitted(conflict, problem, source)
     for parent, required in _from_the_roots(conflict):
         lines += [f"and {line}" for line in _relation(parent, required, admitted, source)]
     lines += [f"and {rule}" for rule in conflict.rules]
@@ -278,13 +281,18 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
 class _Admitted:
     """The candidates and extras of a package under the conflicting requirements."""
 
-    def __init__(self, conflict: Conflict, source: CandidateSource) -> None:
+    def __init__(self, conflict: Conflict, problem: ResolutionProblem, source: CandidateSource) -> None:
         self._conflict = conflict
+        self._problem = problem
         self._source = source
 
     def of(self, name: NormalizedName) -> list[Candidate]:
         specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
         return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+
+    def is_stated(self, candidate: Candidate) -> bool:
+        """Whether the project states the metadata of a candidate."""
+        return self._problem.stated_of(candidate) is not None
 
     def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
         requested = {
@@ -322,6 +330,7 @@ def _relation(
             matching = [d for d in source.dependencies(candidate, extra) or () if d.name == required]
             if matching:
                 text = " and ".join(map(_requirement_text, matching))
+                text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
                 node = f"{parent}[{extra}]" if extra else str(parent)
                 texts.setdefault((node, text), []).append(candidate)
     lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]

@@ -109,7 +109,7 @@ def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequi
     details: list[str] = []
     for name in names:
         conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
-        details += describe_conflict(conflict, request.source, request.source.reasons)
+        details += describe_conflict(conflict, request.problem, request.source, request.source.reasons)
     error = NoStackError("no set of versions satisfies the requirements", details=tuple(details))
     announce(error)
     error.hint = (
@@ -155,7 +155,9 @@ def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErr
 
 def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> NoStackError:
     """Return the error that describes a conflict, with the cheapest change that solves it."""
-    error = NoStackError(message, details=describe_conflict(conflict, request.source, request.source.reasons))
+    error = NoStackError(
+        message, details=describe_conflict(conflict, request.problem, request.source, request.source.reasons)
+    )
     announce(error)
     if hint := _build_hint(request.source, conflict) or _prerelease_hint(request):
         error.hint = hint

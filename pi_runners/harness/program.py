@@ -79,7 +79,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     """
     folder = os.path.join(os.getcwd(), "project")
     shutil.copytree(request["directory"], folder, symlinks=True)
-    interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"))
+    interpreters = InterpreterRecord(os.path.join(os.getcwd(), "interpreters"), folder)
     variables = interpreters.applied_to(environment_of(folder))
     runs, values = [], []
     try:
@@ -88,7 +88,13 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
                 run = run_command(request["command"], folder, variables, request["pattern"], request["timeout_seconds"])
             finally:
                 # Also if the command failed: packages that it did not find are those of the stack.
-                check_environment(request["command"], interpreters)
+                check_foreign_environments(request["command"], interpreters)
+            if not interpreters.has_own():
+                raise ProgramError(
+                    "error",
+                    "no Python of the stack's environment was seen to run: start the program with `python`, without "
+                    "`-I`, `-E` or `-S`, and keep the variable PYTHONPATH (`env -i` removes it)",
+                )
             changed = changed_file(folder, request["files"])
             if changed is not None:
                 raise ProgramError(
@@ -107,7 +113,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     higher = request["better"] == "higher"
     return {
         "status": "ok",
-        "environment": {"program_python": "stack" if interpreters.prefixes() else "unknown"},
+        "environment": {"program_python": "stack"},
         "samples": rounded([1 / value if higher else value * request["seconds_per_unit"] for value in values]),
         "loops": 1,
         "warmup_seconds": round(sum(run.seconds for run in warmups), 6),
@@ -121,22 +127,23 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def check_environment(command: List[str], interpreters: InterpreterRecord) -> None:
-    """Check that a command runs Python in the environment of the stack.
+def check_foreign_environments(command: List[str], interpreters: InterpreterRecord) -> None:
+    """Check that no Python of another environment may have done the work of a command.
 
     Args:
         command: Program and arguments.
         interpreters: The interpreters that it has run.
 
     Raises:
-        ProgramError: If it runs Python only in other environments.
+        ProgramError: If one may have.
     """
-    if interpreters.uses_own_environment() is False:
+    prefixes = interpreters.foreign_prefixes()
+    if prefixes:
         reason = (
             "the command `{}` runs Python in `{}`, not in the environment of the stack: a login shell (`bash -l`), "
             "`uv run` and similar programs choose their own; start the program with `python`"
         )
-        raise ProgramError("error", reason.format(" ".join(command), "`, `".join(interpreters.prefixes())))
+        raise ProgramError("error", reason.format(" ".join(command), "`, `".join(prefixes)))
 
 
 def run_command(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 import tarfile
 import tomllib
@@ -240,6 +241,26 @@ def test_a_project_states_the_metadata_of_a_package_which_is_not_built(
     lock = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
     assert {p["name"]: p["version"] for p in lock} == {"a": "2.2", "engine": "1.0"}
     assert advisor_here("check", *here).returncode == 0
+
+
+def test_reports_and_conflicts_name_stated_metadata(
+    advisor_here: Advisor, isolated: PackageIndex, tmp_path: Path
+) -> None:
+    isolated.add("engine", "0.5", code="")
+    project = STATED.format(tool="advisor.metadata", version="")
+    (tmp_path / "pyproject.toml").write_text(project)
+    here = ("--index-url", isolated.url)
+
+    report = advisor_here("advise", *here)
+    page = advisor_here("advise", *here, "--format", "html")
+    (tmp_path / "pyproject.toml").write_text(project.replace('["a"]', '["a", "engine<1"]'))
+    conflict = advisor_here("advise", *here)
+
+    newest = "the newest versions with the metadata that the project states for `a`, which pip does not read"
+    assert newest in " ".join(report.stdout.split())
+    assert newest in " ".join(re.sub("</?code>", "`", page.stdout).split())
+    assert "like pip" not in report.stdout
+    assert "requires `engine>=1` (by the metadata that the project states)" in conflict.stderr
 
 
 def test_metadata_of_another_version_does_not_count(

@@ -27,12 +27,14 @@ from advisor.report.accelerators import hardware_comparison_text
 from advisor.report.check.text import check_text
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
 from advisor.report.reasons import explanation_text, prices_text
+from advisor.report.settings import setting_rows
 from advisor.report.text import advice_text
 from advisor.resolve.alternatives import Alternative, Explanation
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.prices import Price
 from advisor.resolve.recommend import recommend
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting
+from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.sizes import AdviceSizes, PackageSize, StackSizes
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
@@ -361,6 +363,22 @@ def test_a_setting_that_the_program_makes_is_not_offered(advice: AdviceResult) -
 
     assert re.search(r"have +amp=float16 +the program sets it \(train.py:12\)$", text, re.MULTILINE)
     assert "reduced-precision" not in text
+
+
+@pytest.mark.parametrize(("allows", "words"), [(False, "only with"), (True, "allowed by")])
+def test_a_setting_outside_the_advice_says_that_it_reduces_precision(
+    advice: AdviceResult, allows: bool, words: str
+) -> None:
+    settings = TargetSettings(hardware=advice.target.hardware, allows_reduced=allows)
+    effects = (effect("matmul_precision=medium", 1.27, 1.1, 1.5), effect("allocator=tcmalloc", 1.2, 1.1, 1.3))
+    report = replace(advice, settings=(), setting_effects=effects, request=replace(advice.request, settings=settings))
+
+    rows, _ = setting_rows(report)
+
+    assert {row.setting: row.notes for row in rows} == {
+        "allocator=tcmalloc": (),
+        "matmul_precision=medium": (f"reduced precision: {words} `--allow reduced-precision`",),
+    }
 
 
 @pytest.mark.parametrize("name", ["advise", "check", "explain", "prices"])

@@ -225,12 +225,45 @@ def test_the_environment_of_a_program_is_recorded_beside_other_interpreters_and_
     assert result["environment"]["program_python"] == "stack"
 
 
-def test_the_environment_of_a_command_without_python_is_not_known(tmp_path: Path) -> None:
-    benchmark = benchmark_of(tmp_path / "project", "", command=("echo", "throughput: 5"))
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("echo", "throughput: 5"),
+        ("python", "-E", "bench.py"),
+        ("python", "-I", "bench.py"),
+        ("bash", "-c", 'env -i "$(command -v python)" bench.py'),
+    ],
+)
+def test_a_command_whose_python_cannot_be_recorded_is_refused_with_the_way_out(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    benchmark = benchmark_of(tmp_path / "project", "print('throughput: 5')", command=command)
 
     result = result_of(tmp_path, benchmark, runs=1)
 
-    assert (result["status"], result["environment"]["program_python"]) == ("ok", "unknown")
+    assert result["status"] == "error"
+    assert "start the program with `python`, without `-I`, `-E` or `-S`" in result["failure"]
+
+
+@pytest.mark.parametrize(
+    "work", ["{python} work.py", "{python} -c 'import numpy'", "{python} -c 'import os; os.kill(os.getpid(), 9)'"]
+)
+def test_a_launcher_of_the_stack_that_lets_another_environment_do_the_work_is_refused(
+    tmp_path: Path, work: str
+) -> None:
+    other = tmp_path / "other"
+    venv.create(other, symlinks=True)
+    [packages] = other.glob("lib/python*/site-packages")
+    (packages / "numpy.py").write_text("")
+    started = work.format(python=other / "bin" / "python")
+    program = f"import subprocess\nsubprocess.run({started!r}, shell=True)\nprint('throughput: 5')"
+    benchmark = benchmark_of(tmp_path / "project", program)
+    (tmp_path / "project" / "work.py").write_text("")
+
+    result = result_of(tmp_path, benchmark, runs=1)
+
+    assert result["status"] == "error"
+    assert f"runs Python in `{other}`, not in the environment of the stack" in result["failure"]
 
 
 def test_a_program_with_gigabytes_of_output_takes_little_memory_and_its_metric_is_read(tmp_path: Path) -> None:
