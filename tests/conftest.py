@@ -229,8 +229,13 @@ def slurm(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 
 @pytest.fixture
-def kubernetes(tmp_path: Path) -> Iterator[KubernetesDouble]:
-    """A double of a Kubernetes API server; its pods run as processes of this machine."""
+def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubernetesDouble]:
+    """A double of a Kubernetes API server; its pods run as processes of this machine.
+
+    Pods look up interpreters by version, and uv does not count those of virtual environments: the one that runs the
+    tests may be in no folder of PATH.
+    """
+    monkeypatch.setenv("PATH", f"{sys.base_prefix}/bin{os.pathsep}{os.environ['PATH']}")
     folder = tmp_path / "cluster"
     folder.mkdir()
     with KubernetesDouble(folder) as running:

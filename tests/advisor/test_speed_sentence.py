@@ -1,0 +1,428 @@
+"""The sentence of the rule of speed, checked on whole stacks of small problems.
+
+The newest stack that runs is recommended; another one only if each package that is older for the sake of speed, and the
+whole stack, are significantly faster, by at least `min-gain`. Here, differences are those of two whole stacks in a
+world whose speeds are given: of versions, of two versions together, of run-time settings, and of documented slow-downs.
+How the optimiser divides them among packages does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import assume, event, given, settings
+from hypothesis import strategies as st
+from packaging.version import Version
+
+from advisor.resolve.builds import TargetBuilds
+from advisor.resolve.optimum import InfeasibleError
+from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.solver import Effort
+from advisor.resolve.speed_steps import MIN_GAIN
+from knowledge.estimate.interface import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.estimate.setting_gains import SettingGains, SettingValue
+from knowledge.rules.engine import RuleBook
+from knowledge.rules.slower import SlowerRule
+from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.small_problems import (
+    Ages,
+    Releases,
+    ReleaseSource,
+    Stack,
+    VersionSet,
+    criteria_for,
+    plain,
+    problem,
+    stacks,
+)
+from tests.advisor.test_setting_choice import KnownTo
+from tests.examples import examples
+from tests.knowledge.samples import slower_rule
+
+Effect = tuple[float, float]
+"""Log speed and its standard deviation."""
+Change = tuple[str | int, int]
+"""What has an effect: a version of a package, or versions of `a` and `b` together."""
+Effects = dict[Change, Effect]
+VALUES: tuple[SettingValue, ...] = (("memory_format", "channels_last"), ("compile", "on"))
+MEASURED = ("a", "b", "c")
+_UNKNOWN: Effect = (0.0, 0.01)
+
+
+@dataclass(frozen=True)
+class World:
+    """What is known about the speed of the frameworks `a` and `c`, and of `b`, a companion of `a`.
+
+    Attributes:
+        speeds: Effects of versions.
+        together: Effects of versions of `a` and `b` beyond the sum of both.
+        gains: Effects of settings in versions of `a` that know them.
+        slowdowns: Documented slow-downs.
+    """
+
+    speeds: Effects = field(default_factory=dict)
+    together: Effects = field(default_factory=dict)
+    gains: Mapping[tuple[SettingValue, int], Effect] = field(default_factory=dict)
+    slowdowns: Sequence[SlowerRule] = ()
+
+    @property
+    def comparisons(self) -> int:
+        """Number of versions that are compared."""
+        return max(1, len(self.speeds) + len(self.together))
+
+    def effect(self, change: Change) -> Effect:
+        return {**self.speeds, **self.together}.get(change, _UNKNOWN if isinstance(change[0], str) else (0.0, 0.0))
+
+    def difference(self, one: set[Change], other: set[Change]) -> PredictedGain:
+        """Return the gain of one set of changes over another one; what is in both cancels."""
+        more, less = ([self.effect(x) for x in sorted(xs, key=str)] for xs in (one - other, other - one))
+        return PredictedGain(
+            mean=sum(mean for mean, _ in more) - sum(mean for mean, _ in less),
+            variance=sum(error**2 for _, error in more + less),
+        )
+
+
+def changes(v: int, w: int | None = None, *, framework: str = "a") -> set[Change]:
+    """Return the changes of a version of a framework, and of a version of its companion."""
+    alone: set[Change] = {(framework, v)}
+    return alone if w is None else alone | {("b", w), (v, w)}
+
+
+class WorldEstimator(FixedScores):
+    """Predicts what is true of a world."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__({})
+        self._world = world
+
+    def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
+        difference = self._world.difference
+        frameworks = []
+        for name in sorted({"a", "c"} & set(candidates) & set(baseline)):
+            base = baseline[name].major
+            has_companion = name == "a" and "b" in candidates and "b" in baseline
+            other = baseline["b"].major if has_companion else None
+            before = changes(base, other, framework=name)
+            alone = {v: difference(changes(v.major, other, framework=name), before) for v in candidates[name]}
+            pairs = {
+                (v, "b", w): CompanionGain(
+                    joint=difference(changes(v.major, second), before),
+                    own=difference(changes(v.major, second), changes(v.major, other)),
+                    framework=difference(changes(v.major, second), changes(base, second)),
+                )
+                for v in candidates[name]
+                # A companion that is absent counts as in the newest stack.
+                for w, second in [*((w, w.major) for w in candidates.get("b", ())), (None, other)]
+                if has_companion
+            }
+            frameworks.append(
+                FrameworkGains(framework=name, alone=alone, with_companion=pairs, comparisons=self._world.comparisons)
+            )
+        return ScoreTerms(frameworks=tuple(frameworks))
+
+    def setting_gains(self, candidates: object, stack: object) -> tuple[SettingGains, ...]:
+        assert isinstance(candidates, dict)
+        if not candidates.get("a"):
+            return ()
+        alone: dict[Version, dict[SettingValue, PredictedGain]] = {v: {} for v in candidates["a"]}
+        for (value, v), (mean, error) in self._world.gains.items():
+            if Version(str(v)) in alone:
+                alone[Version(str(v))][value] = PredictedGain(mean=mean, variance=error**2)
+        return (SettingGains(framework="a", alone=alone, together={v: {} for v in alone}),)
+
+
+def is_significant(gain: PredictedGain, comparisons: int = 1) -> bool:
+    return abs(gain.mean) > statistics.NormalDist().inv_cdf(1 - 0.025 / comparisons) * math.sqrt(gain.variance)
+
+
+def cautious(gain: PredictedGain) -> float:
+    return abs(gain.mean) - RISK / 2 * gain.variance
+
+
+def total(*gains: PredictedGain) -> PredictedGain:
+    return PredictedGain(mean=sum(g.mean for g in gains), variance=sum(g.variance for g in gains))
+
+
+def slow(package: str, affected: str, ratio: float, *, reports: int, name: str = "slow") -> SlowerRule:
+    """Build a documented slow-down of a whole program, which all reports say alike."""
+    return slower_rule(id=name, packages=(package,), versions=affected, than="0", ratios=(ratio,) * reports)
+
+
+class Rule:
+    """The rule of speed in a problem and a world."""
+
+    def __init__(self, releases: Releases, roots: Mapping[str, VersionSet], world: World) -> None:
+        self.world = world
+        source, estimator = ReleaseSource(releases), WorldEstimator(world)
+        self.book = RuleBook(world.slowdowns, MACHINE)
+        builds = TargetBuilds((), self.book, MACHINE)
+        known = {("a", value): {v for of, v in world.gains if of == value} for value, _ in world.gains}
+        criteria = criteria_for(roots, source, estimator, builds=builds).with_settings(KnownTo(known))
+        self.request = ResolutionRequest(
+            problem=problem(roots),
+            source=source,  # type: ignore[arg-type]
+            rules=self.book,
+            builds=builds,
+            estimator=estimator,
+            objective="performance",
+            criteria=criteria,
+            baseline=(),
+            effort=Effort(),
+        )
+        self.every = list(stacks(releases, roots))
+        self.age = Ages(roots, source, criteria).rank
+        self.newest = min(self.every, key=self.age, default={})
+
+    @property
+    def has_common_uncertainty(self) -> bool:
+        """Whether another stack has a slow-down, or uncertain best settings, of the newest one.
+
+        They cancel, but the program counts their uncertainty twice: see the tests that are expected to fail.
+        """
+        slowdowns, version = self._slowdowns(self.newest).keys(), self.versions(self.newest).get("a")
+        is_uncertain = version is not None and total(*self._best_settings(version).values()).variance > 1e-6
+        return any(
+            self._slowdowns(stack).keys() & slowdowns or (is_uncertain and self.versions(stack)["a"] == version)
+            for stack in self.every
+            if self.changes(stack) != self.changes(self.newest) or self._slowdowns(stack).keys() != slowdowns
+        )
+
+    def recommended(self) -> Stack | None:
+        try:
+            optimum = self.request.best()
+        except InfeasibleError:
+            return None
+        assert optimum.proven
+        return plain(optimum)
+
+    def versions(self, stack: Stack) -> dict[str, int]:
+        """Return the versions of measured packages; what a stack leaves out gains nothing over the newest one."""
+        own = {name: stack.get(name, v) for name, v in self.newest.items() if name in MEASURED}
+        if "a" not in own or "a" not in stack:
+            own |= {name: self.newest[name] for name in ("a", "b") if name in own}
+        return own
+
+    def changes(self, stack: Stack) -> set[Change]:
+        own = self.versions(stack)
+        of_c = changes(own["c"], framework="c") if "c" in own else set()
+        return of_c | (changes(own["a"], own.get("b")) if "a" in own else set())
+
+    def gain(self, stack: Stack, other: Stack) -> PredictedGain:
+        """Return what a whole stack gains over another one, each with its best settings."""
+        of_versions = self.world.difference(self.changes(stack), self.changes(other))
+        own, others = self._slowdowns(stack), self._slowdowns(other)
+        avoided = [gain for rule, gain in others.items() if rule not in own]
+        suffered = [PredictedGain(mean=-g.mean, variance=g.variance) for rule, g in own.items() if rule not in others]
+        return total(of_versions, self._settings_gain(stack, other), *avoided, *suffered)
+
+    def _slowdowns(self, stack: Stack) -> dict[tuple[str, str], PredictedGain]:
+        """Return the documented slow-downs that count, from the formula of the documentation."""
+        matches = self.book.slowdowns_of({name: Version(str(version)) for name, version in stack.items()})
+        losses = {
+            (rule.id, name): PredictedGain(
+                mean=statistics.fmean(map(math.log, rule.ratios)), variance=0.53**2 / len(rule.ratios)
+            )
+            for rule, name in matches
+            if len(rule.ratios) >= 2
+        }
+        return {key: loss for key, loss in losses.items() if is_significant(loss) and cautious(loss) >= 0.01}
+
+    def _settings_gain(self, stack: Stack, other: Stack) -> PredictedGain:
+        """Return what the best settings of a stack gain beyond those of another one."""
+        v, before = (self.versions(one).get("a", 0) for one in (stack, other))
+        own, others = self._best_settings(v), self._best_settings(before)
+        if v == before:
+            return total()
+        more = self._more(own, others)
+        beyond_same = self._more(own, {value: g for value, g in self._known(before).items() if value in own})
+        comparisons = self.world.comparisons
+        is_certain = all(is_significant(g, comparisons) and cautious(g) >= 0.01 for g in (more, beyond_same))
+        return total() if more.mean > 0 and not is_certain else more
+
+    @staticmethod
+    def _more(own: Mapping[SettingValue, PredictedGain], others: Mapping[SettingValue, PredictedGain]) -> PredictedGain:
+        return total(*own.values(), *(PredictedGain(mean=-g.mean, variance=g.variance) for g in others.values()))
+
+    def _known(self, version: int) -> dict[SettingValue, PredictedGain]:
+        gains = {value: effect for (value, v), effect in self.world.gains.items() if v == version}
+        return {value: PredictedGain(mean=mean, variance=error**2) for value, (mean, error) in gains.items()}
+
+    def _best_settings(self, version: int) -> dict[SettingValue, PredictedGain]:
+        known = self._known(version)
+        return {v: g for v, g in known.items() if g.mean > 0 and is_significant(g) and cautious(g) >= 0.01}
+
+    def counts(self, stack: Stack, other: Stack) -> bool:
+        """Whether a stack is faster than another one by a difference that counts."""
+        gain = self.gain(stack, other)
+        size = cautious(gain)
+        return gain.mean > 0 and is_significant(gain, self.world.comparisons) and size >= math.log(1 + MIN_GAIN)
+
+    def gains_everywhere(self, stack: Stack, other: Stack) -> bool:
+        """Whether a stack is faster than another one, and each package in which they differ gains beside the others."""
+        different = [name for name in stack if stack[name] != other.get(name, stack[name])]
+        return self.counts(stack, other) and all(self.counts(stack, {**stack, name: other[name]}) for name in different)
+
+    def violations(self, stack: Stack) -> Iterator[str]:
+        """Yield what the sentence says otherwise about a recommended stack."""
+        admitted = [s for s in self.every if set(s) == set(stack) and self.gains_everywhere(s, self.newest)]
+        # Significance is not transitive: one must also be clearly faster in comparison with the newest stack.
+        least = self.gain(stack, self.newest).cautious + 0.03
+        faster = [s for s in admitted if self.gains_everywhere(s, stack) and self.gain(s, self.newest).cautious > least]
+        if faster:
+            yield f"{faster[0]} is faster"
+        if stack == self.newest:
+            return
+        if not self.counts(stack, self.newest):
+            yield "the whole stack is not faster than the newest one"
+        for name in [name for name, v in stack.items() if v < self.newest.get(name, 0)]:
+            relevant = {*MEASURED, *(p for rule in self.world.slowdowns for p in rule.packages)} - {name}
+            newer = [
+                s
+                for s in self.every
+                if s.get(name) == self.newest[name]
+                and all(s.get(other) == stack.get(other) for other in relevant)
+                and self.age(s) < self.age(stack)
+                # Else it is expected to fail, see below.
+                and (self.counts(s, self.newest) or self.changes(s) == self.changes(self.newest))
+            ]
+            if newer and not self.counts(stack, newer[0]):
+                yield f"`{name}` is older than in {newer[0]} without a gain of its own"
+
+
+sizes = st.sampled_from((-0.2, -0.04, -0.02, 0.0, 0.02, 0.025, 0.04, 0.06, 0.1, 0.2))
+effects = st.tuples(sizes, st.sampled_from((0.0001, 0.005, 0.02, 0.06)))
+few_versions = st.integers(1, 4)
+# Most releases require nothing, so that most problems have many stacks.
+wide = st.builds(VersionSet, st.frozensets(few_versions, min_size=2).map(frozenset))
+needs: st.SearchStrategy[dict[str, VersionSet]] = st.just({}) | st.dictionaries(
+    st.sampled_from("abcd"), wide, max_size=1
+)
+releases_of_one: st.SearchStrategy[dict[int, tuple[dict[str, VersionSet], dict[str, VersionSet]]]] = st.dictionaries(
+    few_versions, st.tuples(needs, st.just({})), min_size=2, max_size=4
+)
+many_stacks = st.fixed_dictionaries(dict.fromkeys("abcd", releases_of_one))
+any_version = VersionSet(frozenset(range(1, 5)))
+roots_of_frameworks = st.sets(st.sampled_from("bcd")).map(
+    lambda names: dict.fromkeys(["a", *sorted(names)], any_version)
+)
+measured_versions = st.tuples(st.sampled_from(MEASURED), few_versions)
+
+
+@st.composite
+def some_slowdowns(draw: st.DrawFn) -> tuple[SlowerRule, ...]:
+    """Slow-downs of single versions; none gains more than a step and less than the smallest gain that counts."""
+    drawn = draw(
+        st.lists(
+            st.tuples(st.sampled_from("abcd"), few_versions, st.sampled_from((1.5, 2.5, 4.0, 9.0)), st.integers(2, 5)),
+            max_size=2,
+        )
+    )
+    return tuple(
+        slow(package, f"=={version}", ratio, reports=reports, name=str(number))
+        for number, (package, version, ratio, reports) in enumerate(drawn)
+    )
+
+
+worlds = st.builds(
+    World,
+    speeds=st.dictionaries(measured_versions, effects, max_size=8),
+    together=st.dictionaries(st.tuples(few_versions, few_versions), effects, max_size=4),
+    gains=st.dictionaries(st.tuples(st.sampled_from(VALUES), few_versions), effects, max_size=5),
+    slowdowns=some_slowdowns(),
+)
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(releases=many_stacks, roots=roots_of_frameworks, world=worlds)
+def test_the_recommended_stack_is_that_of_the_sentence(
+    releases: Releases, roots: dict[str, VersionSet], world: World
+) -> None:
+    rule = Rule(releases, roots, world)
+    assume(not rule.has_common_uncertainty)
+
+    recommended = rule.recommended()
+
+    event("none" if recommended is None else "newest" if recommended == rule.newest else "another")
+    if recommended is None:
+        assert not rule.every
+        return
+    assert recommended in rule.every
+    assert list(rule.violations(recommended)) == []
+
+
+SIMPLE: Releases = {name: {v: ({}, {}) for v in (1, 2)} for name in "abcd"}
+ROOTS = dict.fromkeys("abcd", any_version)
+NEWEST: Stack = dict.fromkeys("abcd", 2)
+FASTER_A: Effects = {("a", 1): (0.1, 0.001), ("a", 2): (0.0, 0.001)}
+FASTER_PAIR: Effects = {(1, 1): (0.1, 0.001)}
+ONE_SETTING = {(VALUES[0], 1): (0.1, 0.001), (VALUES[0], 2): (0.0, 0.001)}
+
+
+@pytest.mark.parametrize(
+    ("world", "expected"),
+    [
+        (World(), NEWEST),
+        (World(speeds=FASTER_A), NEWEST | {"a": 1}),
+        # Neither gains without the other, and both gain beside the other.
+        (World(together=FASTER_PAIR), NEWEST | {"a": 1, "b": 1}),
+        (World(speeds=FASTER_A, together=FASTER_PAIR), NEWEST | {"a": 1, "b": 1}),
+        # Old versions of both lose what one of them gains.
+        (
+            World(speeds={("a", 1): (0.3, 0.001), ("b", 1): (0.1, 0.001)}, together={(1, 1): (-0.35, 0.001)}),
+            NEWEST | {"a": 1},
+        ),
+        (World(gains=ONE_SETTING), NEWEST | {"a": 1}),
+        (World(gains=ONE_SETTING | {(VALUES[0], 2): (0.09, 0.001)}), NEWEST),
+        (World(slowdowns=(slow("d", "==2", 9.0, reports=2),)), NEWEST | {"d": 1}),
+        (World(slowdowns=(slow("d", "==2", 9.0, reports=2), slow("d", "==1", 9.0, reports=2, name="old"))), NEWEST),
+        (World(speeds=FASTER_A, slowdowns=(slow("a", "==1", 9.0, reports=2),)), NEWEST),
+    ],
+)
+def test_one_stack_satisfies_the_sentence(world: World, expected: Stack) -> None:
+    """The other stacks violate it: the property above could fail."""
+    rule = Rule(SIMPLE, ROOTS, world)
+
+    assert rule.recommended() == expected
+    assert [stack for stack in rule.every if not list(rule.violations(stack))] == [expected]
+
+
+@pytest.mark.xfail(strict=True, reason="a slow-down of both stacks counts as a difference of them")
+def test_a_slow_down_of_both_stacks_cancels() -> None:
+    rule = Rule(SIMPLE, ROOTS, World(speeds=FASTER_A, slowdowns=(slow("d", ">0", 9.0, reports=2),)))
+
+    assert rule.recommended() == NEWEST | {"a": 1}
+
+
+@pytest.mark.xfail(strict=True, reason="the uncertainty of settings of an unchanged version counts as that of a change")
+def test_the_same_settings_in_both_stacks_cancel() -> None:
+    faster_c: Effects = {("c", 1): (0.2, 0.001), ("c", 2): (0.0, 0.001)}
+    rule = Rule(SIMPLE, ROOTS, World(speeds=faster_c, gains={(VALUES[0], 2): (0.3, 0.08)}))
+
+    assert rule.recommended() == NEWEST | {"c": 1}
+
+
+@pytest.mark.xfail(strict=True, reason="only the gain of the whole stack is tried again")
+def test_no_package_is_older_without_a_gain_of_its_own_to_make_the_whole_stack_certain() -> None:
+    # The faster `a` needs an old `b`, which makes the whole uncertain; `c` gains less than the smallest gain.
+    releases: Releases = SIMPLE | {"a": {2: ({}, {}), 1: ({"b": VersionSet(frozenset({1}))}, {})}}
+    speeds: Effects = {
+        ("b", 1): (0.0, 0.041),
+        ("b", 2): (0.0, 0.0001),
+        ("c", 1): (0.025, 0.001),
+        ("c", 2): (0.0, 0.0001),
+    }
+    rule = Rule(releases, ROOTS, World(speeds=FASTER_A | speeds))
+
+    assert rule.recommended() == NEWEST
+
+
+@pytest.mark.xfail(strict=True, reason="a slow-down counts from one step on, whatever the smallest gain is")
+def test_a_slow_down_below_the_smallest_gain_that_counts_makes_nothing_older() -> None:
+    # Beside the gain of `a`, the whole stack gains enough.
+    rule = Rule(SIMPLE, ROOTS, World(speeds=FASTER_A, slowdowns=(slow("d", "==2", 1.786, reports=4),)))
+
+    assert rule.recommended() == NEWEST | {"a": 1}
