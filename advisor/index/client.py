@@ -20,6 +20,7 @@ from advisor.index.advisory_database import AdvisoryDatabase
 from advisor.index.advisory_service import PackageVersion
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
+from advisor.index.confinement import StoppableProcesses
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.file_sizes import FileSizes
 from advisor.index.git import GitRepositories
@@ -120,13 +121,16 @@ class IndexClient:
         self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
         self._built: dict[str, Future[CoreMetadata]] = {}
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
+        self._build_processes = StoppableProcesses()
         self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
 
     def close(self) -> None:
-        """Cancel the queued requests and end the threads."""
+        """Cancel the queued requests, stop the builds and end the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._background.shutdown(wait=False, cancel_futures=True)
         self._builders.shutdown(wait=False, cancel_futures=True)
+        # Python waits for the threads at its end, and a build may take minutes.
+        self._build_processes.stop()
         self.file_sizes.close()
 
     def in_background(self, task: Callable[[], None]) -> None:
@@ -362,8 +366,12 @@ class IndexClient:
     def _built_future(self, file: DistributionFile) -> Future[CoreMetadata]:
         with self._lock:
             if file.identity not in self._built:
-                self._built[file.identity] = self._builders.submit(self._distributions.built_metadata, file)
+                self._built[file.identity] = self._builders.submit(self._build, file)
             return self._built[file.identity]
+
+    def _build(self, file: DistributionFile) -> CoreMetadata:
+        with self._build_processes.of_this_thread():
+            return self._distributions.built_metadata(file)
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
         """Unpack an sdist or an archive of a repository, and return its top-level directory.
