@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from advisor.domain.words import no_speedup_text
 from docs.gpu_evidence import h100_key
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
@@ -302,6 +303,11 @@ def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: P
     assert [text for text in texts if old.alone[versions[text]].variance > 0] == ["1.13.1"]
     assert [bool(p.changes) for p in predictions] == [False, True]
     assert [p.newest_measured for p in predictions] == [(("torch", "2.5.0"),), ()]
+    assert [p.not_compared for p in predictions] == [("torch",), ()]
+    # The newest release that was compared is no reason where neither stack is newer.
+    assert no_speedup_text(replace(predictions[0], newest_measured=())) == (
+        "the two versions of `torch` were not compared on such hardware"
+    )
 
 
 def test_setting_changes_name_the_setting_and_both_values() -> None:
