@@ -75,10 +75,9 @@ def collect_findings(
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
             severity = "note" if v.severity == "note" else "warning"
+            code = "ADV120" if severity == "note" and v.about == "vendor" else "ADV102"
             findings.append(
-                AdviceFinding(
-                    code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source
-                )
+                AdviceFinding(code=code, severity=severity, message=v.message, package=candidate.name, source=v.source)
             )
         if source.variants and (message := source.variants.explain(candidate)):
             findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
