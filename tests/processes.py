@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import psutil
+
+
+def descendants_with(argument: str, *, seconds: float) -> list[int]:
+    """Return the descendants of this process that have an argument, once there are any; none if time is over."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found = []
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found += [process.pid] if argument in process.cmdline() else []
+        if found:
+            return found
+        time.sleep(0.02)
+    return []
 
 
 def ends_within(pid: int, *, seconds: float) -> bool:

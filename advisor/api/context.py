@@ -204,6 +204,7 @@ class TargetContext:
         from advisor.resolve.direct import with_direct_packages
         from advisor.resolve.objectives import OBJECTIVES
         from advisor.resolve.package_choices import with_best_packages
+        from advisor.resolve.problem import prefetch_roots
         from advisor.resolve.recommend import make_request
         from advisor.resolve.solver import Effort
         from knowledge.domain.errors import InputError
@@ -213,11 +214,13 @@ class TargetContext:
         context = self if python is None else self.with_python(python)
         problem = with_direct_packages(context.problem, client)
         needs_sizes = self.objective == "size" or self.max_size is not None
+        candidates = IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes)
+        prefetch_roots(problem, candidates)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
         request = make_request(
             problem,
-            IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes),
+            candidates,
             builds=self.builds,
             estimator=estimator,
             objective=self.objective,

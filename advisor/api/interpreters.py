@@ -25,7 +25,7 @@ _MOST_ROUNDS = 500
 """Limit of the search for a stack for one interpreter, in rounds of the plain resolver."""
 _CHOICE_SECONDS = 10.0
 """Time limit of the choice of an interpreter that the project supports."""
-_HINT_SECONDS = 2.0
+_HINT_SECONDS = 5.0
 """Time limit of the search for an interpreter to name if there is no stack."""
 
 

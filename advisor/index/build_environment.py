@@ -12,6 +12,7 @@ from pathlib import Path
 
 from packaging.requirements import InvalidRequirement
 
+from advisor.index.confinement import started
 from advisor.index.limits import BUILD_SECONDS
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.requirements import requirement_from
@@ -100,17 +101,14 @@ def _checked(text: str) -> str:
 def _run(command: list[str], what: str) -> None:
     """Run a program of this machine with the environment of the user, which may contain credentials for the index."""
     try:
-        process = subprocess.run(
-            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=BUILD_SECONDS, check=False
-        )
+        with started(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+            _, output = process.communicate(timeout=BUILD_SECONDS)
     except subprocess.TimeoutExpired:
         raise BuildError(f"installing {what} took more than {BUILD_SECONDS} seconds") from None
     except OSError as error:
         raise BuildError(f"installing {what} failed: {error}") from None
     if process.returncode:
-        raise BuildError(
-            f"installing {what} failed: {last_line(process.stderr) or f'exit status {process.returncode}'}"
-        )
+        raise BuildError(f"installing {what} failed: {last_line(output) or f'exit status {process.returncode}'}")
 
 
 def last_line(output: bytes) -> str:

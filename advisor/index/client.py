@@ -20,6 +20,7 @@ from advisor.index.advisory_database import AdvisoryDatabase
 from advisor.index.advisory_service import PackageVersion
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
+from advisor.index.confinement import StoppableProcesses
 from advisor.index.distributions import Distributions, MetadataError
 from advisor.index.file_sizes import FileSizes
 from advisor.index.git import GitRepositories
@@ -32,6 +33,8 @@ from advisor.index.variants import VariantMetadata
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
+_M_ARENA_MAX = -8
+"""The parameter of `mallopt` for the number of pools."""
 _T = TypeVar("_T")
 
 
@@ -45,6 +48,17 @@ class _Inline(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+def _share_memory_of_threads() -> None:
+    """Let threads share two memory pools, where the C library is glibc: by default each keeps what it freed for itself.
+
+    See `mallopt(3)`. For 150 packages, this saves a fifth of the memory.
+    """
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
 class IndexClient:
@@ -101,17 +115,22 @@ class IndexClient:
         self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
         self._lock = threading.Lock()
+        if not offline:
+            _share_memory_of_threads()
         # Without network access, threads bring no speed.
         self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
         self._built: dict[str, Future[CoreMetadata]] = {}
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
+        self._build_processes = StoppableProcesses()
         self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
 
     def close(self) -> None:
-        """Cancel the queued requests and end the threads."""
+        """Cancel the queued requests, stop the builds and end the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._background.shutdown(wait=False, cancel_futures=True)
         self._builders.shutdown(wait=False, cancel_futures=True)
+        # Python waits for the threads at its end, and a build may take minutes.
+        self._build_processes.stop()
         self.file_sizes.close()
 
     def in_background(self, task: Callable[[], None]) -> None:
@@ -347,8 +366,12 @@ class IndexClient:
     def _built_future(self, file: DistributionFile) -> Future[CoreMetadata]:
         with self._lock:
             if file.identity not in self._built:
-                self._built[file.identity] = self._builders.submit(self._distributions.built_metadata, file)
+                self._built[file.identity] = self._builders.submit(self._build, file)
             return self._built[file.identity]
+
+    def _build(self, file: DistributionFile) -> CoreMetadata:
+        with self._build_processes.of_this_thread():
+            return self._distributions.built_metadata(file)
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
         """Unpack an sdist or an archive of a repository, and return its top-level directory.

@@ -13,10 +13,12 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from advisor.index.limits import BUILD_MEMORY_BYTES, BUILD_OUTPUT_BYTES, KIB
 
@@ -80,21 +82,81 @@ def run_confined(
     inherited = {name: os.environ[name] for name in _VARIABLES if name in os.environ}
     environment = {**inherited, **(variables or {}), "HOME": str(home), "TMPDIR": str(home), "PYTHONNOUSERSITE": "1"}
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(
-            [*_prefix(writable), *command],
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
-        try:
+        prefix = _prefix(writable)
+        with started([*prefix, *command], cwd=directory, env=environment, stdout=output, stderr=output) as process:
             status = process.wait(timeout=seconds)
-        finally:
-            _kill(process)
         if status:
             raise subprocess.CalledProcessError(status, list(command), output=_end_of(output))
+
+
+class StoppableProcesses:
+    """Processes of builds that end together, when nobody needs the builds any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._is_stopped = False
+
+    @contextlib.contextmanager
+    def of_this_thread(self) -> Iterator[None]:
+        """Count the processes that this thread starts meanwhile among these."""
+        token = _PROCESSES.set(self)
+        try:
+            yield
+        finally:
+            _PROCESSES.reset(token)
+
+    def start(self, command: Sequence[str], options: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+        """Start a process in a session of its own.
+
+        Raises:
+            subprocess.SubprocessError: If the processes were stopped.
+            OSError: If it cannot be started.
+        """
+        with self._lock:
+            if self._is_stopped:
+                raise subprocess.SubprocessError("it was stopped, because nobody needs it any more")
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+            self._running.add(process)
+        return process
+
+    def end(self, process: subprocess.Popen[bytes]) -> None:
+        """Kill a process and the processes that it started, and wait for its end."""
+        with self._lock:
+            self._running.discard(process)
+        _kill(process)
+        process.wait()
+
+    def stop(self) -> None:
+        """Kill all processes with those that they started, and start no more."""
+        with self._lock:
+            self._is_stopped = True
+            for process in self._running:
+                _kill(process)
+
+
+_PROCESSES: ContextVar[StoppableProcesses | None] = ContextVar("processes", default=None)
+"""Among which processes those of this thread count, if any."""
+
+
+@contextlib.contextmanager
+def started(command: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program, and kill it at the end with the processes that it started.
+
+    Args:
+        command: The program and its arguments.
+        options: Options of :class:`subprocess.Popen`.
+
+    Raises:
+        subprocess.SubprocessError: If the builds of this thread were stopped.
+        OSError: If it cannot be started.
+    """
+    processes = _PROCESSES.get() or StoppableProcesses()
+    process = processes.start(command, options)
+    try:
+        yield process
+    finally:
+        processes.end(process)
 
 
 @cache
@@ -131,13 +193,12 @@ def _confined(kind: str, writable: Sequence[Path]) -> list[str]:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and the processes that it started, and wait for its end."""
+    """Kill a process and the processes that it started."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:
             process.kill()
-    process.wait()
 
 
 def _end_of(output: BinaryIO) -> bytes:

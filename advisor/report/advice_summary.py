@@ -33,8 +33,10 @@ _MOST_ALIKE = 3
 """Findings with the same code that are listed."""
 _ELSEWHERE = ("ADV101", "ADV105", "ADV106", "ADV118")
 """Codes of findings whose facts are in the changes, in what is not known, and in the proof."""
-_PROPOSAL, _DRIVER = "ADV112", "ADV119"
-"""Codes of notes that propose another package, and that say which driver a stack needs; other notes are details."""
+_PROPOSAL = "ADV112"
+"""Code of notes that propose another package."""
+_CONDITIONS = ("ADV119", "ADV120")
+"""Codes of notes about what the target must have for the stack to use its accelerator."""
 _PLACE = re.compile(r"\((\S+:\d+)\)$")
 """Place at the end of a sign of a workload."""
 _COMMON = ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness")
@@ -130,9 +132,9 @@ def replaceable_line(report: AdviceResult) -> str:
 
 
 def _is_listed(finding: AdviceFinding) -> bool:
-    """Whether a person acts on a finding: not on notes, except drivers and replacements without a further condition."""
+    """Whether a person acts on a finding: not on other notes than conditions, and replacements without a condition."""
     is_free = finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message
-    return finding.severity != "note" or finding.code == _DRIVER or is_free
+    return finding.severity != "note" or finding.code in _CONDITIONS or is_free
 
 
 def listed_changes(report: AdviceResult) -> tuple[tuple[Change, ...], tuple[str, ...]]:

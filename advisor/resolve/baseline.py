@@ -14,7 +14,7 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
 from advisor.resolve.builds import DefaultBuilds
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits, prefetch_roots
 from knowledge.domain.errors import UnsatisfiableError, without_secrets
 
 Identifier = tuple[NormalizedName, NormalizedName | None]
@@ -271,8 +271,7 @@ def resolve_baseline(
         for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
     ]
     if pins is None:
-        dependencies = [item.dependency for item in requirements]
-        source.prefetch(sorted({d.name for d in dependencies}), [d.requirement for d in dependencies])
+        prefetch_roots(problem, source)
     provider = _Provider(problem, source, pins, limit)
     try:
         result = Resolver(provider, BaseReporter()).resolve(requirements, max_rounds=max_rounds)

@@ -10,8 +10,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from advisor.domain.words import count, quoted, size_text
 from advisor.index.configuration import without_credentials
 from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.problem import Candidate, Substitution
-from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.problem import Candidate, Substitution, admits
+from advisor.resolve.stack_requirements import replaced_packages, requirements_of_stack
 from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -178,33 +178,44 @@ def _effect(
         same = next((c for c in offered if c.version.public == candidate.version.public), None)
         if same is None:
             return f" (it has no version {candidate.version.public})"
-        sizes = {c.name: request.source.size(c) for c in (*stack, same)}
-        unneeded, missing = _other_packages(request, stack, candidate, same)
+        unneeded, added = _other_packages(request, stack, candidate, same)
+        before = [request.source.size(c) for c in (candidate, *unneeded)]
+        after = [request.source.size(c) for c in (same, *added)]
     except UnavailableError:
         return ""
-    before = [sizes[name] for name in (candidate.name, *unneeded)]
-    if sizes[same.name] is None or None in before:
+    if None in (*before, *after):
         return ""
-    total = sum(size or 0 for size in before)
-    text = f" ({size_text(sizes[same.name] or 0)} instead of {size_text(total)} to download"
+    totals = [sum(size or 0 for size in sizes) for sizes in (after, before)]
+    text = f" ({size_text(totals[0])} instead of {size_text(totals[1])} to download"
     if unneeded:
-        text += f": {_listed(unneeded)} {'is' if len(unneeded) == 1 else 'are'} not needed either"
-    if missing:
-        text += f"; it also requires {_listed(missing)}"
+        names = _listed([c.name for c in unneeded])
+        text += f": {names} {'is' if len(unneeded) == 1 else 'are'} not needed either"
+    if added:
+        text += f"; with {_listed([c.name for c in added])}, which it also requires"
     return f"{text})"
 
 
 def _other_packages(
     request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate, same: Candidate
-) -> tuple[list[NormalizedName], list[NormalizedName]]:
-    """Return the packages that a stack does not need with a replacement, and those that it needs in addition."""
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return what a stack does not need with a replacement, and the newest versions of what it needs in addition."""
     substitution = Substitution(package=candidate.name, replacement=same.name)
     other = request.with_problem(request.problem.with_substitutions([substitution]))
-    replaced = [*(c for c in stack if c.name not in (candidate.name, same.name)), same]
-    other.source.fetch([same])
-    needed = requirements_within(other.problem, other.source, replaced).keys() - {PROJECT}
-    present = {c.name for c in replaced}
-    return sorted(present - needed), sorted(needed - present)
+    replaced = {c.name: c for c in stack if c.name != candidate.name} | {same.name: same}
+    added: dict[NormalizedName, Candidate] = {}
+    newest: list[Candidate] = [same]
+    while newest:
+        other.source.fetch(newest)
+        dependencies = list(requirements_of_stack(other.problem, other.source, [*replaced.values(), *added.values()]))
+        missing = {d.name: d.requirement for _, d in dependencies if d.name not in {*replaced, *added}}
+        newest = [
+            admitted[0]
+            for name, requirement in sorted(missing.items())
+            if (admitted := [c for c in other.source.candidates(name) if admits(requirement, c.version)])
+        ]
+        added |= {c.name: c for c in newest}
+    needed = {d.name for _, d in dependencies}
+    return [c for name, c in sorted(replaced.items()) if name not in needed], list(added.values())
 
 
 def _listed(names: Sequence[str]) -> str:

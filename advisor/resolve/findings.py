@@ -75,10 +75,9 @@ def collect_findings(
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
             severity = "note" if v.severity == "note" else "warning"
+            code = "ADV120" if severity == "note" and v.about == "vendor" else "ADV102"
             findings.append(
-                AdviceFinding(
-                    code="ADV102", severity=severity, message=v.message, package=candidate.name, source=v.source
-                )
+                AdviceFinding(code=code, severity=severity, message=v.message, package=candidate.name, source=v.source)
             )
         if source.variants and (message := source.variants.explain(candidate)):
             findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
@@ -136,7 +135,9 @@ def _slowdown_findings(
     estimator = request.estimator if "speed" in CRITERIA[request.objective] else None
     versions = {str(c.name): c.version for c in stack}
     remaining = set()
-    for rule, name, text in slowdown_texts(versions, request.rules, estimator=estimator):
+    for rule, name, text in slowdown_texts(
+        versions, request.rules, estimator=estimator, min_gain=request.criteria.min_gain
+    ):
         remaining.add(rule.id)
         yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
     for label, before in (

@@ -338,6 +338,12 @@ class CandidateSource(Protocol):
         """Start reading the metadata of candidates without waiting."""
 
 
+def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:
+    """Start reading what the project itself requires, without waiting."""
+    roots = [root for root in problem.roots if not root.constraint and problem.applies(root.requirement)]
+    source.prefetch(sorted({root.name for root in roots}), [root.requirement for root in roots])
+
+
 _ADMITTED: dict[tuple[str, Version], bool] = {}
 _TEXTS: dict[int, tuple[SpecifierSet, str]] = {}
 """The text of each specifier, by its identity, which is valid as long as the specifier is here."""

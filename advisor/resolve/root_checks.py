@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import ResolutionProblem, admits
+from advisor.resolve.problem import ResolutionProblem, admits, prefetch_roots
 
 
 def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> list[RootRequirement]:
@@ -35,7 +35,7 @@ def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
         NoStackError: If one has none; the message contains the reason.
         UnavailableError: If an index cannot be read.
     """
-    source.prefetch(root.name for root in problem.roots if not root.constraint)
+    prefetch_roots(problem, source)
     for root in problem.roots:
         if root.constraint or not problem.applies(root.requirement):
             continue

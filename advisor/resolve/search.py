@@ -71,9 +71,10 @@ class Search:
         self._encoding = encoding
         self._batch_sizes: dict[NormalizedName, int] = {}
         self._places: dict[NormalizedName, int] = {}
+        self._started = {c.name for c in start}
         roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
-        self.add_packages(roots | {c.name for c in start})
+        self.add_packages(roots | self._started)
         for candidate in start:
             allowed = encoding.allowed(candidate.name)
             if candidate in allowed:
@@ -132,9 +133,11 @@ class Search:
         """Add packages to the model, with everything that their newest candidates require."""
         fresh = sorted(set(names) - set(self._encoding.candidates))
         while fresh:
-            self._source.prefetch(fresh)
+            # Of a package that the stack to start from has, a newer version that does not fit to it need not be read.
+            unread = [name for name in fresh if name not in self._started]
+            self._source.prefetch(unread)
             self._encoding.add_packages(fresh)
-            newest = [c for name in fresh for c in self._encoding.allowed(name)[:1]]
+            newest = [c for name in unread for c in self._encoding.allowed(name)[:1]]
             self._source.fetch(newest)
             self._encoding.add_dependencies(c for name in fresh for c in self._encoding.candidates[name])
             required = {d.name for c in newest for d in self._source.dependencies(c) or ()}

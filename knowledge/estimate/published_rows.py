@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -81,17 +81,28 @@ def _row_key(o: Observation) -> object:
     return o.framework, _accelerators(o), o.indicator.label, side_key(published_side(o)), _software(o), o.samples
 
 
-def without_copies(contrasts: Sequence[Contrast]) -> tuple[Contrast, ...]:
+def without_copies(contrasts: Sequence[Contrast], first_day: Callable[[str], str]) -> tuple[Contrast, ...]:
     """Return contrasts without those of published rows that another source published before.
+
+    A row counts for the source that published it in the earliest year; of several in that year, for the source whose
+    first table is the oldest, and at last by the name of the source.
 
     Args:
         contrasts: Contrasts of any blocks.
+        first_day: Returns the day of the first table of a block; it is called only for blocks with equal rows.
     """
-    earliest: dict[object, str] = {}
-    published = [c for c in contrasts if c.family == PUBLISHED]
-    for c in sorted(published, key=lambda c: (c.year, c.block)):
-        earliest.setdefault(_contrast_key(c), c.block)
-    return tuple(c for c in contrasts if c.family != PUBLISHED or earliest[_contrast_key(c)] == c.block)
+    sources: dict[object, set[tuple[int, str]]] = defaultdict(set)
+    for c in contrasts:
+        if c.family == PUBLISHED:
+            sources[_contrast_key(c)].add((c.year, c.block))
+    first = {key: _first_source(listed, first_day) for key, listed in sources.items()}
+    return tuple(c for c in contrasts if c.family != PUBLISHED or first[_contrast_key(c)] == c.block)
+
+
+def _first_source(sources: Collection[tuple[int, str]], first_day: Callable[[str], str]) -> str:
+    year = min(year for year, _ in sources)
+    blocks = [block for published, block in sources if published == year]
+    return blocks[0] if len(blocks) == 1 else min(blocks, key=lambda block: (first_day(block), block))
 
 
 def _contrast_key(c: Contrast) -> object:

@@ -59,16 +59,23 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     store.store_derived(_KIND, new)
     trusted = [(evidence[block.name], block.trust) for block in stored if block.trust > 0]
     if any(name.startswith(f"{PUBLISHED}/") for name, _ in own):
-        trusted = _without_copies(trusted)
+        trusted = _without_copies(trusted, store)
     return BlockEvidence(
         contrasts=tuple(_weighted(c, trust) for part, trust in trusted for c in part.contrasts),
         runs=tuple(r for part, trust in trusted if trust >= FAILURE_TRUST for r in part.runs),
     )
 
 
-def _without_copies(trusted: Sequence[tuple[BlockEvidence, float]]) -> list[tuple[BlockEvidence, float]]:
+def _without_copies(
+    trusted: Sequence[tuple[BlockEvidence, float]], store: KnowledgeBase
+) -> list[tuple[BlockEvidence, float]]:
     """Return evidence with each published table once; the shipped ones are no copies of each other."""
-    unique = set(map(id, without_copies([c for part, _ in trusted for c in part.contrasts])))
+
+    @cache
+    def first_day(block: str) -> str:
+        return min(o.started_at for o in store.observations(block=block, indicator=PUBLISHED))
+
+    unique = set(map(id, without_copies([c for part, _ in trusted for c in part.contrasts], first_day)))
     return [
         (replace(part, contrasts=tuple(c for c in part.contrasts if id(c) in unique)), trust) for part, trust in trusted
     ]

@@ -11,17 +11,20 @@ from pathlib import Path
 
 import pytest
 import typer
+from packaging.utils import canonicalize_name
 
 from advisor.cli import consent
 from advisor.cli.option_groups import ProjectOptions
 from advisor.index import build, confinement
 from advisor.index.build_environment import BuildError
+from advisor.index.distributions import MetadataError
 from advisor.index.metadata import header_of, parse_metadata
 from advisor.resolve.baseline import BuildsNeededError
 from advisor.resolve.problem import CandidatePolicy
-from tests.advisor.factories import build_problem, recommend_stack
+from tests.advisor.factories import build_client, build_problem, recommend_stack
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
+from tests.processes import descendants_with, ends_within
 
 BACKEND = """
 import os, sys
@@ -241,6 +244,21 @@ def test_a_project_states_the_metadata_of_a_package_which_is_not_built(
     lock = tomllib.loads((tmp_path / "pylock.toml").read_text())["packages"]
     assert {p["name"]: p["version"] for p in lock} == {"a": "2.2", "engine": "1.0"}
     assert advisor_here("check", *here).returncode == 0
+
+
+def test_closing_the_client_ends_running_builds_with_their_processes(index: PackageIndex, tmp_path: Path) -> None:
+    index.add_file("a", "a-1.0.tar.gz", sdist("import subprocess; subprocess.run(['sleep', '600.125'])"))
+    client = build_client(index, tmp_path / "cache")
+    [file] = client.files(canonicalize_name("a"))
+    client.prefetch_builds([file])
+    builds = descendants_with("600.125", seconds=60)
+
+    client.close()
+
+    assert builds
+    assert all(ends_within(pid, seconds=20) for pid in builds)
+    with pytest.raises(MetadataError, match="failed"):
+        client.built_metadata(file)
 
 
 def test_reports_and_conflicts_name_stated_metadata(

@@ -96,23 +96,28 @@ def test_the_smallest_change_keeps_the_extras_of_the_lock_and_adds_none(
     assert locked(folder)["tensorflow"] == "2.19.0"
 
 
-def test_the_effect_of_a_replacement_counts_what_is_not_needed_either(
+def test_the_effect_of_a_replacement_counts_what_it_adds_and_what_is_not_needed_either(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
     index.add("xgboost", "3.1.0", ["nvidia-nccl-cu13", "a"], code="")
     index.add("xgboost-cpu", "3.1.0", ["a", "b"], code="")
-    index.add("nvidia-nccl-cu13", "2.28.9", code=os.urandom(1_000_000).hex())
+    index.add("nvidia-nccl-cu13", "2.28.9", code=os.urandom(2_000_000).hex())
     index.add("a", "1.0", code="")
-    index.add("b", "1.0", code="")
+    index.add("b", "1.0", ["c<2"], code="")
+    index.add("c", "1.0", code=os.urandom(1_000_000).hex())
+    index.add("c", "2.0", code="")
     folder = write_project(tmp_path / "p", "xgboost")
 
     proposed = findings(advisor("advise", "--index-url", index.url, *CPU, "--format", "json", cwd=folder))
 
     message = next(message for code, message in proposed if code == "ADV112")
-    large = re.search(r"instead of ([0-9.]+) MB to download: `nvidia-nccl-cu13` is not needed either", message)
-    assert large is not None
-    assert float(large[1]) >= 1
-    assert "it also requires `b`" in message
+    sizes = re.search(
+        r"\(([0-9.]+) MB instead of ([0-9.]+) MB to download: `nvidia-nccl-cu13` is not needed either", message
+    )
+    assert sizes is not None, message
+    assert float(sizes[1]) >= 1
+    assert float(sizes[2]) >= 2
+    assert "; with `b`, `c`, which it also requires" in message
 
 
 def test_a_replacement_is_proposed_with_its_effect_and_taken_only_if_allowed(

@@ -83,8 +83,12 @@ def test_a_jetson_module_gets_the_warning_that_a_generic_build_may_not_use_its_g
             f["package"] for f in document["findings"] if "whether this build uses the GPU is not known" in f["message"]
         ]
 
+    text = advisor_here(*arguments[:4], "--hardware", "jetson-agx-orin").stdout
+
     assert unknown(jetson) == ["torch"]
     assert unknown(server) == []
+    assert "whether this build uses the GPU is not known" in " ".join(text.split())
+    assert "[ADV120]" in text
 
 
 @pytest.mark.parametrize(("version", "is_own"), [("2.14.0", False), ("2.5.0a0+872d972e41.nv24.08", True)])

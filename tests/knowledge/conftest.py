@@ -18,8 +18,7 @@ from knowledge.store.sql import SqlKnowledgeBase
 def postgresql() -> Iterator[str]:
     """A real PostgreSQL server for the session; yields the address of its first database."""
     pgserver = pytest.importorskip("pgserver", reason="pgserver is not installed")
-    # Not in a temporary folder of pytest: if the tests run as root, the server runs as another user, and each start of
-    # pytest takes away the other users' permission to enter the folders of pytest.
+    # Not in a temporary folder of pytest: there, tests on PostgreSQL failed after another run of the tests had started.
     folder = Path(tempfile.mkdtemp(prefix="postgresql-"))
     server = pgserver.get_server(folder)
     yield server.get_uri()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from advisor.domain.words import no_speedup_text
 from docs.gpu_evidence import h100_key
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
@@ -163,6 +164,23 @@ def test_a_table_that_another_source_published_again_is_evidence_once(tmp_path: 
     assert [pair.source for pair in pairs] == ["someone/benchmarks"]
 
 
+@pytest.mark.parametrize(("fork_day", "source"), [("2023-06-01", "someone/benchmarks"), ("2023-01-01", "a/fork")])
+def test_of_equal_rows_of_one_year_the_source_with_the_oldest_table_counts(
+    tmp_path: Path, fork_day: str, source: str
+) -> None:
+    original = [
+        replace(row(seconds, precision=precision), started_at="2023-05-06T00:00:00+00:00")
+        for seconds, precision in ((4.0, "fp32"), (2.0, "amp"))
+    ]
+    fork = [replace(o, block="published/a/fork", started_at=f"{fork_day}T00:00:00+00:00") for o in original]
+
+    with open_knowledge_base(str(tmp_path / "k.sqlite"), shipped=False) as store:
+        store.add([*fork, *original])
+        contrasts = load_evidence(store).contrasts
+
+    assert [c.block for c in contrasts] == [f"published/{source}"]
+
+
 def test_absurd_pairs_are_left_out() -> None:
     """Within one configuration, no version is three times as fast, and no setting a hundred times."""
     assert ratios([row(3.0), row(1.0, version="2.3.0")]) == []
@@ -285,6 +303,11 @@ def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: P
     assert [text for text in texts if old.alone[versions[text]].variance > 0] == ["1.13.1"]
     assert [bool(p.changes) for p in predictions] == [False, True]
     assert [p.newest_measured for p in predictions] == [(("torch", "2.5.0"),), ()]
+    assert [p.not_compared for p in predictions] == [("torch",), ()]
+    # The newest release that was compared is no reason where neither stack is newer.
+    assert no_speedup_text(replace(predictions[0], newest_measured=())) == (
+        "the two versions of `torch` were not compared on such hardware"
+    )
 
 
 def test_setting_changes_name_the_setting_and_both_values() -> None:
