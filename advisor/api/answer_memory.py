@@ -118,8 +118,8 @@ class AnswerMemory:
         from advisor.resolve.baseline import NoStackError
 
         client = self._session.client
-        # Without network, less can be said about what to do.
-        is_complete = not (client.failed_builds or client.offline)
+        # Without network, less can be said about what to do; a hint that is missing was not found in time.
+        is_complete = bool(error.hint) and not (client.failed_builds or client.offline)
         if type(error) is NoStackError and self._is_possible and is_complete:
             cause = {"message": error.message, "details": error.details, "hint": error.hint}
             self._write({"final": True, "conflict": cause}, client.read_projects)

@@ -135,7 +135,9 @@ def _slowdown_findings(
     estimator = request.estimator if "speed" in CRITERIA[request.objective] else None
     versions = {str(c.name): c.version for c in stack}
     remaining = set()
-    for rule, name, text in slowdown_texts(versions, request.rules, estimator=estimator):
+    for rule, name, text in slowdown_texts(
+        versions, request.rules, estimator=estimator, min_gain=request.criteria.min_gain
+    ):
         remaining.add(rule.id)
         yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
     for label, before in (

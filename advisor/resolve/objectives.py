@@ -16,8 +16,8 @@ from advisor.resolve.freshness import HOURS_A_YEAR, hours_behind
 from advisor.resolve.optimum import Bound, Objective
 from advisor.resolve.problem import Candidate, CandidatePolicy, CandidateSource
 from advisor.resolve.setting_choice import TargetSettings
-from advisor.resolve.slowdowns import add_slowdowns, loss_by_slowdowns
-from advisor.resolve.speed_steps import MIN_GAIN, SpeedComparison, added_gain, negated_gain
+from advisor.resolve.slowdowns import add_slowdowns, gain_by_slowdowns
+from advisor.resolve.speed_steps import MIN_GAIN, SpeedComparison, added_gain
 from knowledge.estimate.interface import Estimator, PredictedGain
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
@@ -141,6 +141,7 @@ class Criteria:
         """Return the same criteria, by which a stack is as fast as the reference because its gain does not count.
 
         The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
+        A framework whose own gain does not count is no help.
         The result is none if the stack has no gain, or one that counts, or if there is no reference.
         """
         if not self._reference:
@@ -152,7 +153,7 @@ class Criteria:
         total = self._speed(offered)
         of_slowdowns = total.value(self._reference) - objective.value(self._reference)
         steps = most + of_slowdowns - total.value(stack)
-        if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered)):
+        if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered, only_counted=True)):
             return None
         measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
         choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
@@ -183,13 +184,14 @@ class Criteria:
         """Return what a whole stack gains over the reference, each with its best settings."""
         return self._whole_gain(stack, self._offered(stack))[0]
 
-    def _whole_gain(self, stack: Sequence[Candidate], offered: Candidates) -> tuple[PredictedGain, int]:
+    def _whole_gain(
+        self, stack: Sequence[Candidate], offered: Candidates, *, only_counted: bool = False
+    ) -> tuple[PredictedGain, int]:
         """Return the gain of a stack over the reference, and the number of versions that were compared."""
         versions, before = ({str(c.name): c.version for c in one} for one in (stack, self._reference))
-        gain, comparisons = self._comparison.gain(versions, offered)
-        avoided = loss_by_slowdowns(before, self._rules, self._estimator)
-        own = loss_by_slowdowns(versions, self._rules, self._estimator)
-        return added_gain(added_gain(gain, avoided), negated_gain(own)), comparisons
+        gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
+        of_slowdowns = gain_by_slowdowns(versions, before, self._rules, self._estimator, self._min_gain)
+        return added_gain(gain, of_slowdowns), comparisons
 
     def with_untried_sdists(self) -> Criteria:
         """Return the same criteria without the rule about sdists whose build was not tried."""
@@ -512,7 +514,7 @@ class Criteria:
     def _speed(self, candidates: Candidates) -> Objective:
         objective, _ = self._comparison.objective(candidates)
         objective = replace(objective, together=self._uncounted)
-        return add_slowdowns(objective, candidates, self._rules, self._estimator)
+        return add_slowdowns(objective, candidates, self._rules, self._estimator, self._min_gain)
 
 
 def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:

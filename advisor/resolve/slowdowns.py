@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.domain.words import count
 from advisor.resolve.choices import Candidates, Choice, PairedChoice
 from advisor.resolve.optimum import Objective
-from advisor.resolve.speed_steps import added_gain, speed_steps
+from advisor.resolve.speed_steps import MIN_GAIN, added_gain, counted_steps, negated_gain
 from knowledge.estimate.interface import NO_GAIN, Estimator, PredictedGain
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.slower import SlowerRule
@@ -36,7 +36,9 @@ class SlowdownScore:
     reason: str = ""
 
 
-def add_slowdowns(objective: Objective, candidates: Candidates, rules: RuleBook, estimator: Estimator) -> Objective:
+def add_slowdowns(
+    objective: Objective, candidates: Candidates, rules: RuleBook, estimator: Estimator, min_gain: float
+) -> Objective:
     """Return the criterion speed with the documented slow-downs of the candidates.
 
     A slow-down that needs another package is a cost of pairs of versions, any other one a cost of versions.
@@ -46,6 +48,7 @@ def add_slowdowns(objective: Objective, candidates: Candidates, rules: RuleBook,
         candidates: Candidates of each package.
         rules: The rules that apply to the target.
         estimator: Predictions from the observations.
+        min_gain: Smallest difference of speed that counts, as a fraction.
     """
     costs: dict[Choice, int] = dict(objective.costs)
     pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
@@ -55,7 +58,7 @@ def add_slowdowns(objective: Objective, candidates: Candidates, rules: RuleBook,
         for choice in _slow_choices(rule, candidates):
             if rule.other and not others:
                 continue
-            steps = score_slowdown(rule, *choice, estimator).steps
+            steps = score_slowdown(rule, *choice, estimator, min_gain).steps
             if not rule.other:
                 costs[choice] = costs.get(choice, 0) + steps
                 continue
@@ -69,7 +72,9 @@ def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
     return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
 
 
-def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Estimator) -> SlowdownScore:
+def score_slowdown(
+    rule: SlowerRule, name: str, version: Version, estimator: Estimator, min_gain: float = MIN_GAIN
+) -> SlowdownScore:
     """Return what a documented slow-down costs in the score.
 
     Args:
@@ -77,6 +82,7 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
         name: The package.
         version: One of its slow versions.
         estimator: Predictions from the observations.
+        min_gain: Smallest difference of speed that counts, as a fraction.
     """
     share = estimator.time_share(name, rule.parts)
     if share is None:
@@ -90,16 +96,32 @@ def score_slowdown(rule: SlowerRule, name: str, version: Version, estimator: Est
     if estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
         return SlowdownScore(reason="both versions were measured on comparable hardware")
     gain = gain_without(rule, share)
-    steps = speed_steps(gain)
-    return SlowdownScore(steps=steps, gain=gain) if steps > 0 else SlowdownScore(reason="it is too uncertain")
+    steps = counted_steps(gain, 1, min_gain)
+    return (
+        SlowdownScore(steps=steps, gain=gain) if steps > 0 else SlowdownScore(reason="it is too small or too uncertain")
+    )
 
 
-def loss_by_slowdowns(versions: Mapping[str, Version], rules: RuleBook, estimator: Estimator) -> PredictedGain:
-    """Return what a stack would gain without its documented slow-downs, as far as the score counts them."""
-    loss = NO_GAIN
-    for rule, name in rules.slowdowns_of(versions):
-        loss = added_gain(loss, score_slowdown(rule, NormalizedName(name), versions[name], estimator).gain)
-    return loss
+def gain_by_slowdowns(
+    stack: Mapping[str, Version],
+    before: Mapping[str, Version],
+    rules: RuleBook,
+    estimator: Estimator,
+    min_gain: float,
+) -> PredictedGain:
+    """Return what a stack gains over another one by documented slow-downs that only one of them has, as they count."""
+    losses: list[dict[tuple[str, str], PredictedGain]] = [
+        {
+            (rule.id, name): score_slowdown(rule, name, versions[name], estimator, min_gain).gain
+            for rule, name in rules.slowdowns_of(versions)
+        }
+        for versions in (stack, before)
+    ]
+    own, avoided = losses
+    total = NO_GAIN
+    for key in sorted(own.keys() ^ avoided.keys()):
+        total = added_gain(total, avoided[key] if key in avoided else negated_gain(own[key]))
+    return total
 
 
 def gain_without(rule: SlowerRule, share: float) -> PredictedGain:
@@ -118,7 +140,11 @@ def gain_without(rule: SlowerRule, share: float) -> PredictedGain:
 
 
 def slowdown_texts(
-    versions: Mapping[str, Version], rules: RuleBook, *, estimator: Estimator | None = None
+    versions: Mapping[str, Version],
+    rules: RuleBook,
+    *,
+    estimator: Estimator | None = None,
+    min_gain: float = MIN_GAIN,
 ) -> list[tuple[SlowerRule, str, str]]:
     """Return the documented slow-downs of a stack, each with the slow package and a sentence about it.
 
@@ -126,12 +152,13 @@ def slowdown_texts(
         versions: Versions of the stack.
         rules: The rules that apply to the target.
         estimator: Predictions, to say why a slow-down does not count in the score; none if there is no score.
+        min_gain: Smallest difference of speed that counts, as a fraction.
     """
     texts = []
     for rule, name in rules.slowdowns_of(versions):
         text = describe_slowdown(rule, versions, name)
         if estimator is not None:
-            reason = score_slowdown(rule, name, versions[name], estimator).reason
+            reason = score_slowdown(rule, name, versions[name], estimator, min_gain).reason
             text += f" (not in the score: {reason})" if reason else ""
         texts.append((rule, name, text))
     return texts

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -109,12 +109,15 @@ class SpeedComparison:
         absent = {NormalizedName(name): steps for name, steps in best_steps.items() if steps > 0}
         return Objective(name="speed", costs=costs, pairs=pairs, absent=absent), best_steps
 
-    def gain(self, stack: Mapping[str, Version], candidates: Candidates) -> tuple[PredictedGain, int]:
+    def gain(
+        self, stack: Mapping[str, Version], candidates: Candidates, *, only_counted: bool = False
+    ) -> tuple[PredictedGain, int]:
         """Return the gain of a whole stack over the reference, and the number of compared versions.
 
         Args:
             stack: Versions of the stack.
             candidates: Candidates of each of its packages.
+            only_counted: Whether a framework whose own gain does not count shall add its uncertainty alone.
         """
         compared = {name: of for name, of in candidates.items() if of and str(name) in self.reference}
         own_settings = self._settings_of(compared, self.reference)
@@ -124,13 +127,17 @@ class SpeedComparison:
             name = gains.framework
             if (version := stack.get(name)) in gains.alone:
                 assert version is not None
-                own, other = (own_settings.get(name, {}).get(v) for v in (version, self.reference[name]))
+                # The settings of one version cancel.
+                of_settings = own_settings.get(name, {}) if version != self.reference[name] else {}
+                own, other = (of_settings.get(v) for v in (version, self.reference[name]))
                 of_framework = _gain_with_settings(gains.gain(stack), own, other, comparisons)
+                if only_counted and of_framework.mean > 0 and not self.counts(of_framework, comparisons):
+                    of_framework = replace(of_framework, mean=0.0)
                 total = added_gain(total, of_framework)
         return total, comparisons
 
     def counts(self, gain: PredictedGain, comparisons: int) -> bool:
-        """Whether a gain of a whole stack is significant and large enough."""
+        """Whether a gain is significant and large enough."""
         return counted_steps(gain, comparisons, self.min_gain) > 0
 
     def _gains(self, candidates: Candidates, reference: Mapping[str, Version]) -> Sequence[FrameworkGains]:

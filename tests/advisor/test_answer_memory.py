@@ -16,6 +16,7 @@ from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOpt
 from advisor.api import answer_memory as module
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.session import AdviceSession, open_session
+from advisor.resolve.baseline import NoStackError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -183,6 +184,10 @@ def test_an_answer_without_all_sizes_is_remembered_for_runs_without_network(
     in_session(lambda memory: memory.store(answer), offline=False)
 
     assert in_session(lambda memory: memory.recall(), offline=False) is None
+    assert in_session(lambda memory: memory.recall(), offline=True) == answer
+
+    # The limits of a hint were reached before one was known.
+    in_session(lambda memory: memory.store_conflict(NoStackError("no set of versions")), offline=False)
     assert in_session(lambda memory: memory.recall(), offline=True) == answer
 
 

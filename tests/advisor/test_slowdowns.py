@@ -124,7 +124,7 @@ RESNET = {"indicator": "model", "model": "resnet50", "mode": "training"}
     ("fields", "workload", "reason"),
     [
         ({}, None, ""),
-        ({"ratios": (1.2, 1.2)}, None, "it is too uncertain"),
+        ({"ratios": (1.2, 1.2)}, None, "it is too small or too uncertain"),
         ({"ratios": (9.0,)}, None, "no workload is selected, and it is the report of one program"),
         ({"whole": False}, None, "no workload is selected, and it is a slow-down of one operation"),
         ({}, "cnn-training", "it is not known to be a part of the workload"),
@@ -202,7 +202,7 @@ def test_an_uncertain_slow_down_is_only_reported(index: PackageIndex, tmp_path: 
     assert finding.severity == "warning"
     assert finding.message == (
         "`torch 2.0` is reported to take 1.2x the time of 1 (2 reports): a program; fixed in 3; work-around: a switch "
-        "(not in the score: it is too uncertain)"
+        "(not in the score: it is too small or too uncertain)"
     )
 
 

@@ -6,6 +6,7 @@ import math
 import random
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from hypothesis import given, settings
@@ -119,8 +120,12 @@ class BruteForce:
         return self._gain(name, Version(str(stack[name])), Version(str(self.newest[name])))
 
     def whole(self, stack: Stack) -> PredictedGain:
-        names = [name for name in ("a", "c") if name in stack]
-        return total([self.change(stack, name) for name in [*names, *(["b"] if "a" in stack else [])]])
+        """Return the gain of a stack; a framework whose own gain does not count adds its uncertainty alone."""
+        gains = []
+        for name in {"a", "c"} & stack.keys():
+            gain = total([self.change(stack, n) for n in [name, *(["b"] if name == "a" else [])]])
+            gains.append(replace(gain, mean=min(0.0, gain.mean)) if self.counted(gain) <= 0 else gain)
+        return total(gains)
 
     def counts(self, stack: Stack) -> bool:
         return self.counted(self.whole(stack)) > 0
