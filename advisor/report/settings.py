@@ -127,7 +127,7 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
 
 
 def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:
-    """Yield that a setting which is no part of the advice reduces precision, and whether that is allowed.
+    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed.
 
     Args:
         key: The framework, and the setting as ``name=value``.
@@ -140,8 +140,8 @@ def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterato
 
 def _reduces_precision(package: str, setting: str) -> bool:
     name, _, value = setting.partition("=")
-    known = shipped_settings().get(name)
-    own = known.framework(FRAMEWORKS[package]) if known and package in FRAMEWORKS else None
+    entry = shipped_settings().get(name)
+    own = entry.framework(FRAMEWORKS[package]) if entry and package in FRAMEWORKS else None
     choice = own.choice(value) if own else None
     return choice is not None and choice.numerics == "reduced"
 

@@ -48,7 +48,9 @@ def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_f
     )
     assert "`a`" not in line
     assert "1 other kind" in line
-    assert line.endswith("; someone/benchmarks (published until 2023), others/tables (published until 2021)")
+    assert line.endswith(
+        "; someone/benchmarks (published until 2023), others/tables (published until 2021); reduced precision"
+    )
     assert "without TF32 unless it is allowed" in note
 
 
