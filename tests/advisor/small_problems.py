@@ -90,6 +90,17 @@ packages = st.dictionaries(versions, st.tuples(requirements, extra_requirements)
 problems = st.fixed_dictionaries(dict.fromkeys(NAMES, packages))
 some_roots = st.dictionaries(st.sampled_from(NAMES[:3]), version_sets, min_size=1)
 
+few_versions = st.integers(1, 4)
+# Most releases require nothing, so that most problems have many stacks.
+wide = st.builds(VersionSet, st.frozensets(few_versions, min_size=2).map(frozenset))
+needs: st.SearchStrategy[Requirements] = st.just({}) | st.dictionaries(st.sampled_from("abcd"), wide, max_size=1)
+releases_of_one: st.SearchStrategy[dict[int, tuple[Requirements, Requirements]]] = st.dictionaries(
+    few_versions, st.tuples(needs, st.just({})), min_size=2, max_size=4
+)
+many_stacks = st.fixed_dictionaries(dict.fromkeys("abcd", releases_of_one))
+any_version = VersionSet(frozenset(range(1, 5)))
+roots_with_a = st.sets(st.sampled_from("bcd")).map(lambda names: dict.fromkeys(["a", *sorted(names)], any_version))
+
 
 def problem(roots: Mapping[str, VersionSet]) -> ResolutionProblem:
     return build_problem(*(str(requirement(name, version_set)) for name, version_set in sorted(roots.items())))

@@ -79,6 +79,7 @@ def test_advise_works_without_a_writable_home(run: Run, tmp_path: Path) -> None:
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_gate_works_without_a_writable_home(run: Run, tmp_path: Path) -> None:
     (tmp_path / "project" / "requirements.txt").write_text("a==2.0\n")
 

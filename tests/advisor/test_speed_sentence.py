@@ -34,9 +34,13 @@ from tests.advisor.small_problems import (
     ReleaseSource,
     Stack,
     VersionSet,
+    any_version,
     criteria_for,
+    few_versions,
+    many_stacks,
     plain,
     problem,
+    roots_with_a,
     stacks,
 )
 from tests.advisor.test_setting_choice import KnownTo
@@ -279,20 +283,6 @@ class Rule:
 
 sizes = st.sampled_from((-0.2, -0.04, -0.02, 0.0, 0.02, 0.025, 0.04, 0.06, 0.1, 0.2))
 effects = st.tuples(sizes, st.sampled_from((0.0001, 0.005, 0.02, 0.06)))
-few_versions = st.integers(1, 4)
-# Most releases require nothing, so that most problems have many stacks.
-wide = st.builds(VersionSet, st.frozensets(few_versions, min_size=2).map(frozenset))
-needs: st.SearchStrategy[dict[str, VersionSet]] = st.just({}) | st.dictionaries(
-    st.sampled_from("abcd"), wide, max_size=1
-)
-releases_of_one: st.SearchStrategy[dict[int, tuple[dict[str, VersionSet], dict[str, VersionSet]]]] = st.dictionaries(
-    few_versions, st.tuples(needs, st.just({})), min_size=2, max_size=4
-)
-many_stacks = st.fixed_dictionaries(dict.fromkeys("abcd", releases_of_one))
-any_version = VersionSet(frozenset(range(1, 5)))
-roots_of_frameworks = st.sets(st.sampled_from("bcd")).map(
-    lambda names: dict.fromkeys(["a", *sorted(names)], any_version)
-)
 measured_versions = st.tuples(st.sampled_from(MEASURED), few_versions)
 
 
@@ -324,7 +314,7 @@ worlds = st.builds(World, speeds=some_speeds, together=some_together, slowdowns=
 
 # A few of a thousand random problems meet one of the cases below that are expected to fail.
 @settings(max_examples=examples(400), deadline=None, derandomize=True)
-@given(releases=many_stacks, roots=roots_of_frameworks, world=worlds)
+@given(releases=many_stacks, roots=roots_with_a, world=worlds)
 def test_the_recommended_stack_is_that_of_the_sentence(
     releases: Releases, roots: dict[str, VersionSet], world: World
 ) -> None:

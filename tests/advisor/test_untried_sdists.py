@@ -5,25 +5,34 @@ from __future__ import annotations
 import json
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.problem import Candidate, CandidatePolicy
-from tests.advisor.factories import empty_estimator
+from advisor.resolve.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.solver import Effort
+from tests.advisor.factories import builds_of, empty_estimator
 from tests.advisor.small_problems import (
     Releases,
     ReleaseSource,
     VersionSet,
     criteria_for,
+    few_versions,
+    many_stacks,
+    plain,
+    problem,
     problems,
+    roots_with_a,
     solve_problem,
     some_roots,
     stacks,
@@ -36,6 +45,8 @@ HERE = ("--hardware", "cpu-zen4", "--python", "3.12")
 LARGE = "\n".join(map(str, range(100_000)))
 
 sdists = st.frozensets(st.tuples(st.sampled_from(("a", "b", "c", "d")), st.integers(1, 6)), max_size=12)
+some_versions = st.dictionaries(st.sampled_from("abcd"), few_versions, min_size=2)
+many_sdists = st.frozensets(st.tuples(st.sampled_from("abcd"), few_versions), min_size=4, max_size=12)
 
 
 class SdistSource(ReleaseSource):
@@ -104,6 +115,83 @@ def test_the_stack_is_the_best_of_brute_force_without_untried_sdists(
     assert optimum.proven
     assert {str(c.name): c.version.major for c in optimum.stack} in admitted
     assert tuple(bound.value for bound in optimum.bounds) == min(map(cost, admitted))
+
+
+@settings(max_examples=examples(200))
+@given(
+    several=st.tuples(many_stacks, many_stacks),
+    roots=roots_with_a,
+    sdists_of_each=st.tuples(many_sdists, many_sdists),
+    baselines=st.tuples(some_versions, some_versions),
+)
+def test_the_best_of_two_interpreters_is_the_one_with_fewer_untried_sdists(
+    several: tuple[Releases, Releases],
+    roots: dict[str, VersionSet],
+    sdists_of_each: tuple[frozenset[tuple[str, int]], frozenset[tuple[str, int]]],
+    baselines: tuple[dict[str, int], dict[str, int]],
+) -> None:
+    """Each interpreter has its own releases and wheels; its plain resolver may take an sdist."""
+
+    def hours(number: int, names: Iterable[str], stack: Mapping[str, int], *, of_all: bool) -> int:
+        """Return how far packages are behind the newest release for this interpreter, or for any of them."""
+        offered = {name: {v for releases in several for v in releases[name]} for name in names}
+        known = offered if of_all else {name: set(several[number][name]) for name in names}
+        return HOURS_PER_RELEASE * sum(v > stack[name] for name in names for v in known[name])
+
+    def age(number: int, stack: Mapping[str, int], *, of_all: bool = False) -> tuple[int, int]:
+        direct = [name for name in roots if name in stack]
+        others = stack.keys() - set(direct)
+        behind = hours(number, direct, stack, of_all=of_all)
+        return behind, behind + hours(number, others, stack, of_all=False)
+
+    def untried(number: int, stack: Mapping[str, int], excepted: Mapping[str, int]) -> int:
+        return sum((n, v) in sdists_of_each[number] and excepted.get(n) != v for n, v in stack.items())
+
+    best: dict[int, list[tuple[int, tuple[int, int]]]] = {}
+    for number, releases in enumerate(several):
+        admitted = [s for s in stacks(releases, roots) if not untried(number, s, baselines[number])]
+        newest = [s for s in admitted if age(number, s) == min(age(number, other) for other in admitted)]
+        # Stacks of one age may differ in their sdists.
+        best |= {number: [(untried(number, s, {}), age(number, s, of_all=True)) for s in newest]} if newest else {}
+    event("interpreters with a stack: " + ", ".join(map(str, best)))
+    assume(best)
+
+    comparison = compare_variants(
+        [variant_of(n, several[n], roots, sdists_of_each[n], baselines[n]) for n in (0, 1)],
+        limit=TimeLimit(60),
+        direct=map(canonicalize_name, roots),
+    )
+
+    solved = {int(s.variant.label): plain(s.optimum) for s in comparison.solved}
+    scores = {n: (untried(n, stack, {}), age(n, stack, of_all=True)) for n, stack in solved.items()}
+    event(f"untried: {sorted(count for count, _ in scores.values())}")
+    assert scores.keys() == best.keys()
+    assert all(score in best[number] for number, score in scores.items())
+    assert int(comparison.solved[0].variant.label) == min(scores, key=lambda number: (scores[number], number))
+
+
+def variant_of(
+    number: int,
+    releases: Releases,
+    roots: Mapping[str, VersionSet],
+    sdists: frozenset[tuple[str, int]],
+    baseline: Mapping[str, int],
+) -> ProblemVariant:
+    """Build the problem of an interpreter."""
+    source, builds = SdistSource(releases, sdists), builds_of()
+    before = [c for n, v in baseline.items() for c in source.candidates(canonicalize_name(n)) if c.version.major == v]
+    request = ResolutionRequest(
+        problem=problem(roots),
+        source=source,  # type: ignore[arg-type]
+        rules=builds.rules,
+        builds=builds,
+        estimator=empty_estimator(),
+        objective="latest",
+        criteria=criteria_for(roots, source, empty_estimator(), "latest", builds=builds, baseline=before),
+        baseline=(),
+        effort=Effort(),
+    )
+    return ProblemVariant(label=str(number), make_request=lambda: request)
 
 
 @pytest.fixture

@@ -75,30 +75,24 @@ def test_a_campaign_runs_and_its_observations_are_returned(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize(("keep", "is_relative"), [(False, False), (True, True)])
 def test_environments_in_a_chosen_directory_stay_only_on_request(
-    bench: Bench, matrix: Path, options: dict[str, Any], keep: bool
+    bench: Bench,
+    matrix: Path,
+    options: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    keep: bool,
+    is_relative: bool,
 ) -> None:
+    monkeypatch.chdir(bench.folder)
     environments = bench.folder / "environments"
-    executor = ExecutorOptions(options={"environments": str(environments)})
+    executor = ExecutorOptions(options={"environments": environments.name if is_relative else str(environments)})
 
     status = open_campaign(matrix, executor=executor, **options).run(keep_environments=keep)
 
     assert status.state == "complete"
     assert any(path.is_dir() for path in environments.iterdir()) == keep
     assert not (bench.folder / "cache" / "environments").exists()
-
-
-def test_a_relative_directory_of_environments_is_below_the_current_one(
-    bench: Bench, matrix: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(bench.folder)
-    campaign = open_campaign(matrix, executor=ExecutorOptions(options={"environments": "built"}), **options)
-
-    status = campaign.run(keep_environments=True)
-
-    assert status.state == "complete"
-    assert any((bench.folder / "built").iterdir())
 
 
 def test_existing_campaigns_are_listed_found_by_a_prefix_and_forgotten(
