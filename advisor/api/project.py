@@ -35,7 +35,6 @@ def load_project(
         BuildError: If a build fails.
     """
     from advisor.config import check_table
-    from advisor.project.benchmark import check_benchmark
     from advisor.project.read import read_project
 
     project = read_project(
@@ -56,6 +55,8 @@ def load_project(
             logger.warning("the project requires no packages%s", further)
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
+        from advisor.project.benchmark import check_benchmark
+
         check_benchmark(project.settings["benchmark"], "pyproject.toml")
     return project
 

@@ -164,8 +164,8 @@ class Rule:
         source, estimator = ReleaseSource(releases), WorldEstimator(world)
         self.book = RuleBook(world.slowdowns, MACHINE)
         builds = TargetBuilds((), self.book, MACHINE)
-        known = {("a", value): {v for of, v in world.gains if of == value} for value, _ in world.gains}
-        criteria = criteria_for(roots, source, estimator, builds=builds).with_settings(KnownTo(known))
+        versions_by_setting = {("a", value): {v for of, v in world.gains if of == value} for value, _ in world.gains}
+        criteria = criteria_for(roots, source, estimator, builds=builds).with_settings(KnownTo(versions_by_setting))
         self.request = ResolutionRequest(
             problem=problem(roots),
             source=source,  # type: ignore[arg-type]
@@ -242,8 +242,8 @@ class Rule:
         return {value: PredictedGain(mean=mean, variance=error**2) for value, (mean, error) in gains.items()}
 
     def _best_settings(self, version: int) -> dict[SettingValue, PredictedGain]:
-        known = self._known(version)
-        return {v: g for v, g in known.items() if g.mean > 0 and is_significant(g) and cautious(g) >= 0.01}
+        gains = self._known(version)
+        return {v: g for v, g in gains.items() if g.mean > 0 and is_significant(g) and cautious(g) >= 0.01}
 
     def counts(self, stack: Stack, other: Stack) -> bool:
         """Whether a stack is faster than another one by a difference that counts."""
@@ -252,7 +252,7 @@ class Rule:
         return gain.mean > 0 and is_significant(gain, self.world.comparisons) and size >= math.log(1 + MIN_GAIN)
 
     def gains_everywhere(self, stack: Stack, other: Stack) -> bool:
-        """Whether a stack is faster than another one, and each package in which they differ gains beside the others."""
+        """Whether a stack is faster than another one, and each package in which they differ gains with the others."""
         different = [name for name in stack if stack[name] != other.get(name, stack[name])]
         return self.counts(stack, other) and all(self.counts(stack, {**stack, name: other[name]}) for name in different)
 
@@ -342,7 +342,7 @@ ONE_SETTING = {(VALUES[0], 1): (0.1, 0.001), (VALUES[0], 2): (0.0, 0.001)}
     [
         (World(), NEWEST),
         (World(speeds=FASTER_A), NEWEST | {"a": 1}),
-        # Neither gains without the other, and both gain beside the other.
+        # Neither gains without the other, and both gain with the other.
         (World(together=FASTER_PAIR), NEWEST | {"a": 1, "b": 1}),
         (World(speeds=FASTER_A, together=FASTER_PAIR), NEWEST | {"a": 1, "b": 1}),
         # Old versions of both lose what one of them gains.
@@ -393,7 +393,7 @@ def test_no_package_is_older_without_a_gain_of_its_own_to_make_the_whole_stack_c
 
 
 def test_a_slow_down_below_the_smallest_gain_that_counts_makes_nothing_older() -> None:
-    # Beside the gain of `a`, the whole stack gains enough.
+    # With the gain of `a`, the whole stack gains enough.
     rule = Rule(SIMPLE, ROOTS, World(speeds=FASTER_A, slowdowns=(slow("d", "==2", 1.786, reports=4),)))
 
     assert rule.recommended() == NEWEST | {"a": 1}
@@ -423,8 +423,8 @@ def test_a_framework_is_not_older_because_of_a_companion_that_is_not_in_the_stac
     assert rule.recommended() == NEWEST
 
 
-@pytest.mark.xfail(strict=True, reason="what a version gains beside a companion is counted without its settings")
-def test_a_version_that_gains_beside_a_companion_what_another_gains_by_settings_is_not_chosen() -> None:
+@pytest.mark.xfail(strict=True, reason="what a version gains with a companion is counted without its settings")
+def test_a_version_that_gains_with_a_companion_what_another_gains_by_settings_is_not_chosen() -> None:
     # With the faster `b`, the old `a` gains 4 %, of which the settings of the new one make up a half.
     speeds: Effects = {("b", 2): (-0.2, 0.0001), ("b", 1): (0.0, 0.0001)}
     world = World(speeds=speeds, together={(2, 1): (-0.04, 0.0001)}, gains={(VALUES[0], 2): (0.02, 0.0001)})
