@@ -49,8 +49,8 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Return the number of workers: none for the tests of one file, or on one processor; else one more than processors.
 
-    Many tests wait for processes and servers. A worker takes ten seconds of processor time to import the tests, and what
-    its commands share.
+    Many tests wait for processes and servers. A worker takes ten seconds of processor time to import the tests and
+    what its commands share.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
