@@ -133,10 +133,11 @@ def test_the_best_of_two_interpreters_is_the_one_with_fewer_untried_sdists(
     """Each interpreter has its own releases and wheels; its plain resolver may take an sdist."""
 
     def hours(number: int, names: Iterable[str], stack: Mapping[str, int], *, of_all: bool) -> int:
-        """Return how far packages are behind the newest release for this interpreter, or for any of them."""
-        offered = {name: {v for releases in several for v in releases[name]} for name in names}
-        known = offered if of_all else {name: set(several[number][name]) for name in names}
-        return HOURS_PER_RELEASE * sum(v > stack[name] for name in names for v in known[name])
+        """Return how far packages are behind the newest release for this interpreter, or that for any of them."""
+        own = {name: several[number][name] for name in names}
+        behind = sum(v > stack[name] for name, offered in own.items() for v in offered)
+        newer = sum(v > max(own[name]) for name in own for v in {v for releases in several for v in releases[name]})
+        return HOURS_PER_RELEASE * (behind + of_all * newer)
 
     def age(number: int, stack: Mapping[str, int], *, of_all: bool = False) -> tuple[int, int]:
         direct = [name for name in roots if name in stack]
