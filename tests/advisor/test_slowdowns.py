@@ -249,7 +249,7 @@ def test_slow_downs_of_other_hardware_are_not_reported(index: PackageIndex, tmp_
     assert not [f for f in advice.findings if f.code in ("ADV116", "ADV117")]
 
 
-def test_the_gate_warns_of_a_locked_slow_down(tmp_path: Path) -> None:
+def test_the_gate_warns_of_a_locked_slow_down(tmp_path: Path, knowledge_file: Path) -> None:
     (tmp_path / "freeze.txt").write_text("numpy==1.21.1\nscikit-learn==0.23.2\n")
     rule = slower_rule(
         packages=("numpy",), versions=">=1.19", than="1.18.5", other="scikit-learn", other_versions="==0.23.2"
@@ -257,7 +257,7 @@ def test_the_gate_warns_of_a_locked_slow_down(tmp_path: Path) -> None:
     requirements = build_problem("numpy", "scikit-learn")
     lock = read_lock(tmp_path / "freeze.txt", requirements.target)
     scope = Scope(lock=lock, problem=requirements, policy=read_policy({}), target="")
-    predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE)
+    predictor = Predictor(DiskCache(tmp_path), address=f"sqlite:///{knowledge_file}", hardware=MACHINE)
 
     (finding,) = check_compatibility(scope, RuleBook([rule], MACHINE), predictor, frameworks=())
 
@@ -267,9 +267,11 @@ def test_the_gate_warns_of_a_locked_slow_down(tmp_path: Path) -> None:
     assert "with `scikit-learn 0.23.2`" in finding.message
 
 
-def test_a_predictor_answers_for_its_workload(tmp_path: Path) -> None:
+@pytest.mark.shipped
+def test_a_predictor_answers_for_its_workload(tmp_path: Path, knowledge_file: Path) -> None:
     def share(workload: Workload | None) -> float | None:
-        predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE, workload=workload)
+        address = f"sqlite:///{knowledge_file}"
+        predictor = Predictor(DiskCache(tmp_path), address=address, hardware=MACHINE, workload=workload)
         return predictor.time_share("numpy", [{"indicator": "matmul"}])
 
     assert share(None) is None

@@ -168,7 +168,7 @@ def rows(path: Path) -> list[tuple[object, ...]]:
 
 def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
-    open_knowledge_base(str(path)).close()
+    open_knowledge_base(str(path), shipped=False).close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
 
