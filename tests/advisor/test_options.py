@@ -90,7 +90,10 @@ def test_every_command_is_found_by_its_name_alone() -> None:
     assert all(list(typer.main.get_command(make_app([name])).commands) == [name] for name in names)  # type: ignore[attr-defined]
 
 
-def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(index: PackageIndex, tmp_path: Path) -> None:
+@pytest.mark.shipped
+def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(
+    index: PackageIndex, tmp_path: Path, knowledge_file: Path
+) -> None:
     index.add("a", "1.0")
     (tmp_path / "requirements.txt").write_text("a\n")
     program = (
@@ -100,7 +103,11 @@ def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(index: Pack
         "main()\n"
     )
     command = [sys.executable, "-c", program, "advise", "--dry-run", "--hardware", "cpu-zen4", "--index-url", index.url]
-    environment = {**os.environ, "ADVISOR_CACHE_DIR": f"{tmp_path}/cache", "XDG_DATA_HOME": f"{tmp_path}/data"}
+    environment = {
+        **os.environ,
+        "ADVISOR_CACHE_DIR": f"{tmp_path}/cache",
+        "ADVISOR_KNOWLEDGE": f"sqlite:///{knowledge_file}",
+    }
 
     first, second = (
         subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)

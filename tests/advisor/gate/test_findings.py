@@ -335,12 +335,12 @@ def test_every_target_is_checked_and_a_single_one_can_be_selected(
     assert one["exit_code"] == 0
 
 
-def test_two_packages_that_a_rule_forbids_together_are_reported(tmp_path: Path) -> None:
+def test_two_packages_that_a_rule_forbids_together_are_reported(tmp_path: Path, knowledge_file: Path) -> None:
     (tmp_path / "freeze.txt").write_text("jax==0.7.2\nopt-einsum==2.3.2\n")
     problem = build_problem("jax", "opt-einsum")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
     scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
-    predictor = Predictor(DiskCache(tmp_path), address="sqlite://", hardware=MACHINE)
+    predictor = Predictor(DiskCache(tmp_path), address=f"sqlite:///{knowledge_file}", hardware=MACHINE)
 
     report = list(check_compatibility(scope, RuleBook(shipped_rules(), MACHINE), predictor, frameworks=()))
 
