@@ -209,19 +209,31 @@ METADATA = "a-1.0.dist-info/METADATA"
 @pytest.mark.parametrize(
     ("filename", "body", "message"),
     [
-        (WHEEL, wheel_of((METADATA, PKG_INFO + LONG)), f"`{METADATA}` of `{WHEEL}` exceeds 16 MiB"),
-        (WHEEL, wheel_of((METADATA, PKG_INFO + HEADER)), "its header exceeds 2 MiB"),
-        ("a-1.0.zip", wheel_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`PKG-INFO` of `a-1.0.zip` exceeds 16 MiB"),
-        ("a-1.0.tar.gz", sdist_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)), "`PKG-INFO` of `a-1.0.tar.gz` exceeds 16 MiB"),
-        ("a-1.0.tar.gz", sdist_of(pax={"comment": "x" * 2**21}), "too many or too long headers"),
-        ("a-1.0.tar.gz", b"\x1f\x8b\x08 no archive", "`a-1.0.tar.gz` is not a readable sdist"),
-        ("a-1.0.tar.gz", sdist_of(("a-1.0/PKG-INFO", PKG_INFO))[:-20], "`a-1.0.tar.gz` is not a readable sdist"),
+        (WHEEL, lambda: wheel_of((METADATA, PKG_INFO + LONG)), f"`{METADATA}` of `{WHEEL}` exceeds 16 MiB"),
+        (WHEEL, lambda: wheel_of((METADATA, PKG_INFO + HEADER)), "its header exceeds 2 MiB"),
+        (
+            "a-1.0.zip",
+            lambda: wheel_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)),
+            "`PKG-INFO` of `a-1.0.zip` exceeds 16 MiB",
+        ),
+        (
+            "a-1.0.tar.gz",
+            lambda: sdist_of(("a-1.0/PKG-INFO", PKG_INFO + LONG)),
+            "`PKG-INFO` of `a-1.0.tar.gz` exceeds 16 MiB",
+        ),
+        ("a-1.0.tar.gz", lambda: sdist_of(pax={"comment": "x" * 2**21}), "too many or too long headers"),
+        ("a-1.0.tar.gz", lambda: b"\x1f\x8b\x08 no archive", "`a-1.0.tar.gz` is not a readable sdist"),
+        (
+            "a-1.0.tar.gz",
+            lambda: sdist_of(("a-1.0/PKG-INFO", PKG_INFO))[:-20],
+            "`a-1.0.tar.gz` is not a readable sdist",
+        ),
     ],
-)  # fmt: skip
+)
 def test_metadata_in_an_archive_is_read_up_to_a_limit(
-    index: PackageIndex, tmp_path: Path, filename: str, body: bytes, message: str
+    index: PackageIndex, tmp_path: Path, filename: str, body: Callable[[], bytes], message: str
 ) -> None:
-    index.add_file("a", filename, body)
+    index.add_file("a", filename, body())
     client = build_client(index, tmp_path)
 
     with pytest.raises(MetadataError, match=message):
