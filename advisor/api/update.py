@@ -19,13 +19,13 @@ from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, lock_again, tool_that_resolves
 from advisor.gate.recommendation import without_pins
-from advisor.gate.update import TOOL_LOCKS, find_smallest_update, resolved_findings
+from advisor.gate.update import find_smallest_update, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
-from advisor.project.locks import Lock
+from advisor.project.locks import TOOL_LOCKS, Lock
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest
@@ -168,6 +168,7 @@ def update_lock(
             reasons=update.older,
             leaves_open=lock.is_project,
             passes=not before,
+            commands=_commands(lock, update.remaining) if before and not outputs else (),
         )
         if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
@@ -225,10 +226,9 @@ def _rendered(
     """Return a change with what it means for the files of the project, and the text of each file to write."""
     path = lock.path
     if not outputs and path is None:
-        # An environment has no file.
         return change, {}
     if not outputs and path is not None and path.name in TOOL_LOCKS:
-        return replace(change, commands=(_command(path.name, change),)), {}
+        return replace(change, commands=(_command(path.name, change), *change.commands)), {}
     if not outputs and lock.is_project and not lock.records_hashes:
         versions = {c.package: c.after for c in change.changes if c.after is not None}
         # A requirements file may include others.
@@ -241,6 +241,13 @@ def _rendered(
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
     return change, lock_texts(paths, change.optimum, request, client, settings=settings)
+
+
+def _commands(lock: Lock, remaining: Sequence[Finding]) -> tuple[str, ...]:
+    """Return what to run for what cannot be written: an environment, and requirements of another tool's lock."""
+    if lock.path is None:
+        return ("write a lock with `--output FILE`, and install it: the environment itself is not changed",)
+    return tuple(dict.fromkeys(lock_again(tool) for finding in remaining if (tool := tool_that_resolves(finding))))
 
 
 def _command(lock: str, change: LockChange) -> str:

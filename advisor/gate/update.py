@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
 from advisor.gate.compare import exceeds_gap
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, tool_that_resolves
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.project.lock_formats import LockedFile
@@ -27,8 +27,6 @@ from advisor.resolve.problem import Candidate
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.verify import verify
 
-TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
-"""Locks that only their own tool writes."""
 _MAX_ROUNDS = 200
 
 
@@ -70,6 +68,7 @@ def find_smallest_update(
     """
     case, lock = target_result.case, target_result.case.head.lock
     before = failing_findings(target_result, policy, today=today)
+    of_tool = [finding for finding in before if tool_that_resolves(finding)]
     excluded: set[frozenset[Choice]] = set()
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
@@ -90,7 +89,7 @@ def find_smallest_update(
             ) from None
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
-        remaining = failing_findings(after, policy, today=today)
+        remaining = [*of_tool, *failing_findings(after, policy, today=today)]
         fresh = {
             choices for finding in remaining for choices in _excluded_combinations(finding, after, request, policy)
         } - excluded
@@ -173,9 +172,7 @@ def _excluded_combinations(
 def _updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
     """Return a lock with the versions of a stack; in a requirements file without hashes, only the pins change."""
     if not lock.is_project:
-        # What another tool's lock requires of the target follows from the project, whatever the versions are.
-        of_tool = lock.path is not None and lock.path.name in TOOL_LOCKS
-        return replace(lock_from_stack(stack), obstacle=lock.obstacle if of_tool else None)
+        return lock_from_stack(stack)
     if lock.records_hashes:
         return replace(lock_from_stack([c for c in stack if c.name in lock.versions]), is_project=True)
     versions = {c.name: c.version for c in stack}

@@ -33,6 +33,8 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.toml import parse_toml
 
+TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
+"""Locks that only their own tool writes."""
 _SHA256 = "sha256:"
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 _NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')

@@ -9,7 +9,7 @@ from advisor.domain.words import count, indicator_text, interval_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, lock_again, tool_that_resolves
 from advisor.gate.policy import Ignore
 from advisor.report.check.summary import (
     count_findings,
@@ -65,16 +65,18 @@ def _state(result: GateResult) -> Iterator[TextRow]:
     yield TextRow(label=result.state, cells=(count_findings(result),), style=style)
     failing = [finding for finding in result.findings if finding.fails]
     if failing:
-        update = _update(failing, several_targets=len(result.targets) > 1)
+        tools = dict.fromkeys(tool for finding in failing if (tool := tool_that_resolves(finding)))
+        steps = [*filter(None, [_update(failing, result)]), *map(lock_again, tools)]
         explain = "`advisor rule CODE` explains a finding"
-        yield from labelled(
-            "next", [*([update] if update else []), explain if update else f"{explain}, and what to do"]
-        )
+        yield from labelled("next", [*steps, explain if steps else f"{explain}, and what to do"])
 
 
-def _update(failing: Sequence[Finding], *, several_targets: bool) -> str:
+def _update(failing: Sequence[Finding], result: GateResult) -> str:
     """Return what `advisor advise --update` can do about findings; empty if it can resolve none of them."""
-    number = sum(gate_codes()[finding.code].update for finding in failing)
+    if all(target.case.head.lock.path is None for target in result.targets):
+        return ""  # It writes no environment.
+    number = sum(gate_codes()[finding.code].update and not tool_that_resolves(finding) for finding in failing)
+    several_targets = len(result.targets) > 1
     command = f"`advisor advise --update{' --target NAME' if several_targets else ''}`"
     if number == len(failing):
         return f"{command} makes the smallest change that passes"

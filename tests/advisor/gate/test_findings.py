@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import venv
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -392,6 +393,43 @@ def test_a_target_without_a_patch_release_is_every_patch_release(
         return "ADV012" in {f["code"] for f in check("--python", python)["findings"]}
 
     assert [has_error(python) for python in ("3.12", "3.12.4", "3.12.0", "3.11")] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
+def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
+    six: Document,
+    no_index_configuration: None,
+    index: PackageIndex,
+    tmp_path: Path,
+    advisor_here: Advisor,
+    name: str,
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
+    )
+    (tmp_path / name).write_text(OTHER_PYTHON[name](six))
+    command = f"`{name.removesuffix('.lock')} lock` writes the lock again"
+
+    checked, updated = advisor_here("check"), advisor_here("advise", "--update")
+
+    assert (checked.returncode, updated.returncode) == (1, 1)
+    assert "--update" not in checked.stdout
+    assert f"next      {command}" in checked.stdout
+    assert f"to do     {command}" in updated.stdout
+    assert f"{name}:" in updated.stdout
+    assert "None" not in updated.stdout
+
+
+def test_an_update_of_an_environment_is_not_promised(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
+    venv.create(project / "other", symlinks=True)
+
+    checked, updated = (advisor_here(*words, "--current", "other") for words in (("check",), ("advise", "--update")))
+
+    assert (checked.returncode, updated.returncode) == (1, 1), checked.stdout
+    assert "ADV001" in checked.stdout
+    assert "--update" not in checked.stdout
+    assert "to do     write a lock with `--output FILE`, and install it" in updated.stdout
 
 
 def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) -> None:
