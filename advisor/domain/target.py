@@ -35,11 +35,13 @@ class Target:
         python: Full version of CPython.
         platform: Newest platform tag that the target can install, such as ``manylinux_2_28_x86_64``.
         hardware: The machine.
+        states_patch: Whether the patch number of `python` was stated: otherwise it is 0, and stands for any other.
     """
 
     python: Version
     platform: str
     hardware: HardwareProfile
+    states_patch: bool = True
 
     @property
     def python_minor(self) -> str:
@@ -110,27 +112,27 @@ def make_target(*, python: str, platform: str | None, hardware: HardwareProfile)
     Raises:
         InputError: If a value is malformed, or such a target cannot exist.
     """
-    version = _python(python)
+    version, states_patch = _python(python)
     platform = _platform_of(hardware) if platform is None else platform
     if not _PLATFORM.fullmatch(platform):
         raise InputError(
             f"`{platform}` is not a platform tag",
             hint="write it as in wheel names: `manylinux_2_28_x86_64`, `macosx_14_0_arm64` or `win_amd64`",
         )
-    target = Target(python=version, platform=platform, hardware=hardware)
+    target = Target(python=version, platform=platform, hardware=hardware, states_patch=states_patch)
     _check_runs(target)
     return target
 
 
-def _python(text: str) -> Version:
-    """Parse a version of CPython; a missing patch number means 0."""
+def _python(text: str) -> tuple[Version, bool]:
+    """Parse a version of CPython, with 0 for a missing patch number; return also whether it has one."""
     newest = max(NEWEST_PYTHON, sys.version_info[1])
     match = _PYTHON.fullmatch(text)
     if match is None or int(match["minor"]) > newest:
         raise InputError(
             f"`{text}` is not a version of CPython 3.0 to 3.{newest}", hint="write it as `--python 3.12` or `3.12.4`"
         )
-    return Version(text if match["patch"] else f"3.{match['minor']}.0")
+    return Version(text if match["patch"] else f"{text}.0"), bool(match["patch"])
 
 
 def _check_runs(target: Target) -> None:

@@ -22,6 +22,8 @@ from advisor.index.filenames import version_of
 Document = Mapping[str, Any]
 
 _SHA256 = "sha256:"
+_MOST_CHARACTERS = 100
+"""Characters of a malformed text that a message repeats."""
 MALFORMED = (
     InvalidMarker,
     InvalidRequirement,
@@ -149,11 +151,15 @@ def unmet_conditions(document: Document, target: Target) -> Iterator[tuple[str, 
     """Yield what a lock as a whole requires of a target that it is not: the text in the lock, and a phrase.
 
     An installer refuses such a lock: `requires-python` and `environments` of a `pylock.toml` (PEP 751, installing),
-    `requires-python` of a `uv.lock`, `python-versions` of a `poetry.lock`, `targets` of a `pdm.lock`, and `requires` of
-    a `Pipfile.lock` (`pipenv install --deploy`).
+    `requires-python` of a `uv.lock`, `python-versions` of a `poetry.lock`, `requires_python` of the `targets` of a
+    `pdm.lock`, and `requires` of a `Pipfile.lock` (`pipenv install --deploy`). The platforms of the `targets` of PDM
+    are not compared.
+
+    Raises:
+        ValueError: If what it requires is malformed.
     """
     pythons = _stated_pythons(document)
-    if pythons and not any(_admits(specifier, target) for specifier in pythons):
+    if pythons and not any(_admits(specifier, stated, target) for specifier, stated in pythons.items()):
         admitted = " or ".join(f"`{specifier}`" for specifier in pythons)
         yield next(iter(pythons.values())), f"requires Python {admitted}, and the target has {target.python}"
     environments = [str(marker) for marker in document.get("environments", ())]
@@ -178,18 +184,31 @@ def _stated_pythons(document: Document) -> dict[str, str]:
     return {str(specifier): str(specifier) for specifier in stated if specifier is not None}
 
 
-def _admits(specifier: str, target: Target) -> bool:
+def _admits(specifier: str, stated: str, target: Target) -> bool:
     """Whether a specifier, or a constraint of Poetry such as `^3.9`, admits the interpreter of a target.
 
+    If the target states no patch release, one that is admitted is enough.
+
+    Args:
+        specifier: The specifier or constraint.
+        stated: Its text in the lock.
+        target: The target.
+
     Raises:
-        InputError: If it is neither.
+        ValueError: If it is neither.
     """
     try:
-        return SpecifierSet(specifier).contains(target.python, prereleases=True)
+        specifiers = SpecifierSet(specifier)
     except InvalidSpecifier:
         from advisor.project.poetry import admits_python
-
-        return admits_python(specifier, target.python)
+    else:
+        if target.states_patch:
+            return specifiers.contains(target.python, prereleases=True)
+        return not (specifiers & SpecifierSet(f"=={target.python_minor}.*")).is_unsatisfiable()
+    try:
+        return admits_python(specifier, f"=={target.python if target.states_patch else f'{target.python_minor}.*'}")
+    except (ValueError, RecursionError):
+        raise ValueError(f"`{stated[:_MOST_CHARACTERS]}` does not state versions of Python") from None
 
 
 def content_of(entry: Document, *keys: str) -> str:

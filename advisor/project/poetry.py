@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from advisor.config import line_in
 from advisor.domain.direct_reference import DirectReference
@@ -220,20 +219,21 @@ def _python(constraint: Any, path: Path) -> str | None:
     return text
 
 
-def admits_python(constraint: str, python: Version) -> bool:
+def admits_python(constraint: str, pythons: str) -> bool:
     """Whether a constraint of Poetry, such as `^3.9 || ^4.0`, admits an interpreter.
 
+    Args:
+        constraint: The constraint.
+        pythons: Specifier of the interpreters of which one is enough, such as `==3.12.*`.
+
     Raises:
-        InputError: If it is not a constraint.
+        ValueError: If it is not a constraint.
     """
-    from poetry.core.constraints.version import Version as PoetryVersion
     from poetry.core.constraints.version import parse_constraint
 
-    _check_length("`python-versions`", constraint)
-    try:
-        return parse_constraint(constraint).allows(PoetryVersion.parse(str(python)))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"`python-versions` `{constraint}`: {error}") from None
+    if len(constraint) > _MAX_CONSTRAINT_CHARACTERS:
+        raise ValueError(f"the constraint is longer than {_MAX_CONSTRAINT_CHARACTERS} characters")
+    return parse_constraint(constraint).allows_any(parse_constraint(pythons))
 
 
 def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:

@@ -377,6 +377,23 @@ def test_a_lock_that_excludes_the_interpreter_of_the_target_is_an_error_with_the
     assert "ADV012" not in {f["code"] for f in check("--python", "3.13")["findings"]}
 
 
+@pytest.mark.parametrize("name", OTHER_PYTHON)
+def test_a_target_without_a_patch_release_is_every_patch_release(
+    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, check: Run, name: str
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\n'
+    )
+    text = OTHER_PYTHON[name](six).replace("python_version", "python_full_version").replace("3.13", "3.12.4")
+    (tmp_path / name).write_text(text)
+
+    def has_error(python: str) -> bool:
+        return "ADV012" in {f["code"] for f in check("--python", python)["findings"]}
+
+    assert [has_error(python) for python in ("3.12", "3.12.4", "3.12.0", "3.11")] == [False, False, True, True]
+
+
 def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) -> None:
     line = change(project / "pylock.toml", "x86_64", "riscv64")
 

@@ -76,6 +76,20 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
             "`{path}` is malformed: package `six` (line 6): Invalid version: 'one'",
         ),
         (
+            "Pipfile.lock",
+            '{"_meta": {"requires": {"python_version": "rubbish"}}, "default": {}}',
+            1,
+            "",
+            "`{path}` is malformed: `rubbish` does not state versions of Python",
+        ),
+        (
+            "poetry.lock",
+            'package = []\n[metadata]\npython-versions = "^rubbish"\n',
+            1,
+            "",
+            "`{path}` is malformed: `^rubbish` does not state versions of Python",
+        ),
+        (
             "pylock.toml",
             PYLOCK + '[[packages]]\nname = "six"\nversion = \n',
             5,
