@@ -94,9 +94,9 @@ class SyntheticSource:
     def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
         """Do nothing: all metadata is available."""
 
-    def failed_newer(self, candidate: Candidate) -> Version | None:
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
         """Return that no build failed."""
-        return None
+        return ()
 
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Do nothing: all metadata is available."""

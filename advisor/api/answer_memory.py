@@ -114,13 +114,15 @@ class AnswerMemory:
         self._write({"final": is_complete, "report": answer.report, "locks": locks}, session.loaded_packages)
 
     def store_conflict(self, error: UnsatisfiableError) -> None:
-        """Store that no stack satisfies the requirements; builds and limits of size or time may change."""
+        """Store that no stack satisfies the requirements; builds and limits of size or time may change.
+
+        What was not found in time, a cause or a hint, may be found the next time.
+        """
         from advisor.resolve.baseline import NoStackError
 
         client = self._session.client
-        # Without network, less can be said about what to do; a hint that is missing was not found in time.
-        is_complete = bool(error.hint) and not (client.failed_builds or client.offline)
-        if type(error) is NoStackError and self._is_possible and is_complete:
+        is_read = not (client.failed_builds or client.offline or self._session.context.problem.policy.build_sdists)
+        if type(error) is NoStackError and self._is_possible and is_read and error.details and error.hint:
             cause = {"message": error.message, "details": error.details, "hint": error.hint}
             self._write({"final": True, "conflict": cause}, client.read_projects)
 

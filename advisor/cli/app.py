@@ -119,6 +119,9 @@ def main() -> None:
     gc.set_threshold(500_000, 50, 50)
     # As Ctrl-C: a CI system that cancels a job must not leave processes and temporary files behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # The same for a terminal that is closed; `nohup` ignores its signal.
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     first = sys.argv[1] if len(sys.argv) > 1 else ""
     # Help and hints about unknown commands need all of them.
     names = [first] if first in COMMANDS else [] if first == "--version" else COMMANDS

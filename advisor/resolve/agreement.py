@@ -197,8 +197,8 @@ class _JointTargets:
         request, original = self._original(candidate)
         return request.source.lacks_build(original)
 
-    def failed_newer(self, candidate: Candidate) -> Version | None:
-        """Return the newer version that a requirement must exclude for a candidate to be chosen; usually none."""
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
+        """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
         request, original = self._original(candidate)
         return request.source.failed_newer(original)
 

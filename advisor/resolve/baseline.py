@@ -23,11 +23,12 @@ Identifier = tuple[NormalizedName, NormalizedName | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvelibRequirement:
-    """A requirement in resolvelib's graph: on a package, or on one extra of it."""
+    """A requirement in resolvelib's graph: on a package, or on one extra of it; the project itself has no parent."""
 
     dependency: Dependency
     extra: NormalizedName | None
     origin: str
+    parent: NormalizedName | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,8 +163,10 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
     ) -> Callable[[], Iterator[ResolvelibCandidate]]:
         """Return the candidates that every requirement on the node admits, newest first."""
         name, extra = identifier
-        specified = [n.dependency.requirement for n in requirements[identifier]]
-        specified += [root.requirement for root in self._problem.roots_of(name)]
+        nodes = list(requirements[identifier])
+        roots = [root.requirement for root in self._problem.roots_of(name)]
+        specified = [*(node.dependency.requirement for node in nodes), *roots]
+        of_others = [*(node.dependency.requirement for node in nodes if node.parent != name), *roots]
         incompatible = {node.candidate.version for node in incompatibilities[identifier]}
 
         def matches() -> Iterator[ResolvelibCandidate]:
@@ -174,8 +177,9 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
             ]
             for number, candidate in enumerate(admitted):
                 self._check_limit()
-                newer = self._source.failed_newer(candidate) if self._pins is None else None
-                if newer is not None and all(admits(r, newer) for r in specified):
+                # An extra pins its package, for which this is decided.
+                newer = self._source.failed_newer(candidate) if self._pins is None and extra is None else ()
+                if any(all(admits(r, version) for r in of_others) for version in newer):
                     self.refused.add(name)
                     continue
                 steps = len(incompatible) + number
@@ -215,10 +219,15 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         dependencies = self._source.dependencies(package, candidate.extra) or ()
         self._source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
         origin = f"{package.name} {package.version}"
-        requirements = [requirement for d in dependencies for requirement in split_extras(d, origin)]
+        requirements = [requirement for d in dependencies for requirement in split_extras(d, origin, package.name)]
         if candidate.extra is not None:
             requirements.append(
-                ResolvelibRequirement(dependency=_pin(package), extra=None, origin=f"{package.name}[{candidate.extra}]")
+                ResolvelibRequirement(
+                    dependency=_pin(package),
+                    extra=None,
+                    origin=f"{package.name}[{candidate.extra}]",
+                    parent=package.name,
+                )
             )
         return requirements
 
@@ -234,10 +243,12 @@ def _pin(candidate: Candidate) -> Dependency:
     return Dependency(name=candidate.name, requirement=Requirement(f"{candidate.name}==={candidate.version}"))
 
 
-def split_extras(dependency: Dependency, origin: str) -> list[ResolvelibRequirement]:
+def split_extras(
+    dependency: Dependency, origin: str, parent: NormalizedName | None = None
+) -> list[ResolvelibRequirement]:
     """Split a requirement into one on the package and one on each of its extras."""
     extras: list[NormalizedName | None] = [None, *dependency.extras]
-    return [ResolvelibRequirement(dependency=dependency, extra=extra, origin=origin) for extra in extras]
+    return [ResolvelibRequirement(dependency=dependency, extra=e, origin=origin, parent=parent) for e in extras]
 
 
 def resolve_baseline(

@@ -282,8 +282,8 @@ class DefaultBuilds:
         """Whether a candidate cannot be used because its requirements are only known after a build."""
         return self._source.lacks_build(candidate)
 
-    def failed_newer(self, candidate: Candidate) -> Version | None:
-        """Return the newer version that a requirement must exclude for a candidate to be chosen; usually none."""
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
+        """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
         return self._source.failed_newer(candidate)
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:

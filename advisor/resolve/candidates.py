@@ -214,13 +214,14 @@ class IndexCandidates:
         """Whether a candidate cannot be used because its requirements are only known after a build."""
         return self.dependencies(candidate) is None and self._is_unbuilt(candidate)
 
-    def failed_newer(self, candidate: Candidate) -> Version | None:
-        """Return the next newer version whose build needs something undeclared, if no own requirement excludes it."""
-        if not candidate.is_sdist or self._problem.stated_of(candidate) is not None:
-            return None
-        newer = [b.version for b in self.undeclared_builds.get(candidate.name, ()) if b.version > candidate.version]
-        roots = self._problem.roots_of(candidate.name) if newer else ()
-        return min(newer) if newer and all(admits(root.requirement, min(newer)) for root in roots) else None
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
+        """Return the newer versions whose builds need something undeclared, and that no own requirement excludes."""
+        failed = self.undeclared_builds.get(candidate.name)
+        if not failed or not candidate.is_sdist or self._problem.stated_of(candidate) is not None:
+            return ()
+        roots = self._problem.roots_of(candidate.name)
+        newer = (build.version for build in failed if build.version > candidate.version)
+        return [version for version in newer if all(admits(root.requirement, version) for root in roots)]
 
     def needs_build(self, candidate: Candidate) -> bool:
         """Whether the requirements of a candidate are only known after a build."""

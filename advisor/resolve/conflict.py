@@ -262,7 +262,7 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     candidates = [
         c
         for c in source.candidates(name)
-        if source.failed_newer(c) is None and (not source.is_known(c) or source.dependencies(c) is not None)
+        if not source.failed_newer(c) and (not source.is_known(c) or source.dependencies(c) is not None)
     ]
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:

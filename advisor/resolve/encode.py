@@ -337,16 +337,16 @@ class Encoding:
         return self.guards[fact]
 
     def solvable_model(self) -> SolverModel:
-        """Return the model, with older versions of failed builds only where a requirement may exclude the newer one.
+        """Return the model, with older versions of failed builds only where a requirement may exclude the newer ones.
 
-        That is a requirement of another package that something in the stack may require, also if packages only require
-        each other in a circle.
+        That is a relaxation: the packages that exclude them need not be in the stack, and may only require each other
+        in a circle. A stack that this allows is to be forbidden.
         """
         failed = [
             (literal, name, version)
             for name, literals in self._literals.items()
             for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            if (version := self._source.failed_newer(candidate)) is not None
+            for version in self._source.failed_newer(candidate)
         ]
         if not failed:
             return self.model
@@ -363,6 +363,10 @@ class Encoding:
         for name in sorted(self.candidates.keys() - self.required):
             model.require_any(self.supports(name), when=self._present[name])
         return model
+
+    def forbid(self, stack: Iterable[Candidate]) -> None:
+        """Forbid stacks that contain all explicit choices of a stack."""
+        self.model.require_any([negated(self._literals[c.name][c.version]) for c in stack])
 
     def unread(self, *, only_sdists: bool = False) -> list[Literal]:
         """Return the explicit choices whose metadata has not been read."""

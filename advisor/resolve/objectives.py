@@ -141,7 +141,7 @@ class Criteria:
         """Return the same criteria, by which a stack is as fast as the reference because its gain does not count.
 
         The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
-        A framework whose own gain does not count is no help.
+        A package whose own gain does not count is no help.
         The result is none if the stack has no gain, or one that counts, or if there is no reference.
         """
         if not self._reference:

@@ -90,6 +90,12 @@ def optimise(
     try:
         search = Search(problem, source, encoding, start)
         search.add_packages(rewarded)
+
+        def is_admitted(stack: Sequence[Candidate]) -> bool:
+            return stages.rewards_are_justified(stack) and search.excludes_failed_builds(
+                stack, extras_of(stages.options)
+            )
+
         while iteration < MAX_ITERATIONS:
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
@@ -100,7 +106,7 @@ def optimise(
             if not breaks_ties_at_end:
                 selection = stages.prefer_newest()
             stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
-            if stack is not None and stages.rewards_are_justified(stack):
+            if stack is not None and is_admitted(stack):
                 best = optimum(stack, bounds, "")
                 if not breaks_ties_at_end:
                     return best
@@ -108,7 +114,7 @@ def optimise(
                 # only once, at the end. With rewards, the first solution must be known to deserve them.
                 selection = stages.prefer_newest()
                 stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
-                if stack is not None and stages.rewards_are_justified(stack):
+                if stack is not None and is_admitted(stack):
                     return optimum(stack, bounds, "")
         raise SearchLimitError(
             f"the search did not end within {MAX_ITERATIONS} iterations",

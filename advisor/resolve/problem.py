@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -316,11 +316,12 @@ class CandidateSource(Protocol):
     def lacks_build(self, candidate: Candidate) -> bool:
         """Whether a candidate cannot be used because its requirements are only known after a build."""
 
-    def failed_newer(self, candidate: Candidate) -> Version | None:
-        """Return the newer version that a requirement must exclude for a candidate to be chosen; usually none.
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
+        """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none.
 
-        Its build failed because it needs a package of the stack that it does not declare. That an older version happens
-        to build without it is no reason to choose that: pip and uv end with the error of the newest one.
+        Their builds failed because they need a package of the stack that they do not declare. That an older version
+        happens to build without it is no reason to choose that: pip and uv end with the error of the newest one.
+        Versions that the project's own requirements exclude are not among them.
         """
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:

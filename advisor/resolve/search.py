@@ -8,7 +8,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve.encode import Encoding, Node
-from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem
+from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
 
 _GROWTH = 2
 
@@ -34,6 +34,19 @@ def needed_by(
         The packages that are needed, the chosen candidates among them whose metadata is not known, and the needed
         packages without a chosen candidate.
     """
+    nodes, unknown, absent = _reached_by(problem, source, selection, roots=roots, extras=extras)
+    return {name for name, _ in nodes}, unknown, absent
+
+
+def _reached_by(
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    selection: Mapping[NormalizedName, Candidate],
+    *,
+    roots: tuple[RootRequirement, ...] | None = None,
+    extras: Mapping[NormalizedName, Collection[str]] | None = None,
+) -> tuple[set[Node], list[Candidate], set[NormalizedName]]:
+    """Return the same as :func:`needed_by`, with the extras of the packages that are needed."""
     visited: set[Node] = set()
     unknown: dict[str, Candidate] = {}
     absent: set[NormalizedName] = set()
@@ -57,7 +70,7 @@ def needed_by(
         else:
             for dependency in source.dependencies(selection[name], extra) or ():
                 queue += [(dependency.name, e) for e in (None, *dependency.extras)]
-    return {name for name, _ in visited}, sorted(unknown.values()), absent
+    return visited, sorted(unknown.values()), absent
 
 
 class Search:
@@ -107,6 +120,35 @@ class Search:
         self.add_packages(absent.difference(unexpanded))
         return None if unknown or absent else tuple(selection[name] for name in sorted(required_names))
 
+    def excludes_failed_builds(
+        self, stack: Sequence[Candidate], extras: Mapping[NormalizedName, Collection[str]]
+    ) -> bool:
+        """Whether other packages of a stack exclude the failed builds that are newer than its versions.
+
+        A stack in which they do not is forbidden from then on.
+
+        Args:
+            stack: The stack, with known metadata.
+            extras: Extras that are required in addition wherever a package is needed.
+        """
+        failed = {c.name: versions for c in stack if (versions := self._source.failed_newer(c))}
+        if not failed:
+            return True
+        selection = {c.name: c for c in stack}
+        demands: dict[NormalizedName, list[Dependency]] = {}
+        for name, extra in _reached_by(self._problem, self._source, selection, extras=extras)[0]:
+            for dependency in self._source.dependencies(selection[name], extra) or ():
+                if dependency.name != name:
+                    demands.setdefault(dependency.name, []).append(dependency)
+        are_excluded = all(
+            any(not admits(dependency.requirement, version) for dependency in demands.get(name, ()))
+            for name, versions in failed.items()
+            for version in versions
+        )
+        if not are_excluded:
+            self._encoding.forbid(stack)
+        return are_excluded
+
     def _fetch_around(self, unknown: Sequence[Candidate]) -> None:
         """Fetch the metadata of candidates and of those after them, in one parallel batch.
 
@@ -123,7 +165,7 @@ class Search:
             is_newer = place < self._places.get(candidate.name, 0)
             self._places[candidate.name] = place
             following = allowed[place::-1] if is_newer else allowed[place:]
-            if self._source.failed_newer(candidate) is not None:
+            if self._source.failed_newer(candidate):
                 following = [candidate]
             pending += [c for c in following if not self._source.is_known(c)][:batch_size]
         self._source.fetch(pending)

@@ -117,7 +117,7 @@ class SpeedComparison:
         Args:
             stack: Versions of the stack.
             candidates: Candidates of each of its packages.
-            only_counted: Whether a framework whose own gain does not count shall add its uncertainty alone.
+            only_counted: Whether packages whose own gain does not count shall add their uncertainty alone.
         """
         compared = {name: of for name, of in candidates.items() if of and str(name) in self.reference}
         own_settings = self._settings_of(compared, self.reference)
@@ -131,10 +131,25 @@ class SpeedComparison:
                 of_settings = own_settings.get(name, {}) if version != self.reference[name] else {}
                 own, other = (of_settings.get(v) for v in (version, self.reference[name]))
                 of_framework = _gain_with_settings(gains.gain(stack), own, other, comparisons)
-                if only_counted and of_framework.mean > 0 and not self.counts(of_framework, comparisons):
-                    of_framework = replace(of_framework, mean=0.0)
+                if only_counted:
+                    of_framework = self._without_uncounted(of_framework, gains, stack)
                 total = added_gain(total, of_framework)
         return total, comparisons
+
+    def _without_uncounted(
+        self, gain: PredictedGain, gains: FrameworkGains, stack: Mapping[str, Version]
+    ) -> PredictedGain:
+        """Return the gain of a framework without gains that do not count: of its companions, and of the remainder."""
+        own = [
+            pair.own.mean
+            for (version, companion, other), pair in gains.with_companion.items()
+            if version == stack[gains.framework] and stack.get(companion) == other and companion != gains.framework
+            if pair.own.mean > 0 and not self.counts(pair.own, gains.comparisons)
+        ]
+        remaining = replace(gain, mean=gain.mean - sum(own))
+        if remaining.mean > 0 and not self.counts(remaining, gains.comparisons):
+            remaining = replace(remaining, mean=0.0)
+        return remaining
 
     def counts(self, gain: PredictedGain, comparisons: int) -> bool:
         """Whether a gain is significant and large enough."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
@@ -79,9 +79,9 @@ class FixedCandidates(ABC):
         """Return that no candidate needs a build."""
         return False
 
-    def failed_newer(self, candidate: Candidate) -> Version | None:
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
         """Return that no build failed."""
-        return None
+        return ()
 
     def fetch(self, candidates: Iterable[Candidate]) -> None:
         """Make the metadata of candidates known."""

@@ -120,12 +120,18 @@ class BruteForce:
         return self._gain(name, Version(str(stack[name])), Version(str(self.newest[name])))
 
     def whole(self, stack: Stack) -> PredictedGain:
-        """Return the gain of a stack; a framework whose own gain does not count adds its uncertainty alone."""
-        gains = []
-        for name in {"a", "c"} & stack.keys():
-            gain = total([self.change(stack, n) for n in [name, *(["b"] if name == "a" else [])]])
-            gains.append(replace(gain, mean=min(0.0, gain.mean)) if self.counted(gain) <= 0 else gain)
-        return total(gains)
+        """Return the gain of a stack; packages whose own gain does not count add their uncertainty alone."""
+
+        def if_counted(gain: PredictedGain) -> PredictedGain:
+            return replace(gain, mean=min(0.0, gain.mean)) if self.counted(gain) <= 0 else gain
+
+        companions = [if_counted(self.change(stack, "b"))]
+        return total(
+            [
+                if_counted(total([self.change(stack, name), *(companions if name == "a" else [])]))
+                for name in {"a", "c"} & stack.keys()
+            ]
+        )
 
     def counts(self, stack: Stack) -> bool:
         return self.counted(self.whole(stack)) > 0

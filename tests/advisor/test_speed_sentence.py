@@ -219,7 +219,11 @@ class Rule:
             for rule, name in matches
             if len(rule.ratios) >= 2
         }
-        return {key: loss for key, loss in losses.items() if is_significant(loss) and cautious(loss) >= 0.01}
+        return {
+            key: loss
+            for key, loss in losses.items()
+            if is_significant(loss) and cautious(loss) >= math.log(1 + MIN_GAIN)
+        }
 
     def _settings_gain(self, stack: Stack, other: Stack) -> PredictedGain:
         """Return what the best settings of a stack gain beyond those of another one."""
