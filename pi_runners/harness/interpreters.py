@@ -1,7 +1,7 @@
 """Records the environments of the Python processes that a command starts: some commands choose their own.
 
 A command is measured for the stack only if an interpreter of the stack's environment ran, and no interpreter of another
-environment loaded a file of the project or a package that the stack has, too.
+environment loaded a file of the project or a package that the stack has, too, after its start.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def record(**values):
     except (KeyError, OSError):
         pass
 
-def record_files(started=os.getcwd(), process=os.getpid()):
-    # `sitecustomize` and `usercustomize` are loaded by every interpreter.
-    modules = [m for name, m in list(sys.modules.items()) if not name.endswith("customize")]
+def record_files(started=os.getcwd(), process=os.getpid(), at_start=frozenset(sys.modules)):
+    # `sitecustomize`, `usercustomize` and what `.pth` files import are loaded by every interpreter.
+    modules = [m for n, m in list(sys.modules.items()) if n not in at_start and not n.endswith("customize")]
     files = [getattr(module, "__file__", None) for module in modules]
     # At its end, the main module has no file any more.
     script = os.path.join(started, (getattr(sys, "argv", None) or [""])[0])

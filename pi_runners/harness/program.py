@@ -93,7 +93,8 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
                 raise ProgramError(
                     "error",
                     "no Python of the stack's environment was seen to run: start the program with `python`, without "
-                    "`-I`, `-E` or `-S`, and keep the variable PYTHONPATH (`env -i` removes it)",
+                    "`-I`, `-E` or `-S`, and keep what PYTHONPATH has: without `env -i`, and with "
+                    "`PYTHONPATH=.:$PYTHONPATH` instead of `PYTHONPATH=.`",
                 )
             changed = changed_file(folder, request["files"])
             if changed is not None:

@@ -232,6 +232,7 @@ def test_the_environment_of_a_program_is_recorded_beside_other_interpreters_and_
         ("python", "-E", "bench.py"),
         ("python", "-I", "bench.py"),
         ("bash", "-c", 'env -i "$(command -v python)" bench.py'),
+        ("bash", "-c", "PYTHONPATH=. python bench.py"),
     ],
 )
 def test_a_command_whose_python_cannot_be_recorded_is_refused_with_the_way_out(
@@ -243,6 +244,7 @@ def test_a_command_whose_python_cannot_be_recorded_is_refused_with_the_way_out(
 
     assert result["status"] == "error"
     assert "start the program with `python`, without `-I`, `-E` or `-S`" in result["failure"]
+    assert "`PYTHONPATH=.:$PYTHONPATH`" in result["failure"]
 
 
 @pytest.mark.parametrize(
@@ -264,6 +266,20 @@ def test_a_launcher_of_the_stack_that_lets_another_environment_do_the_work_is_re
 
     assert result["status"] == "error"
     assert f"runs Python in `{other}`, not in the environment of the stack" in result["failure"]
+
+
+def test_a_package_that_an_interpreter_of_another_environment_loads_at_its_start_is_no_work(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    venv.create(other, symlinks=True)
+    [packages] = other.glob("lib/python*/site-packages")
+    (packages / "numpy.py").write_text("")
+    (packages / "numpy.pth").write_text("import numpy\n")
+    python = str(other / "bin" / "python")
+    program = f"import subprocess\nsubprocess.run([{python!r}, '-c', 'import time'])\nprint('throughput: 5')"
+
+    result = result_of(tmp_path, benchmark_of(tmp_path / "project", program), runs=1)
+
+    assert result["status"] == "ok", result["failure"]
 
 
 def test_a_program_with_gigabytes_of_output_takes_little_memory_and_its_metric_is_read(tmp_path: Path) -> None:

@@ -438,3 +438,16 @@ def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) ->
     findings = check()["findings"]
 
     assert ("ADV012", line) in {(f["code"], f["line"]) for f in findings}
+
+
+def test_a_lock_that_the_target_cannot_install_is_not_called_the_recommended_stack(
+    project: Path, advisor_here: Advisor
+) -> None:
+    before = advisor_here("check").stdout
+    change(project / "pylock.toml", "x86_64", "riscv64")
+
+    after = advisor_here("check").stdout
+
+    assert "the lock is the recommended stack" in before
+    assert "the lock is the recommended stack" not in after
+    assert "no version differs from the recommended stack, but the lock has ADV012" in " ".join(after.split())
