@@ -28,7 +28,7 @@ from advisor.resolve.request import ResolutionRequest
 
 _HINT_WORK = 2.0
 """Work limit of the search for a change that solves a conflict, in the solver's unit."""
-_HINT_SECONDS = 1.0
+_HINT_SECONDS = 3.0
 """Time limit of the search for the cheapest such change."""
 
 
