@@ -47,10 +47,10 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
-    """Return the number of workers: none for the tests of one file, or on one processor; else three more than processors.
+    """Return the number of workers: none for the tests of a file, or on one processor; else three more than processors.
 
     Many tests wait for processes and servers. A worker takes ten seconds of processor time to import the tests and
-    what its commands share: on two processors, five workers took a tenth less time than three.
+    what its commands share.
     """
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
