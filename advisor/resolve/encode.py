@@ -337,10 +337,11 @@ class Encoding:
         return self.guards[fact]
 
     def solvable_model(self) -> SolverModel:
-        """Return the model, with older versions of failed builds only where a requirement may exclude the newer ones.
+        """Return the model, with older versions of failed builds only where known requirements exclude the newer ones.
 
-        That is a relaxation: the packages that exclude them need not be in the stack, and may only require each other
-        in a circle. A stack that this allows is to be forbidden.
+        To look for one among unread versions of other packages would take a build of each older version. Packages that
+        exclude a version here need not be in the stack, and may only require each other in a circle: a stack that this
+        allows wrongly is to be forbidden.
         """
         failed = [
             (literal, name, version)
@@ -352,7 +353,7 @@ class Encoding:
             return self.model
         model = self.model.copy()
         for literal, name, version in failed:
-            excluding = self._open_choices(name)
+            excluding: list[Literal] = []
             for parent, parent_name, extra, dependency in self._needs.get(name, ()):
                 if parent_name != name and not admits(dependency.requirement, version):
                     excludes = model.boolean()
@@ -380,13 +381,7 @@ class Encoding:
     def supports(self, name: NormalizedName) -> list[Literal]:
         """Return the choices that require a package, or that may require it, since their metadata has not been read."""
         requiring = {literal for literal, parent, _, _ in self._needs.get(name, ()) if parent != name}
-        return sorted(requiring.difference(self._literals[name].values()).union(self._open_choices(name)))
-
-    def _open_choices(self, name: NormalizedName) -> list[Literal]:
-        """Return the choices of other packages that may bring requirements that the model does not contain yet."""
-        # Of packages that are not loaded, it knows only who requires them.
-        leading = {
-            need[0] for required, needs in self._needs.items() if required not in self._expanded for need in needs
-        }
-        older = {literal for other, literal in self._older.items() if other != name}
-        return sorted(leading.union(older, self.unread()).difference(self._literals[name].values()))
+        requiring.update(literal for other, literal in self._older.items() if other != name)
+        # Of packages that are not loaded, only who requires them is known.
+        requiring.update(n[0] for other, needs in self._needs.items() if other not in self._expanded for n in needs)
+        return sorted(requiring.union(self.unread()).difference(self._literals[name].values()))

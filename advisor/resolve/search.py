@@ -116,7 +116,8 @@ class Search:
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
             self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
-        self._fetch_around(unknown)
+        # Whether a requirement excludes the newer version whose build failed is known when all packages are loaded.
+        self._fetch_around([c for c in unknown if not (absent and self._source.failed_newer(c))])
         self.add_packages(absent.difference(unexpanded))
         return None if unknown or absent else tuple(selection[name] for name in sorted(required_names))
 

@@ -68,7 +68,8 @@ class Stages:
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         # The project's own requirements need their packages in any case.
         self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
-        model = self._with_support(self._encoding.solvable_model().copy())
+        solvable = self._encoding.solvable_model()
+        model = self._with_support(solvable.copy())
         for terms, most in spent:
             model.at_most(terms, most)
         answer = self._with_previous_values(model, costs)
@@ -93,6 +94,8 @@ class Stages:
         self._proven = tuple(bound.bound for bound in bounds)
         answer = answer or self._solve(model, {}, None)
         monotone = all(cost > 0 for terms in costs for cost in terms.values())
+        # Requirements that are read later may admit further versions of a package whose builds failed.
+        monotone &= solvable is self._encoding.model
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
         self._record(answer)
         self.unique = False
