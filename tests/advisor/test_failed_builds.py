@@ -101,7 +101,7 @@ def some_releases(draw: st.DrawFn) -> Releases:
     number=st.fixed_dictionaries(dict.fromkeys("bcd", st.integers(0, 2))),
     explicit=st.integers(1, 3),
 )
-def test_the_stack_is_the_newest_of_brute_force(
+def test_a_stack_satisfies_the_rule_and_is_the_newest_unless_that_needs_an_older_sdist(
     releases: Releases, names: set[str], number: dict[str, int], explicit: int
 ) -> None:
     roots = dict.fromkeys(sorted(names), any_version)
