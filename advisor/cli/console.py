@@ -13,11 +13,13 @@ from contextlib import contextmanager
 import typer
 
 from advisor.domain.words import visible
-from advisor.report.layout import WIDTH_OF_FILES, Layout
+from advisor.report.layout import WIDTH_OF_FILES, Layout, wrapped
 from knowledge.domain.errors import AdvisorError, without_secrets
 
 _WIDEST, _NARROWEST = 120, 40
 """Most and fewest columns of a report on a terminal: longer lines are hard to read."""
+_INDENT = "    "
+"""What the second and later lines of a message start with."""
 
 
 def report_layout() -> Layout:
@@ -41,7 +43,7 @@ def say(text: str) -> None:
 
 def warn(text: str, hint: str = "") -> None:
     """Print a warning to the error output."""
-    typer.echo(f"{typer.style('warning', fg='yellow', bold=True)}: {visible(without_secrets(text))}", err=True)
+    _say_labelled("warning", "yellow", without_secrets(text))
     _hint(hint)
 
 
@@ -54,14 +56,28 @@ def say_error(error: AdvisorError) -> None:
 
 def say_cause(error: AdvisorError) -> None:
     """Print an error without its hint."""
-    typer.echo(f"{typer.style('error', fg='red', bold=True)}: {visible(error.message)}", err=True)
+    _say_labelled("error", "red", error.message)
     for line in getattr(error, "details", ()):
-        typer.echo(f"  {visible(line)}", err=True)
+        typer.echo("\n".join(f"  {part}" for part in _lines(line)), err=True)
 
 
 def _hint(hint: str) -> None:
     if hint:
-        typer.echo(f"{typer.style('hint', fg='cyan', bold=True)}: {visible(hint)}", err=True)
+        _say_labelled("hint", "cyan", hint)
+
+
+def _say_labelled(label: str, colour: str, text: str) -> None:
+    """Print a label in a colour and a text to the error output."""
+    first, *rest = _lines(f"{label}: {text}")
+    typer.echo("\n".join([first.replace(label, typer.style(label, fg=colour, bold=True), 1), *rest]), err=True)
+
+
+def _lines(text: str) -> list[str]:
+    """Return a text in lines of the width of the terminal, or as one line if the error output is not a terminal."""
+    if not sys.stderr.isatty():
+        return [visible(text)]
+    first, *rest = wrapped(text, min(shutil.get_terminal_size((WIDTH_OF_FILES, 24)).columns, _WIDEST), len(_INDENT))
+    return [first, *(f"{_INDENT}{line}" for line in rest)]
 
 
 class _Handler(logging.Handler):

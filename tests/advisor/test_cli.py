@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from advisor.api import interpreters
-from knowledge.domain.errors import UnavailableError
+from advisor.cli.console import say_error
+from knowledge.domain.errors import InputError, UnavailableError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -355,3 +356,21 @@ def test_a_conflict_names_another_python_if_that_can_be_read(
 
 def fail_without_index(*_: object) -> None:
     raise UnavailableError("not in the cache")
+
+
+def test_messages_are_wrapped_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = InputError(f"{'long ' * 30}message", hint="a hint")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    say_error(error)
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    say_error(error)
+
+    *lines, hint = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().err).splitlines()
+    assert hint == "hint: a hint"
+    assert len(lines) > 1
+    assert all(len(line) <= 80 for line in lines)
+    assert " ".join(line.strip() for line in lines) == f"error: {error.message}"
