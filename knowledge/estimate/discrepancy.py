@@ -24,11 +24,13 @@ WHOLE_MODEL = "model"
 BLOCK_OF_MODEL = "block"
 """Name of the indicator of blocks of models."""
 ARCHITECTURES = {
+    "resnet18": "convolutional",
     "resnet50": "convolutional",
     "mobilenet_v2": "convolutional",
     "unet": "convolutional",
     "vit_b16": "transformer",
     "bert_base": "transformer",
+    "encoder": "transformer",
     "gpt2": "transformer",
     "seq2seq": "recurrent",
     "dlrm": "recommender",

@@ -12,15 +12,10 @@ from typing import Dict, List, Sequence, Tuple
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.parameter import Parameter
 from pi_runners.models.layers import Inputs, Layers
-from pi_runners.models.network import BATCH, Network
+from pi_runners.models.network import BATCH, Network, both
 
 _CLASSES = 10
 _WIDTH = Parameter("channels of the largest convolution, or width of a token", most=65536)
-
-
-def _both(parameters: Parameters) -> Dict[str, Parameters]:
-    """Return the same parameters for training and inference."""
-    return {"training": parameters, "inference": parameters}
 
 
 class _ImageBlock(Network):
@@ -65,9 +60,9 @@ class ResidualBlock(_ImageBlock):
     summary = "bottleneck block of ResNet-50: convolutions 1 x 1, 3 x 3, 1 x 1 and the shortcut"
     source = "https://arxiv.org/abs/1512.03385 figure 5"
     sets = {  # noqa: RUF012
-        "small": _both({"batch": 4, "size": 16, "width": 64}),
-        "medium": _both({"batch": 8, "size": 28, "width": 128}),
-        "large": _both({"batch": 256, "size": 28, "width": 128}),
+        "small": both({"batch": 4, "size": 16, "width": 64}),
+        "medium": both({"batch": 8, "size": 28, "width": 128}),
+        "large": both({"batch": 256, "size": 28, "width": 128}),
     }
     probe = {"batch": 2, "size": 6, "width": 8}  # noqa: RUF012
 
@@ -89,9 +84,9 @@ class InvertedResidualBlock(_ImageBlock):
     summary = "inverted residual block of MobileNetV2: depthwise convolution between two products"
     source = "https://arxiv.org/abs/1801.04381 table 1"
     sets = {  # noqa: RUF012
-        "small": _both({"batch": 8, "size": 8, "width": 384}),
-        "medium": _both({"batch": 8, "size": 28, "width": 192}),
-        "large": _both({"batch": 512, "size": 28, "width": 192}),
+        "small": both({"batch": 8, "size": 8, "width": 384}),
+        "medium": both({"batch": 8, "size": 28, "width": 192}),
+        "large": both({"batch": 512, "size": 28, "width": 192}),
     }
     probe = {"batch": 2, "size": 6, "width": 24}  # noqa: RUF012
     multiples = {"width": 6}  # noqa: RUF012
@@ -114,9 +109,9 @@ class ConvolutionBlock(_ImageBlock):
     summary = "level of U-Net: two 3 x 3 convolutions, each with batch normalisation"
     source = "https://arxiv.org/abs/1505.04597 figure 1"
     sets = {  # noqa: RUF012
-        "small": _both({"batch": 1, "size": 32, "width": 64}),
-        "medium": _both({"batch": 1, "size": 96, "width": 64}),
-        "large": _both({"batch": 16, "size": 256, "width": 128}),
+        "small": both({"batch": 1, "size": 32, "width": 64}),
+        "medium": both({"batch": 1, "size": 96, "width": 64}),
+        "large": both({"batch": 16, "size": 256, "width": 128}),
     }
     probe = {"batch": 2, "size": 6, "width": 8}  # noqa: RUF012
 
@@ -166,9 +161,9 @@ class EncoderBlock(_SequenceBlock):
     source = "https://arxiv.org/abs/2010.11929 section 3.1"
     optimiser = "adamw"
     sets = {  # noqa: RUF012
-        "small": _both({"batch": 1, "length": 32, "width": 768}),
-        "medium": _both({"batch": 2, "length": 128, "width": 768}),
-        "large": _both({"batch": 64, "length": 512, "width": 1024}),
+        "small": both({"batch": 1, "length": 32, "width": 768}),
+        "medium": both({"batch": 2, "length": 128, "width": 768}),
+        "large": both({"batch": 64, "length": 512, "width": 1024}),
     }
     probe = {"batch": 2, "length": 6, "width": 128}  # noqa: RUF012
     multiples = {"width": 64}  # noqa: RUF012
@@ -187,9 +182,9 @@ class RecurrentBlock(_SequenceBlock):
     summary = "LSTM layer with as many hidden units as inputs"
     source = "https://arxiv.org/abs/1409.3215 section 3.4"
     sets = {  # noqa: RUF012
-        "small": _both({"batch": 4, "length": 20, "width": 256}),
-        "medium": _both({"batch": 16, "length": 20, "width": 512}),
-        "large": _both({"batch": 128, "length": 50, "width": 1024}),
+        "small": both({"batch": 4, "length": 20, "width": 256}),
+        "medium": both({"batch": 16, "length": 20, "width": 512}),
+        "large": both({"batch": 128, "length": 50, "width": 1024}),
     }
     probe = {"batch": 2, "length": 5, "width": 64}  # noqa: RUF012
 
@@ -207,9 +202,9 @@ class WordClassifier(_SequenceBlock):
     optimiser = "adamw"
     parameters = dict(_SequenceBlock.parameters, words=Parameter("words of the language"))  # noqa: RUF012
     sets = {  # noqa: RUF012
-        "small": _both({"batch": 1, "length": 16, "width": 768, "words": 8192}),
-        "medium": _both({"batch": 1, "length": 64, "width": 768, "words": 50257}),
-        "large": _both({"batch": 16, "length": 1024, "width": 1024, "words": 50257}),
+        "small": both({"batch": 1, "length": 16, "width": 768, "words": 8192}),
+        "medium": both({"batch": 1, "length": 64, "width": 768, "words": 50257}),
+        "large": both({"batch": 16, "length": 1024, "width": 1024, "words": 50257}),
     }
     probe = {"batch": 2, "length": 5, "width": 64, "words": 100}  # noqa: RUF012
 

@@ -7,7 +7,7 @@ from typing import List, Sequence, Tuple
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.harness.parameter import Parameter
 from pi_runners.models.layers import Inputs, Layers
-from pi_runners.models.network import BATCH, Network, Published
+from pi_runners.models.network import BATCH, Network, Published, both
 
 
 class Bert(Network):
@@ -49,6 +49,51 @@ class Bert(Network):
             y = n.dense(at + "narrow", n.gelu(n.dense(at + "widen", x, 3072)), 768)
             x = n.layer_norm(at + "norm2", n.add(x, y), 1e-12)
         return n.dense("classifier", n.tanh(n.dense("pooler", n.token(x, 0), 768)), 2)
+
+
+class Encoder(Network):
+    """Transformer encoder of any width and depth on vectors, with a classifier of the first token."""
+
+    name = "encoder"
+    architecture = "transformer"
+    summary = "transformer encoder of any width and depth: classification of sequences of vectors"
+    source = "https://arxiv.org/abs/1706.03762 section 3.1, with normalisation before each layer"
+    parameters = {  # noqa: RUF012
+        "batch": BATCH,
+        "length": Parameter("tokens of a sequence", most=4096),
+        "width": Parameter("width of a token, a multiple of 64", least=64, most=4096),
+        "layers": Parameter("blocks", most=64),
+    }
+    optimiser = "adamw"
+    sets = {  # noqa: RUF012
+        "small": both({"batch": 1, "length": 32, "width": 128, "layers": 4}),
+        "medium": both({"batch": 8, "length": 128, "width": 256, "layers": 4}),
+        "large": both({"batch": 32, "length": 512, "width": 1024, "layers": 24}),
+    }
+    probe = {"batch": 2, "length": 6, "width": 128, "layers": 2}  # noqa: RUF012
+    multiples = {"width": 64}  # noqa: RUF012
+
+    def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
+        """Return sequences of vectors."""
+        return [Inputs("features", (p["batch"], p["length"], p["width"]))]
+
+    def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
+        """Return one row for each sequence."""
+        return int(p["batch"]), 1000
+
+    def items(self, p: Parameters, mode: str) -> float:
+        """Return the tokens of a batch."""
+        return float(p["batch"] * p["length"])
+
+    def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
+        """Run the blocks with heads of 64, normalise, and classify the first token."""
+        x = inputs[0]
+        for block in range(p["layers"]):
+            at = "block{}.".format(block + 1)
+            x = n.add(x, n.self_attention(at + "attention", n.layer_norm(at + "norm1", x), p["width"] // 64))
+            y = n.gelu(n.dense(at + "widen", n.layer_norm(at + "norm2", x), 4 * p["width"]))
+            x = n.add(x, n.dense(at + "narrow", y, p["width"]))
+        return n.dense("classifier", n.token(n.layer_norm("norm", x), 0), 1000)
 
 
 class Gpt2(Network):

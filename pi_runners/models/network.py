@@ -12,6 +12,11 @@ from pi_runners.models.layers import Inputs, Layers
 BATCH = Parameter("samples in a batch")
 
 
+def both(parameters: Parameters) -> Dict[str, Parameters]:
+    """Return the same parameters for training and inference."""
+    return {"training": parameters, "inference": parameters}
+
+
 class Published(NamedTuple):
     """What was published about a model.
 

@@ -65,6 +65,43 @@ class ResNet50(_ImageNetwork):
         return n.dense("classifier", n.global_mean(x), _CLASSES)
 
 
+class ResNet18(_ImageNetwork):
+    """Residual network of basic blocks; images may be small, so that its size varies by a factor of thousands."""
+
+    name = "resnet18"
+    architecture = "convolutional"
+    summary = "ResNet-18: image classification, of images of any size"
+    source = "https://arxiv.org/abs/1512.03385 table 1"
+    published = Published(11_689_512, 1.81e9, {"batch": 1, "size": 224}, _TORCHVISION.format("resnet18"))
+    sets = {  # noqa: RUF012
+        "small": {"training": {"batch": 4, "size": 32}, "inference": {"batch": 1, "size": 64}},
+        "medium": {"training": {"batch": 64, "size": 32}, "inference": {"batch": 8, "size": 224}},
+        "large": {"training": {"batch": 512, "size": 224}, "inference": {"batch": 512, "size": 224}},
+    }
+    parameters = {  # noqa: RUF012
+        "batch": BATCH,
+        "size": Parameter("height and width of an image, a multiple of 16", least=16, most=4096),
+    }
+    multiples = {"size": 16}  # noqa: RUF012
+
+    def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
+        """Run the stem, four stages of two basic blocks, and the classifier."""
+
+        def normalised(name: str, x: Array, filters: int, kernel: int, stride: int = 1, gain: float = 1.0) -> Array:
+            return n.batch_norm(name + ".norm", n.convolution(name, x, filters, kernel, stride), gain)
+
+        x = n.max_pool(n.relu(normalised("stem", inputs[0], 64, 7, 2)), 3, 2, 1)
+        for stage in range(4):
+            width = 64 * 2**stage
+            for block in range(2):
+                at = "stage{}.block{}.".format(stage + 1, block + 1)
+                stride = 2 if stage and not block else 1
+                y = n.relu(normalised(at + "convolution1", x, width, 3, stride))
+                y = normalised(at + "convolution2", y, width, 3, gain=0.5)
+                x = n.relu(n.add(y, normalised(at + "shortcut", x, width, 1, stride) if stride > 1 else x))
+        return n.dense("classifier", n.global_mean(x), _CLASSES)
+
+
 class MobileNetV2(_ImageNetwork):
     """Inverted residual blocks with depthwise convolutions."""
 
