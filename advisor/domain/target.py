@@ -35,7 +35,8 @@ class Target:
         python: Full version of CPython.
         platform: Newest platform tag that the target can install, such as ``manylinux_2_28_x86_64``.
         hardware: The machine.
-        states_patch: Whether the patch number of `python` was stated: otherwise it is 0, and stands for any other.
+        states_patch: Whether the patch number of `python` was stated. Otherwise it is 0, and versions of Python that a
+            lock states may be of any patch release.
     """
 
     python: Version

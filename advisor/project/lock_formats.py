@@ -148,7 +148,7 @@ def holds(marker: str | None, target: Target) -> bool:
 
 
 def unmet_conditions(document: Document, target: Target) -> Iterator[tuple[str, str]]:
-    """Yield what a lock as a whole requires of a target that it is not: the text in the lock, and a phrase.
+    """Yield each requirement of a lock as a whole that a target does not satisfy: the text in the lock, and a phrase.
 
     An installer refuses such a lock: `requires-python` and `environments` of a `pylock.toml` (PEP 751, installing),
     `requires-python` of a `uv.lock`, `python-versions` of a `poetry.lock`, `requires_python` of the `targets` of a

@@ -19,6 +19,7 @@ from advisor.domain.words import (
 )
 from advisor.report.interface import change_groups, changes, changes_from_current, version_change
 from advisor.resolve.build_findings import CUDA_LIBRARIES
+from advisor.resolve.explain import AVOIDED_SLOWDOWN
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.recommended_settings import gain_with_settings
 from advisor.resolve.score_basis import ScoreBasis
@@ -80,7 +81,8 @@ def lock_line(report: AdviceResult) -> str:
         return text
     stated = stated_text(report)
     if not differ:
-        return f"{text}: {f'the newest versions {stated}' if stated else NEWEST}"
+        newest = "the newest versions that were built" if report.advice.optimum.failed_builds else NEWEST
+        return f"{text}: {f'the newest versions {stated}' if stated else newest}"
     if sizes.baseline is None:
         return text
     return f"{text} (newest{f' {stated}' if stated else ', as pip'}: {_size_text(sizes.baseline, short=True)})"
@@ -122,6 +124,8 @@ def speed_lines(report: AdviceResult) -> Iterator[str]:
     yield f"{speed_text(prediction, 'the newest versions')}{operations_text(prediction)}"
     if total := gain_with_settings(prediction, report.settings_gain):
         yield f"with the settings below: {speed_text(total)}"
+    if any(AVOIDED_SLOWDOWN in reason for reason in report.advice.reasons.values()):
+        yield "by measurements: documented slow-downs of the newest versions are not in this number"
 
 
 def replaceable_line(report: AdviceResult) -> str:
@@ -132,7 +136,7 @@ def replaceable_line(report: AdviceResult) -> str:
 
 
 def _is_listed(finding: AdviceFinding) -> bool:
-    """Whether a person acts on a finding: not on other notes than conditions, and replacements without a condition."""
+    """Whether a person acts on a finding: a warning, or a note about a condition or a free replacement."""
     is_free = finding.code == _PROPOSAL and "`--allow replace-packages`" in finding.message
     return finding.severity != "note" or finding.code in _CONDITIONS or is_free
 

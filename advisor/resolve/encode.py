@@ -343,12 +343,7 @@ class Encoding:
         exclude a version here need not be in the stack, and may only require each other in a circle: a stack that this
         allows wrongly is to be forbidden.
         """
-        failed = [
-            (literal, name, version)
-            for name, literals in self._literals.items()
-            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
-            for version in self._source.failed_newer(candidate)
-        ]
+        failed = self._failed_builds()
         if not failed:
             return self.model
         model = self.model.copy()
@@ -364,6 +359,20 @@ class Encoding:
         for name in sorted(self.candidates.keys() - self.required):
             model.require_any(self.supports(name), when=self._present[name])
         return model
+
+    def _failed_builds(self) -> list[tuple[Literal, NormalizedName, Version]]:
+        """Return each explicit choice with its package and each newer version whose build failed."""
+        return [
+            (literal, name, version)
+            for name, literals in self._literals.items()
+            for candidate, literal in zip(self._allowed[name], literals.values(), strict=False)
+            for version in self._source.failed_newer(candidate)
+        ]
+
+    @property
+    def failed_builds(self) -> tuple[str, ...]:
+        """Packages whose older versions count only where a known requirement excludes a failed build, sorted."""
+        return tuple(sorted({str(name) for _, name, _ in self._failed_builds()}))
 
     def forbid(self, stack: Iterable[Candidate]) -> None:
         """Forbid stacks that contain all explicit choices of a stack."""

@@ -85,6 +85,7 @@ def optimise(
             fetched=len(source.fetched),
             stopped=stopped,
             options={} if stopped else stages.options,
+            failed_builds=encoding.failed_builds,
         )
 
     try:

@@ -9,7 +9,7 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.time_limit import INTERRUPTED
-from advisor.domain.words import size_text
+from advisor.domain.words import quoted, size_text
 from advisor.resolve.choices import Choice, OptionCosts, PairedChoice
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import UnsatisfiableError
@@ -88,6 +88,8 @@ class Optimum:
         stopped: Why the search ended before the proof; empty if it did not.
         options: Place of the extras that are required in addition, by package.
         not_compared: Which other ways to state the problem were not compared; empty if all were.
+        failed_builds: Packages of which a build failed. Versions of other packages that nobody read may exclude that
+            build, so that an older one would count.
         newest: The newest stack that runs on the target, which its speed was compared with; empty if none was.
         gain: Predicted gain over that stack, each with its best settings.
     """
@@ -101,6 +103,7 @@ class Optimum:
     stopped: str = ""
     options: Mapping[NormalizedName, int] = field(default_factory=dict)
     not_compared: str = ""
+    failed_builds: tuple[str, ...] = ()
     newest: tuple[Candidate, ...] = ()
     gain: PredictedGain = NO_GAIN
 
@@ -113,7 +116,8 @@ class Optimum:
     def doubts(self) -> tuple[str, ...]:
         """What is not proven: the gap of each criterion, and what was not compared."""
         gaps = (f"{bound.objective} gap {bound.gap_text}" for bound in self.bounds if bound.gap)
-        return (*gaps, *filter(None, (self.not_compared,)))
+        builds = f"builds of {quoted(self.failed_builds)} failed: unread versions of other packages were not tried"
+        return (*gaps, *filter(None, (self.not_compared, builds if self.failed_builds else "")))
 
     @property
     def interrupted(self) -> bool:

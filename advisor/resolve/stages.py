@@ -68,8 +68,7 @@ class Stages:
         spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
         # The project's own requirements need their packages in any case.
         self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
-        solvable = self._encoding.solvable_model()
-        model = self._with_support(solvable.copy())
+        model = self._with_support(self._encoding.solvable_model().copy())
         for terms, most in spent:
             model.at_most(terms, most)
         answer = self._with_previous_values(model, costs)
@@ -90,12 +89,12 @@ class Stages:
                     value = _total(terms, answer)
                     model.at_most(terms, value)
                 bounds.append(Bound(objective=objective.name, value=value, bound=bound))
-        # A refined model never has cheaper solutions: later bounds are at least as high.
-        self._proven = tuple(bound.bound for bound in bounds)
+        # A refined model never has cheaper solutions, so later bounds are at least as high. Only where a build failed,
+        # requirements that are read later may admit further versions.
+        is_refined = not self._encoding.failed_builds
+        self._proven = tuple(bound.bound for bound in bounds) if is_refined else ()
         answer = answer or self._solve(model, {}, None)
-        monotone = all(cost > 0 for terms in costs for cost in terms.values())
-        # Requirements that are read later may admit further versions of a package whose builds failed.
-        monotone &= solvable is self._encoding.model
+        monotone = is_refined and all(cost > 0 for terms in costs for cost in terms.values())
         self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
         self._record(answer)
         self.unique = False

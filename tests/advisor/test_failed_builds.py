@@ -35,10 +35,13 @@ Failed = frozenset[tuple[str, int]]
 class FailedBuilds(ReleaseSource):
     """Candidates of which some cannot be built without a package of the stack."""
 
-    def __init__(self, releases: Releases, failed: Failed, roots: Mapping[str, VersionSet]) -> None:
+    def __init__(
+        self, releases: Releases, failed: Failed, roots: Mapping[str, VersionSet], *, is_read: bool = True
+    ) -> None:
         super().__init__(releases)
-        # The search reads no further versions to find one that excludes a failed build: here, it knows all of them.
-        self.fetch(c for name in releases for c in self.candidates(canonicalize_name(name)))
+        if is_read:
+            # The search reads no further versions to find one that excludes a failed build: here, it knows all of them.
+            self.fetch(c for name in releases for c in self.candidates(canonicalize_name(name)))
         self._failed = failed
         self._roots = roots
 
@@ -118,6 +121,7 @@ def test_a_stack_satisfies_the_rule_and_is_the_newest_unless_that_needs_an_older
 
     # The search does not choose other versions of other packages only because they exclude a failed build.
     assert optimum is None or plain(optimum) in admitted
+    assert optimum is None or not optimum.proven or plain(optimum) == best
     if not is_older:
         assert (None if optimum is None else plain(optimum)) == best
         assert best is None or conflict is None
@@ -130,6 +134,30 @@ def test_a_stack_satisfies_the_rule_and_is_the_newest_unless_that_needs_an_older
     except NoStackError:
         newest = {}
     assert newest in admitted or (not newest and not admitted)
+
+
+@settings(max_examples=examples(120))
+@given(
+    releases=some_releases(),
+    names=st.sets(st.sampled_from("abc"), min_size=1),
+    number=st.fixed_dictionaries(dict.fromkeys("bcd", st.integers(0, 2))),
+)
+def test_a_stack_is_called_proven_only_if_no_unread_requirement_could_admit_a_better_one(
+    releases: Releases, names: set[str], number: dict[str, int]
+) -> None:
+    roots = dict.fromkeys(sorted(names), any_version)
+    failed = frozenset((name, v) for name, n in number.items() for v in sorted(releases[name])[::-1][:n])
+    source = FailedBuilds(releases, failed, roots, is_read=False)
+    criteria = criteria_for(roots, source, empty_estimator(), "latest")
+    admitted = [stack for stack in stacks(releases, roots) if is_admitted(stack, releases, roots, failed)]
+    best = min(admitted, key=Ages(roots, source, criteria).rank, default=None)
+
+    optimum = solve_problem(roots, source, criteria, 1)
+
+    assert optimum is None or plain(optimum) in admitted
+    if optimum is not None and optimum.proven:
+        event("proven, although a build failed" if failed else "proven")
+        assert plain(optimum) == best
 
 
 def test_an_extra_that_nobody_requires_excludes_nothing() -> None:
