@@ -33,6 +33,7 @@ from advisor.project.locked_python import locked_python
 from advisor.project.locks import Lock, read_lock
 from advisor.project.project_settings import ProjectSettings, read_project_settings
 from advisor.project.read_errors import UnreadableFileError
+from advisor.project.text_file import read_text
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.package_choices import locked_extras, locked_replacements
 from advisor.resolve.predictor import Predictor
@@ -220,7 +221,7 @@ def read_project_policy(project: ProjectRequirements, directory: Path) -> GatePo
         InputError: If `[tool.advisor.gate]` is wrong.
     """
     path = directory / "pyproject.toml"
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = read_text(path) if path.is_file() else ""
     return read_policy(project.settings.get("gate", {}), path=str(path), text=text)
 
 

@@ -27,6 +27,7 @@ def show(
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
     from advisor.config import check_table
     from advisor.project.pyproject import read_settings
+    from advisor.project.text_file import read_text
     from knowledge.domain.errors import InputError
 
     check_format(format)
@@ -35,7 +36,7 @@ def show(
     path = directory / "pyproject.toml"
     settings: Mapping[str, Any] = read_settings(path) if path.is_file() else {}
     check_table(settings, str(path))
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    text = read_text(path) if path.is_file() else ""
     rows = [*_own(settings, path, text), *_gate(settings, path, text), *_indexes(directory)]
     if format == "json":
         typer.echo(json.dumps([{"key": k, "value": v, "from": origin} for k, v, origin in rows], indent=2, default=str))

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.command_help import CommandGroup
+from advisor.cli.console import report_layout
 from advisor.cli.options import FormatOption, check_format
+from advisor.report.layout import wrapped
 
 if TYPE_CHECKING:
     from knowledge.rules.model import Rule
@@ -85,10 +87,13 @@ def rule(
     elif code is None:
         typer.echo("\n".join(f"{about.code}  {about.level:7}  {about.name}: {about.summary}" for about in matches))
     else:
-        about = matches[0]
-        typer.echo(
-            f"{about.code} {about.name} ({about.level}): {about.summary}\n\n{about.why}\n\nWhat to do: {about.remedy}"
+        about, width = matches[0], report_layout().width
+        paragraphs = (
+            f"{about.code} {about.name} ({about.level}): {about.summary}",
+            about.why,
+            f"What to do: {about.remedy}",
         )
+        typer.echo("\n\n".join("\n".join(wrapped(paragraph, width)) for paragraph in paragraphs))
 
 
 def summary_of_rule(rule: Rule) -> str:

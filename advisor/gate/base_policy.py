@@ -12,6 +12,7 @@ from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
 from advisor.project.current import own_lock
 from advisor.project.pyproject import read_settings
+from advisor.project.text_file import read_text
 from knowledge.domain.errors import InputError
 
 CHANGE_KEYS = ("constraints", "settings")
@@ -64,7 +65,7 @@ class BasePolicy:
             directory: The project's directory in the change.
         """
         path = directory / "pyproject.toml"
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        text = read_text(path) if path.is_file() else ""
         before, after = _by_key(self.settings), _by_key(own)
         for key in sorted({*before, *after}):
             if before.get(key) != after.get(key):

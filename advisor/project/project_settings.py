@@ -26,7 +26,7 @@ from advisor.project.source_files import (
     code_of,
     project_files,
 )
-from advisor.project.text_file import decode
+from advisor.project.text_file import decode, read_text
 from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
 from advisor.project.yaml_variables import variables_of_yaml
 from knowledge.domain.errors import InputError
@@ -169,7 +169,7 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSett
         if (problem := setting_error(name, value)) is not None:
             hint = "" if name in shipped_settings() else suggest(name, shipped_settings())
             raise InputError(f"`{path}`: `tool.advisor.settings.{name}`: {problem}", hint=hint)
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        text = read_text(path) if path.is_file() else ""
         place = line_of(path, text, f"{name} =") or line_of(path, text, name)
         line = int(place.rpartition(":")[2]) if place else 0
         yield ProjectSetting(

@@ -42,7 +42,9 @@ class SkippedCandidates:
     @property
     def description(self) -> str:
         """Number and reason; with one of the files if their content is the reason."""
-        return f"{self.count} {self.reason}" + (f" (`{self.example}`)" if self.reason.startswith("metadata") else "")
+        if self.reason.startswith("metadata"):
+            return f"{self.count} because of the {self.reason} (`{self.example}`)"
+        return f"{self.count} {self.reason}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

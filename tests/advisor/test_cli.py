@@ -374,3 +374,16 @@ def test_messages_are_wrapped_on_a_terminal_only(
     assert len(lines) > 1
     assert all(len(line) <= 80 for line in lines)
     assert " ".join(line.strip() for line in lines) == f"error: {error.message}"
+
+
+@pytest.mark.parametrize("command", [["check"], ["config", "show"], ["advise"]])
+def test_a_project_in_an_encoding_that_toml_does_not_allow_is_an_error_of_one_sentence(
+    advisor: Advisor, project: Path, command: list[str]
+) -> None:
+    path = project / "pyproject.toml"
+    path.write_bytes(path.read_text().encode("utf-16"))
+
+    result = advisor(*command, str(project))
+
+    assert result.returncode == 2
+    assert is_error(result.stderr), result.stderr

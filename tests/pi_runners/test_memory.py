@@ -30,8 +30,10 @@ backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.ar
 inference.run_scenario = lambda *_: {"seconds": 1.0}
 plan = SamplingPlan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
 measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
-peaks = [resource.getrusage(who).ru_maxrss * 1024 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-print(json.dumps({"status": measured["status"], "failure": measured.get("failure"), "peak": max(peaks)}))
+# Not `ru_maxrss` of this process: it contains the peak of the process that started it.
+own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
+peak = 1024 * max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+print(json.dumps({"status": measured["status"], "failure": measured.get("failure"), "peak": peak}))
 """
 
 
