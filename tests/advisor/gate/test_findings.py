@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import venv
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -393,6 +394,30 @@ def test_a_target_without_a_patch_release_is_every_patch_release(
         return "ADV012" in {f["code"] for f in check("--python", python)["findings"]}
 
     assert [has_error(python) for python in ("3.12", "3.12.4", "3.12.0", "3.11")] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    ("requires", "refused"),
+    [
+        ({"python_version": "*"}, []),
+        ({"python_full_version": "*", "python_version": "3.13"}, ["3.12"]),
+        ({"python_version": ">=3.13"}, ["3.12"]),
+        ({"python_version": "==3.13.*"}, ["3.12"]),
+        ({"python_full_version": ">=3.8, <3.13"}, ["3.13"]),
+        ({"python_version": "3"}, []),
+    ],
+)
+def test_a_pipfile_lock_may_require_any_python_or_a_range_as_pipenv_allows(
+    tmp_path: Path, requires: dict[str, str], refused: list[str]
+) -> None:
+    """pipenv/project.py: `required_python_version` ignores `*`; `_python_version_matches_required` reads ranges."""
+    path = tmp_path / "Pipfile.lock"
+    path.write_text(json.dumps({"_meta": {"requires": requires}, "default": {}}, indent=4))
+
+    locks = {python: read_lock(path, build_problem("a", python=python).target) for python in ("3.12", "3.13")}
+
+    lines = {python: lock.obstacle[1] for python, lock in locks.items() if lock.obstacle}
+    assert lines == dict.fromkeys(refused, 3 + len(requires))
 
 
 @pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
