@@ -19,13 +19,13 @@ from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
-from advisor.gate.findings import Finding, lock_again, tool_that_resolves
+from advisor.gate.findings import Finding
 from advisor.gate.recommendation import without_pins
-from advisor.gate.update import find_smallest_update, resolved_findings
+from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
-from advisor.project.locks import TOOL_LOCKS, Lock
+from advisor.project.locks import Lock
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest
@@ -227,9 +227,9 @@ def _rendered(
     path = lock.path
     if not outputs and path is None:
         return change, {}
-    if not outputs and path is not None and path.name in TOOL_LOCKS:
-        return replace(change, commands=(_command(path.name, change), *change.commands)), {}
-    if not outputs and lock.is_project and not lock.records_hashes:
+    if not outputs and lock.tool:
+        return replace(change, commands=(_command(lock, change), *change.commands)), {}
+    if not outputs and lock.is_edited:
         versions = {c.package: c.after for c in change.changes if c.after is not None}
         # A requirements file may include others.
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
@@ -247,14 +247,14 @@ def _commands(lock: Lock, remaining: Sequence[Finding]) -> tuple[str, ...]:
     """Return what to run for what cannot be written: an environment, and requirements of another tool's lock."""
     if lock.path is None:
         return ("write a lock with `--output FILE`, and install it: the environment itself is not changed",)
-    return tuple(dict.fromkeys(lock_again(tool) for finding in remaining if (tool := tool_that_resolves(finding))))
+    return (lock_again(lock),) if any(needs_tool(finding, lock) for finding in remaining) else ()
 
 
-def _command(lock: str, change: LockChange) -> str:
+def _command(lock: Lock, change: LockChange) -> str:
     repaired = [c for c in change.optimum.stack if any(f.package == c.name for f in change.cleared)]
     versions = {c.package: c.after for c in change.changes if c.after is not None}
     versions |= {str(c.name): c.version for c in repaired}
     pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
-    if lock == "uv.lock":
+    if lock.tool == "uv":
         return f"uv lock {' '.join(f'--upgrade-package {pin}' for pin in pins)}"
-    return f"lock {', '.join(pins)} with {TOOL_LOCKS[lock]}, which alone writes `{lock}`"
+    return f"lock {', '.join(pins)} with {lock.tool}, which alone writes `{lock.path.name if lock.path else ''}`"

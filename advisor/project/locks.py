@@ -33,8 +33,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.toml import parse_toml
 
-TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
-"""Locks that only their own tool writes."""
+_TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 _SHA256 = "sha256:"
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 _NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
@@ -128,6 +127,16 @@ class Lock:
     records_hashes: bool = False
     obstacle: tuple[str, int] | None = None
     is_project: bool = False
+
+    @property
+    def tool(self) -> str:
+        """The tool that alone writes locks of this format; empty if there is none."""
+        return _TOOL_LOCKS.get(self.path.name, "") if self.path is not None else ""
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether an update changes only versions in the file: a pinned requirements file without hashes."""
+        return self.is_project and not self.records_hashes
 
     @cached_property
     def versions(self) -> dict[str, Version]:

@@ -323,6 +323,37 @@ def test_findings_about_other_things_remain_and_fail(project: Path, advisor_here
 
 
 @pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ("--trusted-host evil.example\n--extra-index-url https://evil.example/simple\n", ""),
+        ("", 'extend-fail = ["hash-missing", "unpinned-dependencies"]'),
+    ],
+)
+def test_only_versions_of_pins_are_promised(project: Path, advisor_here: Advisor, options: str, policy: str) -> None:
+    """An update of a pinned file changes its versions: options, hashes and lines stay as they are."""
+    text = (project / "pyproject.toml").read_text().partition("dependencies = ")[2].partition("\n")[2]
+    (project / "pyproject.toml").write_text(f"{text}[tool.advisor.gate]\n{policy}\n")
+    (project / "requirements.txt").write_text(f"{options}a==1.0\nb==2.0\n")
+
+    checked, updated = advisor_here("check"), advisor_here("advise", "--update", "--format", "json")
+
+    assert len(json.loads(updated.stdout)["remaining"]) == 2
+    assert "failed    2 errors" in checked.stdout
+    assert "--update" not in checked.stdout
+
+
+def test_an_update_that_no_versions_allow_is_not_promised(project: Path, advisor_here: Advisor) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.1")
+    change(project / "pyproject.toml", '"a"', '"a>=3"')
+
+    checked, updated = advisor_here("check"), advisor_here("advise", "--update")
+
+    text = " ".join(checked.stdout.split())
+    assert "`advisor advise --update` makes the smallest change that passes, if there is one" in text
+    assert updated.returncode == 3
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--update", "--upgrade"), "contradict"),
