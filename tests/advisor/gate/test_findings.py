@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import venv
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -465,14 +466,19 @@ def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) ->
     assert ("ADV012", line) in {(f["code"], f["line"]) for f in findings}
 
 
-def test_a_lock_that_the_target_cannot_install_is_not_called_the_recommended_stack(
-    project: Path, advisor_here: Advisor
+@pytest.mark.parametrize(
+    ("old", "new", "obstacle"),
+    [("x86_64", "riscv64", ", but the lock has ADV012 not-installable"), ('sha256 = ".', 'sha256 = "0', "")],
+)
+def test_a_lock_that_fails_is_not_called_the_recommended_stack(
+    project: Path, advisor_here: Advisor, old: str, new: str, obstacle: str
 ) -> None:
     before = advisor_here("check").stdout
-    change(project / "pylock.toml", "x86_64", "riscv64")
+    (project / "pylock.toml").write_text(re.sub(old, new, (project / "pylock.toml").read_text()))
 
     after = advisor_here("check").stdout
 
-    assert "the lock is the recommended stack" in before
+    assert "advice    no version differs from the recommended stack\n" in before
+    assert "\nfailed  " in after
+    assert f"advice no version differs from the recommended stack{obstacle}" in " ".join(after.split())
     assert "the lock is the recommended stack" not in after
-    assert "no version differs from the recommended stack, but the lock has ADV012" in " ".join(after.split())
