@@ -69,7 +69,6 @@ def find_smallest_update(
     """
     case, lock = target_result.case, target_result.case.head.lock
     before = failing_findings(target_result, policy, today=today)
-    of_tool = [finding for finding in before if needs_tool(finding, lock)]
     excluded: set[frozenset[Choice]] = set()
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
@@ -90,14 +89,14 @@ def find_smallest_update(
             ) from None
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
-        remaining = [*of_tool, *failing_findings(after, policy, today=today)]
+        remaining = tuple(failing_findings(after, policy, today=today))
         fresh = {
             choices for finding in remaining for choices in _excluded_combinations(finding, after, request, policy)
         } - excluded
         if not fresh:
             verify(request.problem, request.source, optimum.stack)
             older = _reasons_for_older(changed_request, optimum, lock, target_result.recommended)
-            return Update(optimum=optimum, older=older, remaining=tuple(remaining))
+            return Update(optimum=optimum, older=older, remaining=remaining)
         excluded |= fresh
     raise SearchLimitError(f"the search for the smallest change did not end within {_MAX_ROUNDS} rounds")
 

@@ -443,8 +443,30 @@ def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
     assert "--update" not in checked.stdout
     assert f"next      {command}" in checked.stdout
     assert f"to do     {command}" in updated.stdout
+    report = json.loads(advisor_here("advise", "--update", "--format", "json").stdout)
+    assert (report["commands"], len(report["instructions"])) == ([], 1)
     assert f"{name}:" in updated.stdout
     assert "None" not in updated.stdout
+
+
+def test_a_dry_run_resolves_what_writing_another_lock_resolves(
+    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
+    )
+    (tmp_path / "uv.lock").write_text(OTHER_PYTHON["uv.lock"](six))
+
+    results = [
+        advisor_here("advise", "--update", "-o", "pylock.new.toml", "--format", "json", *options)
+        for options in (("--dry-run",), ())
+    ]
+
+    reports = [json.loads(result.stdout) for result in results]
+    codes = [([f["code"] for f in report["cleared"]], report["remaining"]) for report in reports]
+    assert codes == [(["ADV012"], []), (["ADV012"], [])]
+    assert [result.returncode for result in results] == [1, 0]
 
 
 def test_an_update_of_an_environment_is_not_promised(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
@@ -456,6 +478,27 @@ def test_an_update_of_an_environment_is_not_promised(project: Path, advisor_here
     assert "ADV001" in checked.stdout
     assert "--update" not in checked.stdout
     assert "to do     write a lock with `--output FILE`, and install it" in updated.stdout
+
+
+def test_a_new_lock_is_no_next_step_for_an_environment_where_it_resolves_nothing(
+    project: Path, advisor_here: Advisor
+) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nextend-fail = ["not-checked"]\n')
+    venv.create(project / "other", symlinks=True)
+    (packages,) = (project / "other").glob("lib/python*/site-packages")
+    for name, version in (("a", "2.0"), ("b", "1.1")):
+        (packages / f"{name}-{version}.dist-info").mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (packages / f"{name}-{version}.dist-info" / "METADATA").write_text(metadata)
+
+    checked, updated = (advisor_here(*words, "--current", "other") for words in (("check",), ("advise", "--update")))
+
+    assert (checked.returncode, updated.returncode) == (1, 1)
+    assert "failed    1 error" in checked.stdout
+    assert "ADV022" in updated.stdout.partition("remaining")[2]
+    assert "wrote     nothing\n" in updated.stdout
+    assert "to do" not in updated.stdout
 
 
 def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) -> None:

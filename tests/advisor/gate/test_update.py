@@ -207,10 +207,13 @@ def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_her
     )
     before = (project / "uv.lock").read_bytes()
 
-    result = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update", "--pr-body", "body.md")
+    report = json.loads(advisor_here("advise", "--update", "--format", "json").stdout)
 
     assert result.returncode == 1
     assert "resolves  `b 1.0` has" in result.stdout
+    assert (report["commands"], report["instructions"]) == (["uv lock --upgrade-package b==1.1"], [])
+    assert "\nTo apply it, run:\n\n- `uv lock --upgrade-package b==1.1`\n" in (project / "body.md").read_text()
     assert "to do     uv lock --upgrade-package b==1.1" in result.stdout
     assert (project / "uv.lock").read_bytes() == before
     command = result.stdout.partition("to do     uv ")[2].split("\n")[0].split()
