@@ -191,9 +191,9 @@ def _smallest_change(
     lock, reason = case.head.lock, target_result.not_predicted
     update = find_smallest_update(target_result, request, result.policy, today=datetime.now(UTC).date())
     stack = {str(c.name): c.version for c in update.optimum.stack}
-    # The search is about the target; other findings, such as an expired exception, are about the policy.
-    kept = [f for f in before if f not in target_result.findings or (needs_tool(f, lock) and not is_new_lock)]
-    remaining = (*kept, *update.remaining)
+    # The search is about stacks; other findings are about the policy, such as an expired exception, or the project.
+    others = [f for f in before if f not in target_result.findings or (needs_tool(f, lock) and not is_new_lock)]
+    remaining = (*others, *update.remaining)
     change = LockChange(
         target=request.problem.target,
         before=lock.versions,

@@ -417,8 +417,8 @@ def test_a_pipfile_lock_may_require_any_python_or_a_range_as_pipenv_allows(
 
     locks = {python: read_lock(path, build_problem("a", python=python).target) for python in ("3.12", "3.13")}
 
-    lines = {python: lock.obstacle[1] for python, lock in locks.items() if lock.obstacle}
-    assert lines == dict.fromkeys(refused, 3 + len(requires))
+    lines = [(python, line) for python, lock in locks.items() for _, line in lock.obstacles]
+    assert lines == [(python, 3 + len(requires)) for python in refused]
 
 
 @pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
@@ -507,6 +507,15 @@ def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) ->
     findings = check()["findings"]
 
     assert ("ADV012", line) in {(f["code"], f["line"]) for f in findings}
+
+
+def test_all_that_a_lock_requires_of_the_target_is_reported(project: Path, check: Run) -> None:
+    lines = [change(project / "pylock.toml", old, new) for old, new in (("x86_64", "riscv64"), ("==3.12.*", ">=3.13"))]
+
+    findings = [f for f in check()["findings"] if f["code"] == "ADV012"]
+
+    assert {f["line"] for f in findings} == set(lines)
+    assert len({f["fingerprint"] for f in findings}) == 2
 
 
 @pytest.mark.parametrize(
