@@ -443,8 +443,9 @@ def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
     assert "--update" not in checked.stdout
     assert f"next      {command}" in checked.stdout
     assert f"to do     {command}" in updated.stdout
-    report = json.loads(advisor_here("advise", "--update", "--format", "json").stdout)
+    report = json.loads(advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md").stdout)
     assert (report["commands"], len(report["instructions"])) == ([], 1)
+    assert f"\nWhat to do:\n\n- {command}" in (tmp_path / "body.md").read_text()
     assert f"{name}:" in updated.stdout
     assert "None" not in updated.stdout
 
