@@ -11,21 +11,22 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from advisor.api.gate_session import GateOptions, open_gate
+from advisor.api.context import TargetContext
+from advisor.api.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import AdviceSession
 from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
-from advisor.gate.check import GateResult
+from advisor.gate.check import GateCase, GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
-from advisor.gate.findings import Finding, lock_again, tool_that_resolves
+from advisor.gate.findings import Finding
 from advisor.gate.recommendation import without_pins
-from advisor.gate.update import find_smallest_update, resolved_findings
+from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
-from advisor.project.locks import TOOL_LOCKS, Lock
+from advisor.project.locks import Lock
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest
@@ -51,7 +52,8 @@ class LockChange:
         is_smallest: Whether it is the smallest change that clears the findings; else the best stack.
         reasons: Sentence that explains the version of a package, by package.
         outputs: Files that were written.
-        commands: Commands to run, for locks that only their own tool writes.
+        commands: Commands to run, for a `uv.lock`.
+        instructions: Sentences that say what else to do, where this program does not write the lock.
         not_predicted: Why there is no prediction; empty if there is one.
         leaves_open: Whether the lock does not list all packages: one that it does not list is no change of it.
         dropped_settings: Run-time settings that the lock recorded and that its new versions do not have.
@@ -69,6 +71,7 @@ class LockChange:
     reasons: Mapping[str, str]
     outputs: Sequence[str] = ()
     commands: Sequence[str] = ()
+    instructions: Sequence[str] = ()
     not_predicted: str = ""
     leaves_open: bool = False
     dropped_settings: Sequence[str] = ()
@@ -131,45 +134,12 @@ def update_lock(
         UnavailableError: If an index cannot be read.
     """
     with open_gate(files, target, indexes, resolution, GateOptions()) as gate:
-        if len(gate.contexts) > 1:
-            raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
-        target_result, context = gate.result.targets[0], gate.contexts[0]
-        case = target_result.case
-        lock, reason = case.head.lock, target_result.not_predicted
-        if lock.is_project and any(path.resolve() != lock.path.resolve() for path in outputs if lock.path):
-            raise InputError(
-                f"the pins of `{lock.path}` are the project's requirements, too: no other lock can differ from them",
-                hint="leave out `--output`: the file itself is updated",
-            )
+        _refuse_wrong_usage(gate, outputs)
+        case, context = gate.result.targets[0].case, gate.contexts[0]
+        lock = case.head.lock
         before = _failing(gate.result)
-        problem = without_pins(case.head.problem, lock)
-        # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
-        policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
-        context = replace(context, problem=replace(problem, policy=policy))
-        # The smallest change keeps the extras that the lock has, and adds none.
-        request = context.request(case.client, case.predictor, choose_packages=False)
-        extras = locked_extras(request.problem, request.source, request.builds, lock.versions)
-        request = request.with_problem(request.problem.with_substitutions(extras)) if extras else request
-        update = find_smallest_update(target_result, request, gate.result.policy, today=datetime.now(UTC).date())
-        stack = {str(c.name): c.version for c in update.optimum.stack}
-        # The search is about the target; other findings, such as an expired exception, are about the policy.
-        others = [f for f in before if f not in target_result.findings]
-        remaining = (*others, *update.remaining)
-        change = LockChange(
-            target=context.target,
-            before=lock.versions,
-            optimum=update.optimum,
-            prediction=None if reason else case.predictor.predict(stack, lock.versions),
-            effects=() if reason else sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
-            not_predicted=reason,
-            cleared=resolved_findings(before, remaining),
-            remaining=remaining,
-            is_smallest=True,
-            reasons=update.older,
-            leaves_open=lock.is_project,
-            passes=not before,
-            commands=_commands(lock, update.remaining) if before and not outputs else (),
-        )
+        request = _request(context, case)
+        change = _smallest_change(gate.result, request, before, is_new_lock=bool(outputs))
         if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
         check_only_target(context, outputs or ([lock.path] if lock.path else []))
@@ -179,6 +149,88 @@ def update_lock(
     write_locks(texts)
     change = replace(change, outputs=tuple(map(str, texts)))
     return _checked(change, before, files, (target, replace(indexes, refresh=False), resolution), outputs=outputs)
+
+
+def _refuse_wrong_usage(gate: GateSession, outputs: Sequence[Path]) -> None:
+    """Raise an error for several targets, and for another file that is to be written for a pinned requirements file."""
+    if len(gate.contexts) > 1:
+        raise InputError("a lock is updated for one target at a time", hint="name one `--target`")
+    lock = gate.result.targets[0].case.head.lock
+    if lock.is_project and any(path.resolve() != lock.path.resolve() for path in outputs if lock.path):
+        raise InputError(
+            f"the pins of `{lock.path}` are the project's requirements, too: no other lock can differ from them",
+            hint="leave out `--output`: the file itself is updated",
+        )
+
+
+def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
+    """Return the request for the stacks that the lock may be changed to."""
+    lock = case.head.lock
+    problem = without_pins(case.head.problem, lock)
+    # Locked versions stay candidates even if they were yanked: the gate decides whether they may stay.
+    policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
+    context = replace(context, problem=replace(problem, policy=policy))
+    # The smallest change keeps the extras that the lock has, and adds none.
+    request = context.request(case.client, case.predictor, choose_packages=False)
+    extras = locked_extras(request.problem, request.source, request.builds, lock.versions)
+    return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
+
+
+def _smallest_change(
+    result: GateResult, request: ResolutionRequest, before: Sequence[Finding], *, is_new_lock: bool
+) -> LockChange:
+    """Return the smallest change of a lock that passes, with what the user must do where this program writes no file.
+
+    Args:
+        result: What the gate says about the lock.
+        request: The request for the stacks that the lock may be changed to.
+        before: The failing findings.
+        is_new_lock: Whether the change is written to another file than the lock.
+    """
+    target_result, case = result.targets[0], result.targets[0].case
+    lock, reason = case.head.lock, target_result.not_predicted
+    update = find_smallest_update(target_result, request, result.policy, today=datetime.now(UTC).date())
+    stack = {str(c.name): c.version for c in update.optimum.stack}
+    # The search is about stacks; other findings are about the policy, such as an expired exception, or the project.
+    others = [f for f in before if f not in target_result.findings or (needs_tool(f, lock) and not is_new_lock)]
+    remaining = (*others, *update.remaining)
+    change = LockChange(
+        target=request.problem.target,
+        before=lock.versions,
+        optimum=update.optimum,
+        prediction=None if reason else case.predictor.predict(stack, lock.versions),
+        effects=() if reason else sorted(case.predictor.effects(stack, lock.versions), key=effect_order),
+        not_predicted=reason,
+        cleared=resolved_findings(before, remaining),
+        remaining=remaining,
+        is_smallest=True,
+        reasons=update.older,
+        leaves_open=lock.is_project,
+        passes=not before,
+    )
+    return change if is_new_lock else _with_steps(change, lock)
+
+
+def _with_steps(change: LockChange, lock: Lock) -> LockChange:
+    """Return a change with what the user must do about a lock that this program does not write."""
+    has_effect = bool(change.changes or change.cleared)
+    if lock.path is None:
+        step = "write a lock with `--output FILE`, and install it: the environment itself is not changed"
+        return replace(change, instructions=(step,) if has_effect else ())
+    if not lock.tool:
+        return change
+    again = (lock_again(lock),) if any(needs_tool(finding, lock) for finding in change.remaining) else ()
+    if not has_effect:
+        return replace(change, instructions=again)
+    repaired = [c for c in change.optimum.stack if any(f.package == c.name for f in change.cleared)]
+    versions = {c.package: c.after for c in change.changes if c.after is not None}
+    versions |= {str(c.name): c.version for c in repaired}
+    pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
+    if lock.tool == "uv":
+        command = " ".join(["uv lock", *(f"--upgrade-package {pin}" for pin in pins)])
+        return replace(change, commands=(command,), instructions=again)
+    step = f"lock {', '.join(pins) or 'again'} with {lock.tool}, which alone writes `{lock.path.name}`"
+    return replace(change, instructions=(step, *again))
 
 
 def _checked(
@@ -225,11 +277,9 @@ def _rendered(
 ) -> tuple[LockChange, dict[Path, str]]:
     """Return a change with what it means for the files of the project, and the text of each file to write."""
     path = lock.path
-    if not outputs and path is None:
+    if not outputs and (path is None or lock.tool):
         return change, {}
-    if not outputs and path is not None and path.name in TOOL_LOCKS:
-        return replace(change, commands=(_command(path.name, change), *change.commands)), {}
-    if not outputs and lock.is_project and not lock.records_hashes:
+    if not outputs and lock.is_edited:
         versions = {c.package: c.after for c in change.changes if c.after is not None}
         # A requirements file may include others.
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
@@ -241,20 +291,3 @@ def _rendered(
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
     return change, lock_texts(paths, change.optimum, request, client, settings=settings)
-
-
-def _commands(lock: Lock, remaining: Sequence[Finding]) -> tuple[str, ...]:
-    """Return what to run for what cannot be written: an environment, and requirements of another tool's lock."""
-    if lock.path is None:
-        return ("write a lock with `--output FILE`, and install it: the environment itself is not changed",)
-    return tuple(dict.fromkeys(lock_again(tool) for finding in remaining if (tool := tool_that_resolves(finding))))
-
-
-def _command(lock: str, change: LockChange) -> str:
-    repaired = [c for c in change.optimum.stack if any(f.package == c.name for f in change.cleared)]
-    versions = {c.package: c.after for c in change.changes if c.after is not None}
-    versions |= {str(c.name): c.version for c in repaired}
-    pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
-    if lock == "uv.lock":
-        return f"uv lock {' '.join(f'--upgrade-package {pin}' for pin in pins)}"
-    return f"lock {', '.join(pins)} with {TOOL_LOCKS[lock]}, which alone writes `{lock}`"

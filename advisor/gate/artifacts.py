@@ -46,7 +46,7 @@ class LockArtifacts:
         )
         self._differing = {finding.package for finding in files.findings if finding.code in ("ADV014", "ADV024")}
         self.installable: dict[NormalizedName, Candidate] = {}
-        self.findings: list[Finding] = [*self._lock_obstacle(), *files.findings]
+        self.findings: list[Finding] = [*self._lock_obstacles(), *files.findings]
         for name, locked in self._scope.lock.packages.items():
             if locked.direct_reference:
                 if self._scope.lock.path is None:
@@ -89,10 +89,9 @@ class LockArtifacts:
                 subject="vulnerabilities",
             )
 
-    def _lock_obstacle(self) -> Iterator[Finding]:
+    def _lock_obstacles(self) -> Iterator[Finding]:
         """Yield why the target cannot install the lock as a whole."""
-        if self._scope.lock.obstacle is not None:
-            problem, line = self._scope.lock.obstacle
+        for problem, line in self._scope.lock.obstacles:
             yield self._scope.finding(
                 "ADV012",
                 f"the lock {problem}",

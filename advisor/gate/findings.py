@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import PurePath
 from typing import Self
 
 from advisor.gate.codes import Level
-from advisor.project.locks import TOOL_LOCKS
 from knowledge.domain.identity import hash_of_text
 
 
@@ -85,20 +83,6 @@ class Finding:
     def fails(self) -> bool:
         """Whether it fails the gate."""
         return self.level == "error"
-
-
-def tool_that_resolves(finding: Finding) -> str:
-    """Return the tool that alone can resolve a finding: what its lock as a whole requires follows from the project.
-
-    Empty if there is none.
-    """
-    is_about_whole_lock = finding.code == "ADV012" and not finding.package
-    return TOOL_LOCKS.get(PurePath(finding.place.path).name, "") if is_about_whole_lock else ""
-
-
-def lock_again(tool: str) -> str:
-    """Return what to do about a finding that only another tool can resolve."""
-    return f"`{tool.lower()} lock` writes the lock again, if the project admits the target's Python"
 
 
 _ORDER = {"error": 0, "warning": 1, "note": 2}

@@ -11,8 +11,9 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
+from advisor.gate.codes import gate_codes
 from advisor.gate.compare import exceeds_gap
-from advisor.gate.findings import Finding, tool_that_resolves
+from advisor.gate.findings import Finding
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.project.lock_formats import LockedFile
@@ -68,7 +69,6 @@ def find_smallest_update(
     """
     case, lock = target_result.case, target_result.case.head.lock
     before = failing_findings(target_result, policy, today=today)
-    of_tool = [finding for finding in before if tool_that_resolves(finding)]
     excluded: set[frozenset[Choice]] = set()
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
@@ -89,14 +89,14 @@ def find_smallest_update(
             ) from None
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
-        remaining = [*of_tool, *failing_findings(after, policy, today=today)]
+        remaining = tuple(failing_findings(after, policy, today=today))
         fresh = {
             choices for finding in remaining for choices in _excluded_combinations(finding, after, request, policy)
         } - excluded
         if not fresh:
             verify(request.problem, request.source, optimum.stack)
             older = _reasons_for_older(changed_request, optimum, lock, target_result.recommended)
-            return Update(optimum=optimum, older=older, remaining=tuple(remaining))
+            return Update(optimum=optimum, older=older, remaining=remaining)
         excluded |= fresh
     raise SearchLimitError(f"the search for the smallest change did not end within {_MAX_ROUNDS} rounds")
 
@@ -144,6 +144,23 @@ def failing_findings(target_result: TargetResult, policy: GatePolicy, *, today: 
     return [finding for finding in reported if finding.fails and finding.code not in EXCEPTION_CODES]
 
 
+def needs_tool(finding: Finding, lock: Lock) -> bool:
+    """Whether only the tool of a lock can resolve a finding: what the whole lock requires follows from the project."""
+    return finding.code == "ADV012" and not finding.package and bool(lock.tool)
+
+
+def lock_again(lock: Lock) -> str:
+    """Return what to do about a finding that only the tool of a lock can resolve."""
+    return f"`{lock.tool.lower()} lock` writes the lock again, if the project admits the target's Python"
+
+
+def may_resolve(finding: Finding, lock: Lock) -> bool:
+    """Whether an update of a lock can resolve a finding about it, if there is a stack that passes."""
+    if lock.path is None or needs_tool(finding, lock) or not gate_codes()[finding.code].update:
+        return False
+    return bool(finding.cause.versions) or not lock.is_edited
+
+
 def resolved_findings(before: Iterable[Finding], after: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return the findings before a change that there are not after it, whatever the versions in them."""
     keys = {(f.code, f.package, f.subject) for f in after}
@@ -173,7 +190,7 @@ def _updated_lock(lock: Lock, stack: Sequence[Candidate]) -> Lock:
     """Return a lock with the versions of a stack; in a requirements file without hashes, only the pins change."""
     if not lock.is_project:
         return lock_from_stack(stack)
-    if lock.records_hashes:
+    if not lock.is_edited:
         return replace(lock_from_stack([c for c in stack if c.name in lock.versions]), is_project=True)
     versions = {c.name: c.version for c in stack}
     entries = tuple((name, replace(e, version=versions.get(name, e.version))) for name, e in lock.entries)

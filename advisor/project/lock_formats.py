@@ -24,6 +24,8 @@ Document = Mapping[str, Any]
 _SHA256 = "sha256:"
 _MOST_CHARACTERS = 100
 """Characters of a malformed text that a message repeats."""
+_OPERATORS = ("<", ">", "=", "!", "~")
+"""What a specifier begins with."""
 MALFORMED = (
     InvalidMarker,
     InvalidRequirement,
@@ -139,7 +141,11 @@ def package_of(entry: Any, place: int | None) -> Iterator[None]:
 
 def reason_of(error: Exception) -> str:
     """Return the reason that an exception gives for a malformed document, on one line."""
-    return f"field {error} is absent" if isinstance(error, KeyError) else " ".join(str(error).split())
+    if isinstance(error, KeyError):
+        return f"field {error} is absent"
+    if isinstance(error, (AttributeError, TypeError)):
+        return "a field has a value of another type than this format has"
+    return " ".join(str(error).split())
 
 
 def holds(marker: str | None, target: Target) -> bool:
@@ -175,13 +181,13 @@ def _stated_pythons(document: Document) -> dict[str, str]:
     """Return the specifiers of interpreters, each with its text in the lock; one of them must admit the target's."""
     metadata = document.get("metadata", {})
     required = document.get("_meta", {}).get("requires", {})
-    if full := required.get("python_full_version"):
-        return {f"=={full}": str(full)}
-    if minor := required.get("python_version"):
-        return {f"=={minor}.*": str(minor)}
-    stated = [document.get("requires-python"), metadata.get("python-versions")]
-    stated += [other.get("requires_python", "") for other in metadata.get("targets", ())]
-    return {str(specifier): str(specifier) for specifier in stated if specifier is not None}
+    for key, suffix in (("python_full_version", ""), ("python_version", ".*")):
+        # As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
+        if (stated := str(required.get(key) or "*").strip()) != "*":
+            return {stated if stated.startswith(_OPERATORS) else f"=={stated}{suffix}": stated}
+    specifiers = [document.get("requires-python"), metadata.get("python-versions")]
+    specifiers += [other.get("requires_python", "") for other in metadata.get("targets", ())]
+    return {str(specifier): str(specifier) for specifier in specifiers if specifier is not None}
 
 
 def _admits(specifier: str, stated: str, target: Target) -> bool:

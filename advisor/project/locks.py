@@ -33,8 +33,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.toml import parse_toml
 
-TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
-"""Locks that only their own tool writes."""
+_TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 _SHA256 = "sha256:"
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 _NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
@@ -113,8 +112,7 @@ class Lock:
         indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
         trusted_hosts: Hosts whose certificates are not verified, each with its line.
         records_hashes: Whether locks of this format contain hashes.
-        obstacle: Why the target cannot install the lock as a whole, as what follows "the lock", with its line; none if
-            it can.
+        obstacles: Why the target cannot install the lock as a whole, each as what follows "the lock", with its line.
         is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
     """
 
@@ -126,8 +124,18 @@ class Lock:
     indexes: tuple[tuple[str, int], ...] = ()
     trusted_hosts: tuple[tuple[str, int], ...] = ()
     records_hashes: bool = False
-    obstacle: tuple[str, int] | None = None
+    obstacles: tuple[tuple[str, int], ...] = ()
     is_project: bool = False
+
+    @property
+    def tool(self) -> str:
+        """The tool that alone writes locks of this format; empty if there is none."""
+        return _TOOL_LOCKS.get(self.path.name, "") if self.path is not None else ""
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether an update changes only versions in the file: a pinned requirements file without hashes."""
+        return self.is_project and not self.records_hashes
 
     @cached_property
     def versions(self) -> dict[str, Version]:
@@ -174,7 +182,7 @@ def read_lock(path: Path, target: Target) -> Lock:
         )
     text, document = _load(path, parse)
     try:
-        lock = replace(_lock(path, text, read(document, target)), obstacle=_obstacle(text, document, target))
+        lock = replace(_lock(path, text, read(document, target)), obstacles=tuple(_obstacles(text, document, target)))
         return replace(lock, trusted_hosts=_unverified_hosts(text, document)) if path.name == "Pipfile.lock" else lock
     except EntryError as error:
         line = _line_of(text, error)
@@ -243,14 +251,14 @@ def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
     )
 
 
-def _obstacle(text: str, document: Document, target: Target) -> tuple[str, int] | None:
-    """Return why a target cannot install a lock as a whole, with the line that says so; none if it can."""
-    stated, problem = next(iter(lock_formats.unmet_conditions(document, target)), ("", ""))
+def _obstacles(text: str, document: Document, target: Target) -> Iterator[tuple[str, int]]:
+    """Yield why a target cannot install a lock as a whole, with the line that says so."""
+    plain = text.replace('\\"', "'").replace('"', "'")
     # Packages of a `poetry.lock` may state the same, in front of the table of the lock as a whole.
-    position = (
-        text.replace('\\"', "'").replace('"', "'").find(stated.replace('"', "'"), max(text.find("[metadata]"), 0))
-    )
-    return (problem, text.count("\n", 0, position) + 1) if problem else None
+    start = max(plain.find("[metadata]"), 0)
+    for stated, problem in lock_formats.unmet_conditions(document, target):
+        position = max(plain.find(stated.replace('"', "'"), start), 0)
+        yield problem, plain.count("\n", 0, position) + 1
 
 
 def _hashes(entry: Entry) -> frozenset[str]:

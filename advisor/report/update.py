@@ -49,6 +49,7 @@ def update_json(change: LockChange) -> str:
         "dropped_settings": list(change.dropped_settings),
         "locks": list(change.outputs),
         "commands": list(change.commands),
+        "instructions": list(change.instructions),
     }
     return json.dumps(rounded(document), indent=2)
 
@@ -73,9 +74,10 @@ def _text(change: LockChange) -> Iterator[Block]:
     ]
     yield _findings("resolved" if change.outputs else "resolves", "good", change.cleared)
     yield _findings("remaining", "bad", change.remaining)
+    steps = [*change.commands, *change.instructions]
     yield [
-        *labelled("wrote", [f"`{path}`" for path in change.outputs] or ([] if change.commands else ["nothing"])),
-        *labelled("to do", change.commands),
+        *labelled("wrote", [f"`{path}`" for path in change.outputs] or ([] if steps else ["nothing"])),
+        *labelled("to do", steps),
         *labelled("dropped", [f"setting {s}: the new versions do not have it" for s in change.dropped_settings]),
     ]
 
@@ -159,9 +161,14 @@ def _markdown(change: LockChange) -> Iterator[str]:
         yield ""
     yield from effect_lines(listed_effects(change.prediction, change.effects))
     if change.commands:
-        yield "To apply it:"
+        yield "To apply it, run:"
         yield ""
-        yield from (f"- {command}" for command in change.commands)
+        yield from (f"- `{command}`" for command in change.commands)
+        yield ""
+    if change.instructions:
+        yield "What else to do:" if change.commands else "What to do:"
+        yield ""
+        yield from (f"- {instruction}" for instruction in change.instructions)
 
 
 def _text_of(version: Version | None) -> str | None:

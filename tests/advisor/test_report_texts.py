@@ -204,6 +204,7 @@ def gate() -> GateResult:
         message="`torch 2.0` is built for 7.5, 8.0 and 9.0; Tesla V100-SXM2-16GB has compute capability 7.0",
         place=Place(path="pylock.toml", line=388),
         package="torch",
+        targets=("",),
         source="https://pypi.org/project/torch/2.0/#files",
     )
     hashes = [

@@ -103,7 +103,7 @@ def test_the_gate_checks_the_lock_for_each_target(advisor: Advisor, project: Pat
     result = advisor("check", cwd=project)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert result.stdout.count("the lock is the recommended stack") == 1
+    assert result.stdout.count("no version differs from the recommended stack") == 1
     for name, packages in (("linux", 2), ("mac", 2), ("windows", 3)):
         expected = rf"^target +{name}[^,]*, .*\n(?: .*\n)*lock +pylock.toml, {packages} packages$"
         assert re.search(expected, result.stdout, re.MULTILINE)

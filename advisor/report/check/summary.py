@@ -100,10 +100,9 @@ def describe_gap(target_result: TargetResult) -> str:
         if name not in unversioned
     )
     proof = "" if target_result.recommended.proven else " (not proven to be optimal for the score)"
-    if not differing and target_result.not_predicted:
-        return f"no version differs from the recommended stack{proof}, but {target_result.not_predicted}"
     if not differing:
-        return f"the lock is the recommended stack{proof}"
+        but = f", but {target_result.not_predicted}" if target_result.not_predicted else ""
+        return f"no version differs from the recommended stack{proof}{but}"
     verb = "differs" if differing == 1 else "differ"
     speed = describe_prediction(target_result.recommended_prediction, target_result.not_predicted)
     if total := target_result.gain_with_settings:

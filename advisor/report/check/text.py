@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from advisor.domain.words import count, indicator_text, interval_text
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison
-from advisor.gate.findings import Finding, lock_again, tool_that_resolves
+from advisor.gate.findings import Finding
 from advisor.gate.policy import Ignore
+from advisor.gate.update import lock_again, may_resolve, needs_tool
+from advisor.project.locks import Lock
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
@@ -65,22 +66,25 @@ def _state(result: GateResult) -> Iterator[TextRow]:
     yield TextRow(label=result.state, cells=(count_findings(result),), style=style)
     failing = [finding for finding in result.findings if finding.fails]
     if failing:
-        tools = dict.fromkeys(tool for finding in failing if (tool := tool_that_resolves(finding)))
-        steps = [*filter(None, [_update(failing, result)]), *map(lock_again, tools)]
+        again = {lock_again(lock): None for f in failing for lock in _locks_of(f, result) if needs_tool(f, lock)}
+        steps = [*filter(None, [_update(failing, result)]), *again]
         explain = "`advisor rule CODE` explains a finding"
         yield from labelled("next", [*steps, explain if steps else f"{explain}, and what to do"])
 
 
 def _update(failing: Sequence[Finding], result: GateResult) -> str:
     """Return what `advisor advise --update` can do about findings; empty if it can resolve none of them."""
-    if all(target.case.head.lock.path is None for target in result.targets):
-        return ""  # It writes no environment.
-    number = sum(gate_codes()[finding.code].update and not tool_that_resolves(finding) for finding in failing)
+    number = sum(any(may_resolve(finding, lock) for lock in _locks_of(finding, result)) for finding in failing)
     several_targets = len(result.targets) > 1
     command = f"`advisor advise --update{' --target NAME' if several_targets else ''}`"
     if number == len(failing):
-        return f"{command} makes the smallest change that passes"
+        return f"{command} makes the smallest change that passes, if there is one"
     return f"{command} can resolve {number} of {count(len(failing), 'error')}" if number else ""
+
+
+def _locks_of(finding: Finding, result: GateResult) -> list[Lock]:
+    """Return the locks of the targets that a finding applies to."""
+    return [target.case.head.lock for target in result.targets if target.case.name in finding.targets]
 
 
 def _findings(result: GateResult, *, details: bool) -> Iterator[TextRow]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import venv
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -395,6 +397,30 @@ def test_a_target_without_a_patch_release_is_every_patch_release(
     assert [has_error(python) for python in ("3.12", "3.12.4", "3.12.0", "3.11")] == [False, False, True, True]
 
 
+@pytest.mark.parametrize(
+    ("requires", "refused"),
+    [
+        ({"python_version": "*"}, []),
+        ({"python_full_version": "*", "python_version": "3.13"}, ["3.12"]),
+        ({"python_version": ">=3.13"}, ["3.12"]),
+        ({"python_version": "==3.13.*"}, ["3.12"]),
+        ({"python_full_version": ">=3.8, <3.13"}, ["3.13"]),
+        ({"python_version": "3"}, []),
+    ],
+)
+def test_a_pipfile_lock_may_require_any_python_or_a_range_as_pipenv_allows(
+    tmp_path: Path, requires: dict[str, str], refused: list[str]
+) -> None:
+    """pipenv/project.py: `required_python_version` ignores `*`; `_python_version_matches_required` reads ranges."""
+    path = tmp_path / "Pipfile.lock"
+    path.write_text(json.dumps({"_meta": {"requires": requires}, "default": {}}, indent=4))
+
+    locks = {python: read_lock(path, build_problem("a", python=python).target) for python in ("3.12", "3.13")}
+
+    lines = [(python, line) for python, lock in locks.items() for _, line in lock.obstacles]
+    assert lines == [(python, 3 + len(requires)) for python in refused]
+
+
 @pytest.mark.parametrize("name", ["uv.lock", "poetry.lock", "pdm.lock"])
 def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
     six: Document,
@@ -417,8 +443,31 @@ def test_only_the_tool_of_a_lock_can_make_it_admit_the_target(
     assert "--update" not in checked.stdout
     assert f"next      {command}" in checked.stdout
     assert f"to do     {command}" in updated.stdout
+    report = json.loads(advisor_here("advise", "--update", "--format", "json", "--pr-body", "body.md").stdout)
+    assert (report["commands"], len(report["instructions"])) == ([], 1)
+    assert f"\nWhat to do:\n\n- {command}" in (tmp_path / "body.md").read_text()
     assert f"{name}:" in updated.stdout
     assert "None" not in updated.stdout
+
+
+def test_a_dry_run_resolves_what_writing_another_lock_resolves(
+    six: Document, no_index_configuration: None, index: PackageIndex, tmp_path: Path, advisor_here: Advisor
+) -> None:
+    (tmp_path / "pyproject.toml").write_text(
+        f'[project]\nname = "m"\nversion = "1"\ndependencies = ["six"]\n[tool.uv]\nindex-url = "{index.url}"\n'
+        '[tool.advisor]\nhardware = "cpu-zen4"\npython = "3.12"\n'
+    )
+    (tmp_path / "uv.lock").write_text(OTHER_PYTHON["uv.lock"](six))
+
+    results = [
+        advisor_here("advise", "--update", "-o", "pylock.new.toml", "--format", "json", *options)
+        for options in (("--dry-run",), ())
+    ]
+
+    reports = [json.loads(result.stdout) for result in results]
+    codes = [([f["code"] for f in report["cleared"]], report["remaining"]) for report in reports]
+    assert codes == [(["ADV012"], []), (["ADV012"], [])]
+    assert [result.returncode for result in results] == [1, 0]
 
 
 def test_an_update_of_an_environment_is_not_promised(project: Path, advisor_here: Advisor, index: PackageIndex) -> None:
@@ -432,6 +481,27 @@ def test_an_update_of_an_environment_is_not_promised(project: Path, advisor_here
     assert "to do     write a lock with `--output FILE`, and install it" in updated.stdout
 
 
+def test_a_new_lock_is_no_next_step_for_an_environment_where_it_resolves_nothing(
+    project: Path, advisor_here: Advisor
+) -> None:
+    with (project / "pyproject.toml").open("a") as file:
+        file.write('[tool.advisor.gate]\nextend-fail = ["not-checked"]\n')
+    venv.create(project / "other", symlinks=True)
+    (packages,) = (project / "other").glob("lib/python*/site-packages")
+    for name, version in (("a", "2.0"), ("b", "1.1")):
+        (packages / f"{name}-{version}.dist-info").mkdir()
+        metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+        (packages / f"{name}-{version}.dist-info" / "METADATA").write_text(metadata)
+
+    checked, updated = (advisor_here(*words, "--current", "other") for words in (("check",), ("advise", "--update")))
+
+    assert (checked.returncode, updated.returncode) == (1, 1)
+    assert "failed    1 error" in checked.stdout
+    assert "ADV022" in updated.stdout.partition("remaining")[2]
+    assert "wrote     nothing\n" in updated.stdout
+    assert "to do" not in updated.stdout
+
+
 def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) -> None:
     line = change(project / "pylock.toml", "x86_64", "riscv64")
 
@@ -440,14 +510,28 @@ def test_a_lock_for_other_environments_is_an_error(project: Path, check: Run) ->
     assert ("ADV012", line) in {(f["code"], f["line"]) for f in findings}
 
 
-def test_a_lock_that_the_target_cannot_install_is_not_called_the_recommended_stack(
-    project: Path, advisor_here: Advisor
+def test_all_that_a_lock_requires_of_the_target_is_reported(project: Path, check: Run) -> None:
+    lines = [change(project / "pylock.toml", old, new) for old, new in (("x86_64", "riscv64"), ("==3.12.*", ">=3.13"))]
+
+    findings = [f for f in check()["findings"] if f["code"] == "ADV012"]
+
+    assert {f["line"] for f in findings} == set(lines)
+    assert len({f["fingerprint"] for f in findings}) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "obstacle"),
+    [("x86_64", "riscv64", ", but the lock has ADV012 not-installable"), ('sha256 = ".', 'sha256 = "0', "")],
+)
+def test_a_lock_that_fails_is_not_called_the_recommended_stack(
+    project: Path, advisor_here: Advisor, old: str, new: str, obstacle: str
 ) -> None:
     before = advisor_here("check").stdout
-    change(project / "pylock.toml", "x86_64", "riscv64")
+    (project / "pylock.toml").write_text(re.sub(old, new, (project / "pylock.toml").read_text()))
 
     after = advisor_here("check").stdout
 
-    assert "the lock is the recommended stack" in before
+    assert "advice    no version differs from the recommended stack\n" in before
+    assert "\nfailed  " in after
+    assert f"advice no version differs from the recommended stack{obstacle}" in " ".join(after.split())
     assert "the lock is the recommended stack" not in after
-    assert "no version differs from the recommended stack, but the lock has ADV012" in " ".join(after.split())

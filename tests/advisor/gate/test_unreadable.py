@@ -83,6 +83,13 @@ MERGE = "<<<<<<< HEAD\n{}\n=======\n{}\n>>>>>>> x\n"
             "`{path}` is malformed: `rubbish` does not state versions of Python",
         ),
         (
+            "Pipfile.lock",
+            '{"_meta": [], "default": {}}',
+            1,
+            "",
+            "`{path}` is malformed: a field has a value of another type than this format has",
+        ),
+        (
             "poetry.lock",
             'package = []\n[metadata]\npython-versions = "^rubbish"\n',
             1,

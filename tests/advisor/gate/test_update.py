@@ -207,10 +207,13 @@ def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_her
     )
     before = (project / "uv.lock").read_bytes()
 
-    result = advisor_here("advise", "--update")
+    result = advisor_here("advise", "--update", "--pr-body", "body.md")
+    report = json.loads(advisor_here("advise", "--update", "--format", "json").stdout)
 
     assert result.returncode == 1
     assert "resolves  `b 1.0` has" in result.stdout
+    assert (report["commands"], report["instructions"]) == (["uv lock --upgrade-package b==1.1"], [])
+    assert "\nTo apply it, run:\n\n- `uv lock --upgrade-package b==1.1`\n" in (project / "body.md").read_text()
     assert "to do     uv lock --upgrade-package b==1.1" in result.stdout
     assert (project / "uv.lock").read_bytes() == before
     command = result.stdout.partition("to do     uv ")[2].split("\n")[0].split()
@@ -320,6 +323,37 @@ def test_findings_about_other_things_remain_and_fail(project: Path, advisor_here
     assert result.returncode == 1
     assert [c["package"] for c in report["changes"]] == ["b"]
     assert [f["code"] for f in report["remaining"]] == ["ADV022"]
+
+
+@pytest.mark.parametrize(
+    ("options", "policy"),
+    [
+        ("--trusted-host evil.example\n--extra-index-url https://evil.example/simple\n", ""),
+        ("", 'extend-fail = ["hash-missing", "unpinned-dependencies"]'),
+    ],
+)
+def test_only_versions_of_pins_are_promised(project: Path, advisor_here: Advisor, options: str, policy: str) -> None:
+    """An update of a pinned file changes its versions: options, hashes and lines stay as they are."""
+    text = (project / "pyproject.toml").read_text().partition("dependencies = ")[2].partition("\n")[2]
+    (project / "pyproject.toml").write_text(f"{text}[tool.advisor.gate]\n{policy}\n")
+    (project / "requirements.txt").write_text(f"{options}a==1.0\nb==2.0\n")
+
+    checked, updated = advisor_here("check"), advisor_here("advise", "--update", "--format", "json")
+
+    assert len(json.loads(updated.stdout)["remaining"]) == 2
+    assert "failed    2 errors" in checked.stdout
+    assert "--update" not in checked.stdout
+
+
+def test_an_update_that_no_versions_allow_is_not_promised(project: Path, advisor_here: Advisor) -> None:
+    lock(advisor_here, project, "a==1.0", "b==1.1")
+    change(project / "pyproject.toml", '"a"', '"a>=3"')
+
+    checked, updated = advisor_here("check"), advisor_here("advise", "--update")
+
+    text = " ".join(checked.stdout.split())
+    assert "`advisor advise --update` makes the smallest change that passes, if there is one" in text
+    assert updated.returncode == 3
 
 
 @pytest.mark.parametrize(
