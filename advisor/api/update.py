@@ -27,6 +27,7 @@ from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
 from advisor.project.locks import Lock
+from advisor.project.text_file import read_text
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest
@@ -283,7 +284,7 @@ def _rendered(
         versions = {c.package: c.after for c in change.changes if c.after is not None}
         # A requirements file may include others.
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
-        return change, {file: with_pins(file.read_text(encoding="utf-8"), versions) for file in pinned}
+        return change, {file: with_pins(read_text(file), versions) for file in pinned}
     recorded = read_settings(path) if path is not None and path.is_file() else None
     settings = None
     if recorded is not None:

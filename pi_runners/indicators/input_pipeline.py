@@ -103,8 +103,9 @@ class InputPipeline(Operation):
         return float(sum(len(text) for text in _texts(parameters["count"])))
 
     def memory(self, parameters: Parameters, dtype: str) -> float:
-        """Return the memory of the processes and of three times the pixels or texts."""
-        return PROCESS_BYTES * float(1 + parameters.get("workers", 0)) + 3 * self.bytes_moved(parameters, dtype)
+        """Return the memory of the processes, and of three times the pixels or texts, which a loader holds once."""
+        copies = 1 if parameters["kind"] == "loader" else 3
+        return PROCESS_BYTES * float(1 + parameters.get("workers", 0)) + copies * self.bytes_moved(parameters, dtype)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
         """Make the images or texts."""

@@ -18,7 +18,13 @@ _CLASSES = 10
 _WIDTH = Parameter("channels of the largest convolution, or width of a token", most=65536)
 
 
-class _ImageBlock(Network):
+class _Block(Network):
+    """A block of few layers, so that a larger share of the results is in memory at once."""
+
+    alive = 0.85
+
+
+class _ImageBlock(_Block):
     """A block of a convolutional network."""
 
     parameters = {  # noqa: RUF012
@@ -122,7 +128,7 @@ class ConvolutionBlock(_ImageBlock):
         return x
 
 
-class _SequenceBlock(Network):
+class _SequenceBlock(_Block):
     """A block of a model of sequences."""
 
     parameters = {  # noqa: RUF012
@@ -179,6 +185,7 @@ class RecurrentBlock(_SequenceBlock):
     """One LSTM layer."""
 
     name = "recurrent_block"
+    kept = 8.0
     summary = "LSTM layer with as many hidden units as inputs"
     source = "https://arxiv.org/abs/1409.3215 section 3.4"
     sets = {  # noqa: RUF012

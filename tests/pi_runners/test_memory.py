@@ -22,14 +22,17 @@ _SECONDS = 1200
 _CHILD = """
 import json, resource, sys
 from pi_runners.backends import make_backend
-from pi_runners.harness.contract import SamplingPlan
+from pi_runners.harness.contract import SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS, inference
 
 backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
 # LoadGen only repeats computations that were checked before it starts.
 inference.run_scenario = lambda *_: {"seconds": 1.0}
 plan = SamplingPlan(samples=1, min_seconds=1e-6, max_warmup_seconds=1e-6, archive=archive)
-measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
+try:
+    measured = INDICATORS[name].measure(make_backend(backend, "cpu", "float32", {}), parameters, plan)
+except Unsupported as error:
+    measured = {"status": "unsupported", "failure": str(error)}
 # Not `ru_maxrss` of this process: it contains the peak of the process that started it.
 own = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
 peak = 1024 * max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
@@ -75,10 +78,12 @@ def test_the_memory_of_a_large_case_agrees_with_the_estimate(name: str, case: Pa
 
     measured = json.loads(completed.stdout.splitlines()[-1])
     estimated = estimate(name, case, backend)
+    if measured["status"] == "unsupported":
+        pytest.skip(measured["failure"])
     assert measured["status"] == "ok", measured
     assert measured["peak"] <= estimated * 1.2
     # The peak of several processes is that of the largest process.
-    if isinstance(INDICATORS[name], Operation):
+    if isinstance(INDICATORS[name], Operation) and not case.get("workers"):
         assert measured["peak"] >= estimated / 3
 
 
