@@ -62,13 +62,13 @@ class Encoder(Network):
         "batch": BATCH,
         "length": Parameter("tokens of a sequence", most=4096),
         "width": Parameter("width of a token, a multiple of 64", least=64, most=4096),
-        "layers": Parameter("blocks", most=64),
+        "layers": Parameter("blocks", most=16),
     }
     optimiser = "adamw"
     sets = {  # noqa: RUF012
         "small": both({"batch": 1, "length": 32, "width": 128, "layers": 4}),
         "medium": both({"batch": 8, "length": 128, "width": 256, "layers": 4}),
-        "large": both({"batch": 32, "length": 512, "width": 1024, "layers": 24}),
+        "large": both({"batch": 32, "length": 512, "width": 1024, "layers": 12}),
     }
     probe = {"batch": 2, "length": 6, "width": 128, "layers": 2}  # noqa: RUF012
     multiples = {"width": 64}  # noqa: RUF012
