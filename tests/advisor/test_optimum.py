@@ -159,7 +159,13 @@ def test_a_reward_counts_only_for_required_packages(
 def test_one_thread_and_several_give_the_same_optimum(
     releases: Releases, roots: dict[str, VersionSet], first: Costs
 ) -> None:
-    assert solve(releases, roots, [(first, set())]) == solve(releases, roots, [(first, set())], workers=4)
+    one = solve(releases, roots, [(first, set())])
+    several = solve(releases, roots, [(first, set())], workers=4)
+
+    if one is not None and several is not None:
+        # On the way there, equally good solutions may differ, and with them the metadata that is read.
+        several = replace(several, iterations=one.iterations, fetched=one.fetched)
+    assert one == several
 
 
 @settings(max_examples=examples(125), deadline=None)
