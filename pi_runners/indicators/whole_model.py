@@ -134,9 +134,9 @@ class _NetworkIndicator(Indicator):
         network = self._network(parameters)
         counts = count(network, parameters, parameters["mode"])
         if parameters["mode"] == "training":
-            elements = _STATES[network.optimiser] * counts.weights + network.kept * counts.elements
+            elements = _STATES[network.optimiser] * counts.weights + network.stored_elements * counts.elements
         else:
-            elements = 2 * counts.weights + network.alive * counts.elements
+            elements = 2 * counts.weights + network.live_elements * counts.elements
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
     def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:

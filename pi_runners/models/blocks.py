@@ -21,7 +21,7 @@ _WIDTH = Parameter("channels of the largest convolution, or width of a token", m
 class _Block(Network):
     """A block of few layers, so that a larger share of the results is in memory at once."""
 
-    alive = 0.85
+    live_elements = 0.85
 
 
 class _ImageBlock(_Block):
@@ -185,7 +185,7 @@ class RecurrentBlock(_SequenceBlock):
     """One LSTM layer."""
 
     name = "recurrent_block"
-    kept = 8.0
+    stored_elements = 8.0
     summary = "LSTM layer with as many hidden units as inputs"
     source = "https://arxiv.org/abs/1409.3215 section 3.4"
     sets = {  # noqa: RUF012

@@ -50,8 +50,8 @@ class Network(ABC):
         blocks: Number of its blocks by name (:mod:`pi_runners.models.blocks`); none if no block stands for its parts.
         multiples: What a parameter must be a multiple of, by name.
         backends: Backends that can express it.
-        kept: Elements in memory in training, for each element of a result; recurrent layers keep their gates, too.
-        alive: Share of the elements of all results that are in memory at once in inference.
+        stored_elements: Elements in memory in training, for each element of a result; recurrent layers keep their gates, too.
+        live_elements: Share of the elements of all results that are in memory at once in inference.
     """
 
     name = ""
@@ -64,8 +64,8 @@ class Network(ABC):
     optimiser = "sgd"
     probe: Parameters = {}  # noqa: RUF012
     architecture = ""
-    kept = 2.5
-    alive = 0.25
+    stored_elements = 2.5
+    live_elements = 0.25
     blocks: Dict[str, int] = {}  # noqa: RUF012
     multiples: Dict[str, int] = {}  # noqa: RUF012
     backends: Tuple[str, ...] = ("jax", "onnxruntime", "tensorflow", "torch")

@@ -399,7 +399,7 @@ def test_the_advice_just_written_has_no_differences(advisor_here: Advisor, proje
     result = advisor_here("check", str(project), *OPTIONS)
 
     assert result.returncode == 0, result.stdout
-    assert "differ" not in result.stdout
+    assert result.stdout.count("differ") == result.stdout.count("no version differs from the recommended stack")
 
 
 def compressed(compress: Callable[[bytes], bytes], *names: str) -> bytes:
