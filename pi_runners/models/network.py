@@ -50,7 +50,7 @@ class Network(ABC):
         blocks: Number of its blocks by name (:mod:`pi_runners.models.blocks`); none if no block stands for its parts.
         multiples: What a parameter must be a multiple of, by name.
         backends: Backends that can express it.
-        stored_elements: Elements in memory in training, for each element of a result; recurrent layers keep their gates, too.
+        stored_elements: Elements in memory in training, for each element of a result; gates of recurrent layers count.
         live_elements: Share of the elements of all results that are in memory at once in inference.
     """
 
