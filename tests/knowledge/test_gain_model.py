@@ -1,0 +1,201 @@
+"""The hierarchical model of gains: what data may and may not do to a prediction."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from docs.programs import compositions
+from knowledge.estimate.evidence import Contrast, Machine, Side
+from knowledge.estimate.gain_fit import LEAST, fit_variances
+from knowledge.estimate.gain_model import TERMS, GainModel, Variances
+from knowledge.estimate.programs import OPERATIONS, Program, program_of_run
+from tests.examples import examples
+from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
+
+VARIANCES = Variances(
+    terms=dict.fromkeys(TERMS, 0.05**2), label=2 * 0.01**2, arm=2 * 0.015**2, noise=1.0, scales={"threads=1": 2.0}
+)
+PLAIN, OLD, OLDER = side("2.9.0"), side("2.8.0"), side("2.4.0")
+FAST = replace(PLAIN, settings={"allocator": "tcmalloc"})
+THREAD = replace(PLAIN, settings={"threads": "1"})
+BOTH = replace(PLAIN, settings={"allocator": "tcmalloc", "threads": "1"})
+STACKS = (PLAIN, OLD, OLDER, FAST, THREAD, BOTH)
+SIZES = (1e8, 1e10, 1e12)
+
+
+def label_of(flops: float, model: str = "encoder", mode: str = "training") -> str:
+    return f"model@1[flops={flops:.0g},mode={mode},model={model}] float32 torch/cpu"
+
+
+def program_of(c: Contrast) -> Program:
+    flops = float(c.label.partition("flops=")[2].partition(",")[0])
+    return program_of_run(c.label, "model", flops=flops, bytes=flops / 20)
+
+
+def measured(
+    arm: Side, mean: float, error: float = 0.01, *, flops: float = 1e10, machine: Machine = HERE, block: str = "b"
+) -> Contrast:
+    return replace(
+        contrast(arm, PLAIN, mean, error, label=label_of(flops), machine=machine, block=block, arm=STACKS.index(arm)),
+        family="model",
+    )
+
+
+def gain(
+    contrasts: Sequence[Contrast], arm: Side, reference: Side = PLAIN, flops: float = 1e10, machine: Machine = HERE
+) -> tuple[float, float]:
+    model = GainModel(contrasts, program_of, VARIANCES)
+    program = program_of(measured(arm, 0.0, flops=flops))
+    (predicted,) = model.gains([(arm, reference)], program, machine)
+    return predicted.mean, math.sqrt(predicted.variance)
+
+
+contrasts_of_one_machine = st.lists(
+    st.builds(
+        measured,
+        st.sampled_from(STACKS[1:]),
+        st.floats(-0.5, 0.5),
+        st.floats(0.002, 0.3),
+        flops=st.sampled_from(SIZES),
+        machine=st.sampled_from((HERE, ELSEWHERE)),
+        block=st.sampled_from("bcd"),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(contrasts_of_one_machine, st.permutations(STACKS), st.sampled_from(SIZES), st.randoms(use_true_random=False))
+def test_gains_are_antisymmetric_consistent_in_triangles_and_independent_of_order(
+    contrasts: list[Contrast], stacks: list[Side], flops: float, random: object
+) -> None:
+    model = GainModel(contrasts, program_of, VARIANCES)
+    program = program_of(measured(FAST, 0.0, flops=flops))
+    one, other, third = stacks[:3]
+
+    pairs = [(one, other), (other, one), (other, third), (one, third)]
+    forth, back, further, whole = model.gains(pairs, program, HERE)
+    again = GainModel(contrasts[::-1], program_of, VARIANCES).gains(pairs[:1], program, HERE)[0]
+
+    assert back.mean == pytest.approx(-forth.mean, abs=1e-9)
+    assert back.variance == pytest.approx(forth.variance, abs=1e-9)
+    assert forth.mean + further.mean == pytest.approx(whole.mean, abs=1e-9)
+    assert (again.mean, again.variance) == pytest.approx((forth.mean, forth.variance), abs=1e-7)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(contrasts_of_one_machine, st.sampled_from(STACKS[1:]), st.sampled_from(SIZES))
+def test_further_data_never_widen_an_interval(contrasts: list[Contrast], arm: Side, flops: float) -> None:
+    _, before = gain(contrasts[:-1], arm, flops=flops) if len(contrasts) > 1 else (0.0, math.inf)
+    _, after = gain(contrasts, arm, flops=flops)
+
+    assert after <= before + 1e-9
+
+
+def test_imprecise_data_create_no_certainty() -> None:
+    known = [measured(THREAD, -0.5)]
+    noise = [measured(FAST, mean, 2.0, block=f"noise {n}") for n, mean in enumerate((-1.0, 0.5, 2.0))]
+
+    _, alone = gain(known, FAST)
+    _, beside = gain([*known, *noise], FAST)
+
+    assert beside == pytest.approx(alone, rel=0.02)
+
+
+def test_a_precise_measurement_of_this_program_on_this_machine_decides() -> None:
+    elsewhere = [
+        measured(FAST, 0.3, 0.005, machine=ELSEWHERE, block=f"there {n}", flops=f) for n, f in enumerate(SIZES)
+    ]
+
+    before, _ = gain(elsewhere, FAST)
+    after, deviation = gain([*elsewhere, measured(FAST, 0.0, 0.002, block="own")], FAST)
+
+    assert before > 0.1
+    assert abs(after) < 0.03
+    assert deviation < 0.03
+
+
+def test_a_gain_that_grows_with_the_size_is_predicted_between_and_beyond_the_sizes() -> None:
+    grows = [measured(FAST, 0.1 * n, 0.01, flops=flops) for n, flops in enumerate((1e8, 1e9, 1e10, 1e11))]
+
+    small, _ = gain(grows, FAST, flops=3e8)
+    large, _ = gain(grows, FAST, flops=3e10)
+    beyond, deviation = gain(grows, FAST, flops=1e13)
+    _, within = gain(grows, FAST, flops=3e9)
+
+    assert 0.0 < small < 0.1 < 0.15 < large < 0.3
+    assert beyond > large
+    assert deviation > within
+
+
+def test_what_two_settings_do_together_may_differ_from_what_they_do_alone() -> None:
+    alone = [measured(FAST, 0.0), measured(THREAD, 0.1)]
+
+    together, _ = gain([*alone, measured(BOTH, 0.6)], BOTH)
+    added, _ = gain(alone, BOTH)
+
+    assert together > 0.4
+    assert added < 0.2
+
+
+def test_a_reduced_precision_says_nothing_about_processors_with_another_feature() -> None:
+    half = replace(PLAIN, settings={"amp": "bfloat16"})
+    amx = replace(ELSEWHERE, precision_features=("amx_bf16", "", ""))
+    avx = replace(HERE, precision_features=("avx512_bf16", "", ""))
+    known = [replace(measured(FAST, 0.7, machine=amx), side=half)]
+    program = program_of(known[0])
+
+    model = GainModel(known, program_of, VARIANCES)
+    (there,), (here,) = (model.gains([(half, PLAIN)], program, machine) for machine in (amx, avx))
+
+    assert there.mean > 0.4
+    assert here.mean == pytest.approx(0.0, abs=1e-9)
+
+
+def test_held_out_ratios_are_predicted_as_by_a_model_without_them() -> None:
+    every = [measured(FAST, 0.1 * n, 0.02, flops=flops, block=f"b{n}") for n, flops in enumerate(SIZES)]
+    every.append(measured(THREAD, -0.4, 0.02, block="t"))
+
+    ((group, means, deviations),) = GainModel(every, program_of, VARIANCES).held_out([[1]])
+    mean, deviation = gain([c for i, c in enumerate(every) if i != 1], FAST, flops=SIZES[1])
+
+    assert list(group) == [1]
+    assert means[0] == pytest.approx(mean)
+    noise = every[1].error ** 2 + 0.005**2 + VARIANCES.label + VARIANCES.arm
+    assert deviations[0] == pytest.approx(math.sqrt(deviation**2 + noise))
+
+
+def test_variances_have_a_floor_and_those_without_data_stay_usual() -> None:
+    equal = [measured(FAST, 0.0, 0.001, flops=flops, block=f"b{n}") for n in range(4) for flops in SIZES]
+
+    fitted = fit_variances(equal, program_of)
+
+    assert all(variance >= LEAST * (1 - 1e-9) for variance in fitted.terms.values())
+    assert {fitted.terms[term] for term in TERMS if term.change == "pair"} == {0.05**2}
+    assert fitted.noise >= 1.0
+
+
+def test_the_shipped_compositions_are_those_of_the_models() -> None:
+    shipped = json.loads(files("knowledge.data").joinpath("programs.json").read_text(encoding="utf-8"))
+
+    assert shipped == compositions()
+
+
+def test_programs_have_the_operations_of_their_models() -> None:
+    encoder = program_of_run(label_of(1e10), "model", flops=1e10, bytes=1e9)
+    depthwise = program_of_run("conv2d@1[groups=8,kernel=3] float32 torch/cpu", "conv2d", flops=1e6, bytes=1e6)
+    unknown = program_of_run("published@1[task=x] float32 torch/cpu", "published", flops=0.0, bytes=0.0)
+
+    assert dict(zip(OPERATIONS, encoder.shares, strict=True))["matmul"] > 0.4
+    assert encoder.training
+    assert depthwise.shares == (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
+    assert all(map(math.isfinite, unknown.place))
