@@ -25,8 +25,8 @@ _OF_INDICATORS = {
 """Kind of the indicators of single operations; of others ``memory``."""
 _UNITS = {"flops": 4.5, "intensity": 1.5, "training": 1.0, "launches": 5.0, "share": 0.4}
 """Differences over which programs become unlike: of logarithms, of the mode, and of a share of the time. Those of
-`flops`, `launches` and `share` are the better of a few by the errors of `python -m benchmarks.gain_held_out`; the others
-are judgements."""
+`flops`, `launches` and `share` have the least errors of eight choices in `python -m benchmarks.gain_held_out`; the
+others are judgements."""
 _USUAL_FLOPS, _USUAL_INTENSITY = 1e9, 10.0
 """What counts where the size of a program is not known."""
 
