@@ -27,7 +27,6 @@ from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
 from advisor.project.locks import Lock
-from advisor.project.text_file import read_text
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest
@@ -273,6 +272,15 @@ def _without_warnings() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def _text_in_utf8(file: Path) -> str:
+    """Return the text of a requirements file to change: in another encoding, its other lines could change, too."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        hint = "save it in UTF-8, or write a lock with `--output FILE`"
+        raise InputError(f"`{file}` is not in UTF-8, so `--update` does not change it", hint=hint) from None
+
+
 def _rendered(
     change: LockChange, lock: Lock, outputs: Sequence[Path], request: ResolutionRequest, client: IndexClient
 ) -> tuple[LockChange, dict[Path, str]]:
@@ -284,7 +292,9 @@ def _rendered(
         versions = {c.package: c.after for c in change.changes if c.after is not None}
         # A requirements file may include others.
         pinned = sorted({Path(root.path) for root in request.problem.roots if root.name in versions})
-        return change, {file: with_pins(read_text(file), versions) for file in pinned}
+        texts = {file: _text_in_utf8(file) for file in pinned}
+        changed = {file: with_pins(text, versions) for file, text in texts.items()}
+        return change, {file: text for file, text in changed.items() if text != texts[file]}
     recorded = read_settings(path) if path is not None and path.is_file() else None
     settings = None
     if recorded is not None:

@@ -76,7 +76,8 @@ def _lines(text: str) -> list[str]:
     """Return a text in lines of the width of the terminal, or as one line if the error output is not a terminal."""
     if not sys.stderr.isatty():
         return [visible(text)]
-    first, *rest = wrapped(text, min(shutil.get_terminal_size((WIDTH_OF_FILES, 24)).columns, _WIDEST), len(_INDENT))
+    columns = min(shutil.get_terminal_size((WIDTH_OF_FILES, 24)).columns, _WIDEST)
+    first, *rest = wrapped(text, columns, len(_INDENT)) or [""]
     return [first, *(f"{_INDENT}{line}" for line in rest)]
 
 

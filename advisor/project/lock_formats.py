@@ -18,13 +18,13 @@ from packaging.version import InvalidVersion, Version
 
 from advisor.domain.target import Target
 from advisor.index.filenames import version_of
+from advisor.project.pipfile import required_python
 
 Document = Mapping[str, Any]
 
 _SHA256 = "sha256:"
 _MOST_CHARACTERS = 100
 """Characters of a malformed text that a message repeats."""
-_OPERATORS = ("<", ">", "=", "!", "~")
 """What a specifier begins with."""
 MALFORMED = (
     InvalidMarker,
@@ -181,10 +181,8 @@ def _stated_pythons(document: Document) -> dict[str, str]:
     """Return the specifiers of interpreters, each with its text in the lock; one of them must admit the target's."""
     metadata = document.get("metadata", {})
     required = document.get("_meta", {}).get("requires", {})
-    for key, suffix in (("python_full_version", ""), ("python_version", ".*")):
-        # As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
-        if (stated := str(required.get(key) or "*").strip()) != "*":
-            return {stated if stated.startswith(_OPERATORS) else f"=={stated}{suffix}": stated}
+    if (python := required_python(required)) is not None:
+        return dict([python])
     specifiers = [document.get("requires-python"), metadata.get("python-versions")]
     specifiers += [other.get("requires_python", "") for other in metadata.get("targets", ())]
     return {str(specifier): str(specifier) for specifier in specifiers if specifier is not None}

@@ -24,6 +24,7 @@ from knowledge.domain.requirements import specifiers_from
 
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
 _OTHER_SECTIONS = ("source", "requires", "scripts", "pipenv", "build-system")
+_OPERATORS = ("<", ">", "=", "!", "~")
 
 
 def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
@@ -60,17 +61,30 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
             if isinstance(entry, dict) and "index" in entry:
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
     urls = list(sources.values())
-    requires = _table(document, "requires", path)
-    full = requires.get("python_full_version")
-    python = full or requires.get("python_version")
+    python = required_python(_table(document, "requires", path))
     return ProjectRequirements(
         roots=tuple(roots),
-        requires_python=str(specifiers_from(f"=={python}{'' if full else '.*'}")) if python else None,
+        requires_python=str(specifiers_from(python[0])) if python else None,
         # As in Pipenv: packages come from the first source unless they name another one.
         index_url=urls[0] if urls else None,
         bindings=bindings,
         files=(str(path),),
     )
+
+
+def required_python(requires: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; none if it has none.
+
+    As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
+
+    Args:
+        requires: The table `requires`.
+    """
+    for key, suffix in (("python_full_version", ""), ("python_version", ".*")):
+        stated = str(requires.get(key) or "").strip()
+        if stated not in ("", "*"):
+            return (stated if stated.startswith(_OPERATORS) else f"=={stated}{suffix}"), stated
+    return None
 
 
 def _requirement_line(name: str, entry: Any, origin: str) -> str:

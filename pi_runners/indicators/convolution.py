@@ -12,6 +12,8 @@ from pi_runners.indicators.convolution_check import ConvolutionCheck, Geometry
 from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation
 
 _TOLERANCE = {"float64": 1e-12, "float32": 4e-3, "float16": 2e-2, "bfloat16": 6e-2}
+"""The largest relative error seen in float16 is 0.0103: sums of 432 products, TensorFlow 2.21 on an AMD EPYC without
+arithmetic for float16, which rounds each sum."""
 _AXES = {1: ("width",), 2: ("height", "width"), 3: ("depth", "height", "width")}
 
 

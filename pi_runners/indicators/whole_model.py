@@ -31,7 +31,13 @@ _STATES = {"sgd": 3, "adamw": 4}
 
 def _parameters(kind: str, networks: Mapping[str, Network]) -> Dict[str, Parameter]:
     """Return the parameters of all networks; those that a network does not have are 0."""
-    every = {name: p for network in networks.values() for name, p in network.parameters.items()}
+    every: Dict[str, Parameter] = {}
+    for network in networks.values():
+        for name, parameter in network.parameters.items():
+            other = every.setdefault(name, parameter)
+            meanings = dict.fromkeys([*other.meaning.split("; "), parameter.meaning])
+            # The network itself checks its own limit.
+            every[name] = other._replace(meaning="; ".join(meanings), most=max(other.most, parameter.most))
     return {
         kind: Parameter("the {}".format(kind), choices=tuple(networks)),
         "mode": Parameter("what is timed", choices=_MODES),

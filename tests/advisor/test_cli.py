@@ -376,6 +376,42 @@ def test_messages_are_wrapped_on_a_terminal_only(
     assert " ".join(line.strip() for line in lines) == f"error: {error.message}"
 
 
+@pytest.mark.parametrize(("stated", "code"), [("*", 0), (">=3.9", 0), ("3.12", 0), ("3.13", 1), (" ", 0)])
+def test_a_pipfile_and_its_lock_may_require_any_python(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path, stated: str, code: int
+) -> None:
+    index.add("a", "1.0")
+    source = {"url": index.url, "verify_ssl": False, "name": "own"}
+    (tmp_path / "Pipfile").write_text(
+        f'[[source]]\nurl = "{index.url}"\nverify_ssl = false\nname = "own"\n'
+        f'[packages]\na = "*"\n[requires]\npython_version = "{stated}"\n'
+    )
+    meta = {"hash": {"sha256": ""}, "pipfile-spec": 6, "requires": {"python_version": stated}, "sources": [source]}
+    locked = {"a": {"version": "==1.0", "index": "own"}}
+    (tmp_path / "Pipfile.lock").write_text(json.dumps({"_meta": meta, "default": locked, "develop": {}}))
+
+    result = advisor("check", str(tmp_path), "--python", "3.12", "--hardware", "cpu-zen4")
+
+    assert result.returncode == code, result.stdout + result.stderr
+
+
+def test_a_pinned_file_in_another_encoding_is_not_changed(
+    advisor: Advisor, index: PackageIndex, tmp_path: Path
+) -> None:
+    index.add("a", "1.0")
+    index.add("a", "2.0")
+    content = f"--index-url {index.url}\na==1.0\n# caf\xe9\n".encode("latin-1")
+    (tmp_path / "requirements.txt").write_bytes(content)
+    (tmp_path / "constraints.txt").write_text("a>=2\n")
+
+    options = ("--update", "-r", "requirements.txt", "-c", "constraints.txt", "--python", "3.12")
+    result = advisor("advise", str(tmp_path), *options)
+
+    assert (tmp_path / "requirements.txt").read_bytes() == content
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert is_error(result.stderr), result.stderr
+
+
 @pytest.mark.parametrize("command", [["check"], ["config", "show"], ["advise"]])
 def test_a_project_in_an_encoding_that_toml_does_not_allow_is_an_error_of_one_sentence(
     advisor: Advisor, project: Path, command: list[str]

@@ -399,7 +399,8 @@ def test_the_advice_just_written_has_no_differences(advisor_here: Advisor, proje
     result = advisor_here("check", str(project), *OPTIONS)
 
     assert result.returncode == 0, result.stdout
-    assert result.stdout.count("differ") == result.stdout.count("no version differs from the recommended stack")
+    assert "no version differs from the recommended stack" in result.stdout
+    assert result.stdout.count("differ") == 1
 
 
 def compressed(compress: Callable[[bytes], bytes], *names: str) -> bytes:

@@ -15,6 +15,7 @@ from pi_runners.backends.onnxruntime_models import build
 from pi_runners.harness.contract import Array, Parameters, Unsupported
 from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS
+from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.layers import InitialWeight, make_inputs
@@ -179,3 +180,14 @@ def test_other_element_types_are_correct_where_they_are_supported(framework: str
 
     unsupported = (framework, name, dtype) in UNSUPPORTED
     assert end["status"] == ("unsupported" if unsupported else "ok"), end
+
+
+@pytest.mark.parametrize("name", ["model", "block"])
+def test_the_limits_that_networks_declare_are_accepted(name: str) -> None:
+    indicator = INDICATORS[name]
+    for network in (NETWORKS if name == "model" else BLOCKS).values():
+        smallest = network.sets["small"][network.modes[0]]
+        for parameter, limits in network.parameters.items():
+            most = limits.most - limits.most % network.multiples.get(parameter, 1)
+            case = {**smallest, parameter: most, name: network.name, "mode": network.modes[0]}
+            assert indicator.complaints(case) == [], (network.name, parameter)
