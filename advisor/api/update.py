@@ -277,8 +277,8 @@ def _text_in_utf8(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        hint = "save it in UTF-8, or write a lock with `--output FILE`"
-        raise InputError(f"`{file}` is not in UTF-8, so `--update` does not change it", hint=hint) from None
+        message = f"`{file}` is not in UTF-8, so `--update` does not change it"
+        raise InputError(message, hint="save it in UTF-8") from None
 
 
 def _rendered(
