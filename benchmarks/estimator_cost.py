@@ -51,14 +51,9 @@ def advise(project: Path, workload: str, *, predictions: str, offline: bool = Tr
 
 def without_frameworks(estimator: Any) -> Any:
     """Return an estimator that knows no framework, and so predicts nothing."""
-    from knowledge.estimate.posterior import PosteriorEstimator
-    from knowledge.estimate.workloads import workload_catalogue
+    from knowledge.estimate.estimator import WorkloadEstimator
 
-    kind = next(iter(workload_catalogue().values()))
-    first = getattr(estimator, "_first", estimator)
-    return PosteriorEstimator(
-        first._measurements.models, hardware=first._measurements.hardware, workload=kind, frameworks=()
-    )
+    return WorkloadEstimator(estimator._models, hardware=estimator._hardware, workload=None, frameworks=())
 
 
 def run(project: Path, workload: str, *, predictions: str, offline: bool = True) -> tuple[float, float]:

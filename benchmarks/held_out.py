@@ -1,19 +1,65 @@
-"""Tables of predictions of measurements that a model had not seen."""
+"""Predicts measurements that the model of gains had not seen, and compares it with simple rules.
+
+    python -m benchmarks.held_out [--tables FILE ...]
+
+The shipped ratios of each framework on each kind of device; the effects of versions, of settings, and of another
+accelerator. Each model, size, architecture, release, machine, GPU and source is held out in turn: the scales of settings
+are estimated without it. With files (tables of published measurements, of timm's format, or observations), those are
+predicted from what ships. Root mean square errors of log ratios, wrong signs among ratios that differ by more than 5 %,
+coverage and mean width of 90 % intervals:
+
+- none: no difference;
+- mean: the mean of the same change at other programs, or of the same setting in other releases;
+- nearest: the same change at the program, or on the machine, with the most similar features.
+
+At last the regret of the advice: how much slower the chosen version is than the best one that was measured.
+"""
 
 from __future__ import annotations
 
+import argparse
 import math
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from packaging.version import Version
 
-CLEAR = math.log(1.03)
+from advisor.resolve.speed_steps import speed_steps
+from docs.fits import program_of
+from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
+from knowledge.estimate.accelerator_ratio import predict_ratio
+from knowledge.estimate.cases import is_program
+from knowledge.estimate.evidence import BlockEvidence, Contrast, evidence_of
+from knowledge.estimate.gain_fit import setting_scales_of
+from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.model_cache import (
+    framework_contrasts,
+    frameworks_of,
+    merged,
+    shipped_ratio_variances,
+    shipped_variances,
+)
+from knowledge.estimate.similarity import side_on, similarity_of
+from knowledge.estimate.stored_evidence import load_evidence
+from knowledge.domain.observation import Observation
+from knowledge.exchange.files import read_lines, read_observations
+from knowledge.exchange.published.observations import read_published
+from knowledge.store.engine import open_knowledge_base
+
+OBSERVATIONS = (".jsonl", ".jsonl.gz")
+"""Endings of the names of files with observations; other files are tables."""
+LARGE = 0.05
 """Least log ratio whose sign counts."""
-CLAIM = math.log(1.01)
-"""Least predicted log ratio that has a sign."""
 HALF = 1.6448536269514722
 """Standard deviations on both sides of a 90 % interval."""
+FEWEST = 20
+"""Fewest cases of a row."""
 
 
 class Row(NamedTuple):
@@ -21,40 +67,211 @@ class Row(NamedTuple):
 
     Attributes:
         truth: The measurement.
-        mean: Prediction of the model.
+        model: Prediction of the model.
         deviation: Its standard deviation, with the noise of the measurement.
-        baselines: Predictions of other methods.
+        mean: Mean of the same change elsewhere.
+        nearest: The same change at the nearest program, or on the nearest machine.
     """
 
     truth: float
-    mean: float
+    model: float
     deviation: float
-    baselines: tuple[float, ...]
+    mean: float
+    nearest: float
 
 
-def report(results: Mapping[tuple[str, str], Sequence[Row]], baselines: Sequence[str]) -> None:
-    """Print root mean square errors, shares of wrong signs and coverage.
+GROUPS: dict[str, Callable[[Contrast], object]] = {
+    "model": lambda c: program_of(c).model,
+    "size": lambda c: c.label,
+    "architecture": lambda c: program_of(c).architecture,
+    "release": lambda c: max(c.side.version, c.reference.version, key=lambda text: Version(text or "0")),
+    "machine": lambda c: c.machine.precision_features or c.machine.name,
+    "source": lambda c: c.block,
+}
 
-    A sign is wrong if the prediction is at least 1 % slower where the measurement is at least 3 % faster, or the
-    reverse.
 
-    Args:
-        results: Rows by what was held out and by what differs.
-        baselines: Names of the other methods.
+def observations_of(path: Path) -> Sequence[Observation]:
+    """Return the observations of a file: observations, or a table of published measurements."""
+    if path.name.endswith(OBSERVATIONS):
+        return list(read_observations(read_lines(path.read_bytes(), where=str(path)), where=str(path)))
+    return read_published(path).observations
+
+
+def is_of_settings(c: Contrast) -> bool:
+    """Whether a ratio shows the effect of settings."""
+    return c.side.settings != c.reference.settings
+
+
+def change_of(c: Contrast) -> tuple[object, ...]:
+    """Return what differs, as on the machine: versions and settings of both sides."""
+    return side_on(c.side, c.machine).key, side_on(c.reference, c.machine).key
+
+
+def settings_of(c: Contrast) -> tuple[object, ...]:
+    """Return the settings of both sides, whatever their releases are; releases if these differ."""
+    releases = () if c.side.version == c.reference.version else (c.side.version, c.reference.version)
+    sides = (side_on(side, c.machine).settings for side in (c.side, c.reference))
+    return (*(tuple(sorted(own.items())) for own in sides), *releases)
+
+
+def baselines(known: Sequence[Contrast], target: Contrast) -> tuple[float, float]:
+    """Return the mean of the same change elsewhere, and the same change at the nearest program and machine."""
+    like = [c for c in known if change_of(c) == change_of(target)]
+    like = like or [c for c in known if settings_of(c) == settings_of(target)]
+    if not like:
+        return 0.0, 0.0
+
+    def distance(c: Contrast) -> float:
+        places = zip(program_of(c).place, program_of(target).place, strict=True)
+        return sum((a - b) ** 2 for a, b in places) - similarity_of(c.machine, target.machine)
+
+    return statistics.fmean(c.mean for c in like), min(like, key=distance).mean
+
+
+def rows_of(
+    contrasts: Sequence[Contrast], hidden: Iterable[Sequence[int]], framework: str, device: str
+) -> Iterator[tuple[Sequence[int], list[Row], np.ndarray]]:
+    """Yield the rows of each group of ratios that is held out, with the covariance of the errors."""
+    variances = shipped_variances(framework, device)
+    for group in hidden:
+        rest = [c for number, c in enumerate(contrasts) if number not in set(group)]
+        model = GainModel(contrasts, program_of, replace(variances, scales=setting_scales_of(rest)))
+        for _, means, spread in model.held_out([group]):
+            deviations = np.sqrt(np.diag(spread))
+            known = [c for c in rest if not c.is_control]
+            yield (
+                group,
+                [
+                    Row(contrasts[i].mean, float(mean), float(deviation), *baselines(known, contrasts[i]))
+                    for i, mean, deviation in zip(group, means, deviations, strict=True)
+                ],
+                spread,
+            )
+
+
+def line(name: str, rows: Sequence[Row]) -> str:
+    """Return a line of the table."""
+    truth, model, deviation, mean, nearest = np.array(rows).T
+    columns = (model, 0 * truth, mean, nearest)
+    errors = [math.sqrt(float(np.mean((column - truth) ** 2))) for column in columns]
+    large = np.abs(truth) > LARGE
+    signs = [int(np.sum((np.sign(column) != np.sign(truth)) & large)) for column in (model, mean, nearest)]
+    covered = float(np.mean(np.abs(model - truth) <= HALF * deviation))
+    cells = [
+        name,
+        str(len(truth)),
+        *(f"{error:.3f}" for error in errors),
+        f"{errors[0] / min(errors[1:]):.2f}",
+        f"{' / '.join(map(str, signs))} of {int(large.sum())}",
+        f"{covered:.0%}",
+        f"{float(np.mean(2 * HALF * deviation)):.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def groups_of(contrasts: Sequence[Contrast], key: Callable[[Contrast], object], settings: bool) -> list[list[int]]:
+    """Return the numbers of the ratios of each group; none if there is one group only."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for number, c in enumerate(contrasts):
+        if not c.is_control and is_of_settings(c) == settings:
+            groups[key(c)].append(number)
+    return list(groups.values()) if len(groups) > 1 else []
+
+
+def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the rows of ratios of accelerators: each accelerator, task and source is held out."""
+    keys: dict[str, Callable[[AcceleratorPair], object]] = {
+        "GPU": lambda pair: pair.accelerator,
+        "task": lambda pair: (pair.task, pair.mode),
+        "source": lambda pair: pair.source,
+    }
+    variances = shipped_ratio_variances()
+    for name, key in keys.items():
+        rows = []
+        for value in sorted(set(map(key, pairs)), key=str):
+            known, targets = ([p for p in pairs if (key(p) == value) == is_target] for is_target in (False, True))
+            means, covariance = predict_ratio(known, variances, targets)
+            noise = 2 * variances["row"] + np.array([0.0 if p.has_one_batch else variances["batch"] for p in targets])
+            for pair, mean, variance in zip(targets, means, np.diag(covariance) + noise, strict=True):
+                like = [p.mean for p in known if (p.accelerator, p.reference) == (pair.accelerator, pair.reference)]
+                usual = statistics.fmean(like) if like else 0.0
+                rows.append(Row(pair.mean, float(mean), math.sqrt(variance), usual, usual))
+        yield name, rows
+
+
+def regrets(contrasts: Sequence[Contrast], framework: str) -> Iterator[tuple[float, float]]:
+    """Yield the regret of the model's choice among the releases of a block at a program, and that of the newest.
+
+    The program is held out with all sizes of its model.
     """
-    methods = ("model", "no difference", *baselines)
-    signs = ("wrong signs: model", *baselines)
-    print(f"| held out | change | n | {' | '.join(methods)} | {' | '.join(signs)} | coverage |")
-    print("| --- " * (len(methods) + len(signs) + 4) + "|")
-    for (held_out, change), rows in sorted(results.items()):
-        truth, model, deviation = (np.array([row[i] for row in rows]) for i in range(3))
-        others = list(np.array([row.baselines for row in rows]).T)
-        errors = [math.sqrt(float(np.mean((column - truth) ** 2))) for column in (model, 0 * truth, *others)]
-        clear = np.abs(truth) >= CLEAR
-        wrong = [
-            float(np.mean(((column * truth < 0) & (np.abs(column) >= CLAIM))[clear])) if clear.any() else 0.0
-            for column in (model, *others)
-        ]
-        covered = float(np.mean(np.abs(model - truth) <= HALF * deviation))
-        cells = [held_out, change, str(len(rows)), *(f"{e:.3f}" for e in errors), *(f"{w:.0%}" for w in wrong)]
-        print(f"| {' | '.join(cells)} | {covered:.0%} |")
+    for group, rows, spread in rows_of(contrasts, groups_of(contrasts, GROUPS["model"], False), framework, "cpu"):
+        by_place: dict[tuple[str, str], list[int]] = defaultdict(list)
+        for place, number in enumerate(group):
+            by_place[contrasts[number].block, contrasts[number].label].append(place)
+        for places in by_place.values():
+            plain = [p for p in places if not contrasts[group[p]].side.settings]
+            by_version = {contrasts[group[p]].side.version: p for p in plain}
+            reference = contrasts[group[places[0]]].reference.version
+            truth = {reference: 0.0} | {version: rows[p].truth for version, p in by_version.items()}
+            newest = max(truth, key=Version)
+            last = by_version.get(newest)
+            gains = {
+                version: _over(rows, spread, by_version.get(version), last) for version in truth if version != newest
+            }
+            steps = {version: speed_steps(gain, len(gains)) for version, gain in gains.items()}
+            best = max(steps, key=lambda version: (steps[version], Version(version)), default=newest)
+            chosen = best if steps.get(best, 0) > 0 else newest
+            most = max(truth.values())
+            yield math.expm1(most - truth[chosen]), math.expm1(most - truth[newest])
+
+
+def _over(rows: Sequence[Row], spread: np.ndarray, one: int | None, other: int | None) -> PredictedGain:
+    """Return the gain of an arm over another; none is the reference."""
+    signs = {place: sign for place, sign in ((one, 1.0), (other, -1.0)) if place is not None}
+    variance = sum(a * b * spread[i, j] for i, a in signs.items() for j, b in signs.items())
+    return PredictedGain(mean=sum(sign * rows[p].model for p, sign in signs.items()), variance=float(variance))
+
+
+def main() -> None:
+    """Hold out and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="+", type=Path, default=[], metavar="FILE")
+    files = parser.parse_args().tables
+    with open_knowledge_base("sqlite://") as store:
+        evidence, pairs = load_evidence(store), load_pairs(store)
+    new = evidence_of(o for path in files for o in observations_of(path))
+    print("| framework, change, held out | n | model | none | mean | nearest | ratio | wrong signs | covered | width |")
+    print("| --- " * 10 + "|")
+    chosen: list[tuple[float, float]] = []
+    for framework, device in frameworks_of(new if files else evidence):
+        known, held = (_programs(part, framework, device) for part in (evidence, new))
+        names = {(c.block, c.label, c.arm) for c in held}
+        contrasts = [*(c for c in known if (c.block, c.label, c.arm) not in names), *held]
+        for change, settings in (("versions", False), ("settings", True)):
+            groups = GROUPS if not files else {"files": lambda c: (c.block, c.label, c.arm) in names}
+            for name, key in groups.items():
+                hidden = groups_of(contrasts, key, settings)
+                if files:
+                    hidden = [group for group in hidden if key(contrasts[group[0]])]
+                rows = [row for _, listed, _ in rows_of(contrasts, hidden, framework, device) for row in listed]
+                if len(rows) >= (1 if files else FEWEST):
+                    print(line(f"{framework} on {device}, {change}, {name}", rows), flush=True)
+        if device == "cpu" and not files and contrasts:
+            chosen += regrets(contrasts, framework)
+    if files:
+        return
+    for name, rows in hardware(pairs):
+        print(line(f"hardware, {name}", rows))
+    losing = [(own, newest) for own, newest in chosen if newest > LARGE]
+    print("\n| choices | regret of the model | of the newest | where the newest loses 5 % | of the model | of the newest |")
+    print("| --- " * 6 + "|")
+    means = [statistics.fmean(column) for listed in (chosen, losing) for column in zip(*listed, strict=True)]
+    print(f"| {len(chosen)} | {means[0]:.1%} | {means[1]:.1%} | {len(losing)} | {means[2]:.1%} | {means[3]:.1%} |")
+
+
+def _programs(evidence: BlockEvidence, framework: str, device: str) -> list[Contrast]:
+    return merged(c for c in framework_contrasts(evidence, framework, device) if is_program(c))
+
+
+if __name__ == "__main__":
+    main()

@@ -21,14 +21,16 @@ from advisor.project.workload_file import read_workloads
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.benchmark import benchmark_contrasts
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.evidence import Contrast, Side
+from knowledge.estimate.framework_model import mixture
 from knowledge.estimate.interface import NORMAL_QUANTILE, PredictedGain
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.workloads import workload_of_profile
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
+from pi_runners.model_parts import amounts_of_profile
 from pi_runners.vocabulary import FRAMEWORKS
 
 
@@ -42,16 +44,18 @@ def predicted_gain(
     store: SqlKnowledgeBase, hardware: HardwareProfile, profile: ProfiledWorkload, contrast: Contrast
 ) -> PredictedGain | None:
     """Return the predicted gain of one side of a contrast over the other; none if no speed is predicted."""
-    estimator = PosteriorEstimator(
+    flops, moved = amounts_of_profile(profile)
+    estimator = WorkloadEstimator(
         ModelCache(store),
         hardware=hardware,
-        workload=workload_of_profile(profile, backend=FRAMEWORKS[contrast.framework]),
+        workload=workload_of_profile(profile, backend=FRAMEWORKS[contrast.framework], flops=flops, bytes=moved),
         frameworks=frozenset(FRAMEWORKS),
     )
     model = estimator.model(contrast.framework)
     if model is None:
         return None
-    return model.gain(stack_of(contrast, contrast.side), stack_of(contrast, contrast.reference))
+    gains = model.gain_by_case(stack_of(contrast, contrast.side), stack_of(contrast, contrast.reference))
+    return mixture(list(gains.values()))
 
 
 def ratio_text(mean: float, half: float) -> str:

@@ -20,7 +20,6 @@ from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
 from knowledge.estimate.compared_settings import USUAL_VALUES, setting_change
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.kernel import task_of
 from knowledge.estimate.published_rows import published_contrasts
 from knowledge.store.engine import open_knowledge_base
 
@@ -68,7 +67,7 @@ def amp_key(c: Contrast) -> tuple[str, ...] | None:
         return None
     if change[2] not in USUAL_VALUES:
         return None
-    return family, words_of(c.label)["mode"], task_of(c.label), f"{change[1]} over {change[2] or 'fp32'}"
+    return family, words_of(c.label)["mode"], words_of(c.label)["task"], f"{change[1]} over {change[2] or 'fp32'}"
 
 
 def xla_key(c: Contrast) -> tuple[str, ...] | None:
@@ -76,7 +75,7 @@ def xla_key(c: Contrast) -> tuple[str, ...] | None:
     change = setting_change(c)
     if change is None or change[:2] != ("xla", "on"):
         return None
-    return words_of(c.label)["mode"], task_of(c.label), c.side.settings.get("precision", "fp32")
+    return words_of(c.label)["mode"], words_of(c.label)["task"], c.side.settings.get("precision", "fp32")
 
 
 def release_key(c: Contrast) -> tuple[str, ...] | None:
@@ -93,7 +92,7 @@ def h100_key(c: Contrast) -> tuple[str, ...] | None:
         return None
     if words_of(c.label)["gpus"] != "1":
         return None
-    return task_of(c.label), c.side.settings.get("precision", "fp32")
+    return words_of(c.label)["task"], c.side.settings.get("precision", "fp32")
 
 
 def settings_table(heads: Sequence[str], groups: dict[tuple[str, ...], list[float]]) -> str:

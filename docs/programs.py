@@ -2,20 +2,24 @@
 
     python docs/programs.py
 
-Each entry is the number of operations of a step, then the share of the time of each kind of operation
-(`knowledge.estimate.programs.OPERATIONS`). An operation takes the longer of two times: of its computation with 150
-GFLOP/s, and of its memory traffic with 20 GB/s ("roofline": Williams, Waterman and Patterson, Communications of the ACM
-52, 2009).
+Each entry has the number of operations of a step, the share of the time of each indicator that stands for operations,
+and the floating-point operations and least bytes of a step at sizes that users have. An operation takes the longer of
+two times: of its computation with 150 GFLOP/s, and of its memory traffic with 20 GB/s ("roofline": Williams, Waterman
+and Patterson, Communications of the ACM 52, 2009). The sizes are those of the indicators, but training begins at
+their medium size: nobody trains with less. A large one has at most 32 times the operations of a medium one, which are
+minutes a step on two cores.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
-from knowledge.estimate.programs import OPERATIONS, kind_of_operation
+from knowledge.estimate.programs import WHOLE_MODEL, with_groups
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.catalogue import NETWORKS
@@ -24,10 +28,12 @@ from pi_runners.models.operations import operations
 TARGET = Path(str(files("knowledge.data"))) / "programs.json"
 FLOPS, BYTES = 1.5e11, 2e10
 """Operations and bytes per second."""
+LARGEST = 32
+"""Most times of the operations of a medium size."""
 
 
-def composition(name: str, mode: str) -> list[float]:
-    """Return the number of operations of a model or block at its medium size, and the shares of their kinds."""
+def composition(name: str, mode: str) -> dict[str, Any]:
+    """Return what a model or block consists of at its medium size, and its sizes."""
     network = {**NETWORKS, **BLOCKS}[name]
     seconds: Counter[str] = Counter()
     launches = 0
@@ -35,13 +41,35 @@ def composition(name: str, mode: str) -> list[float]:
         indicator = INDICATORS[operation.indicator]
         complete = indicator.complete(operation.parameters)
         each = max(indicator.flops(complete) / FLOPS, indicator.bytes_moved(complete, "float32") / BYTES)
-        seconds[kind_of_operation(operation.indicator, groups=complete.get("groups", 1))] += operation.calls * each
+        seconds[with_groups(operation.indicator, complete.get("groups", ""))] += operation.calls * each
         launches += operation.calls
     total = sum(seconds.values())
-    return [launches, *(round(seconds[kind] / total, 4) for kind in OPERATIONS)]
+    shares = {indicator: round(time / total, 4) for indicator, time in sorted(seconds.items())}
+    return {"launches": launches, "shares": shares, "sizes": sizes(name, mode) if name in NETWORKS else {}}
 
 
-def compositions() -> dict[str, list[float]]:
+def sizes(name: str, mode: str) -> dict[str, list[float]]:
+    """Return the floating-point operations and least bytes of a step of a model, by size."""
+    indicator, listed = INDICATORS[WHOLE_MODEL], NETWORKS[name].sets
+    amounts = {}
+    for size, parameters in listed.items():
+        complete = indicator.complete({"model": name, "mode": mode, **parameters[mode]})
+        amounts[size] = [indicator.flops(complete), indicator.bytes_moved(complete, "float32")]
+    medium, large = amounts["medium"], amounts["large"]
+
+    def times(factor: float) -> list[float]:
+        """Return the amounts of so many times the operations of the medium size, on the way to the large one."""
+        part = math.log(factor) / math.log(large[0] / medium[0])
+        return [m * (most / m) ** part for m, most in zip(medium, large, strict=True)]
+
+    largest = min(LARGEST, large[0] / medium[0])
+    small = medium if mode == "training" else amounts["small"]
+    middle = times(math.sqrt(largest)) if mode == "training" else medium
+    chosen = {"small": small, "medium": middle, "large": times(largest)}
+    return {size: [float(f"{amount:.4g}") for amount in both] for size, both in chosen.items()}
+
+
+def compositions() -> dict[str, dict[str, Any]]:
     """Return the composition of each model and block, by name and mode."""
     return {
         f"{name} {mode}": composition(name, mode)

@@ -1,14 +1,42 @@
-"""The parts of whole models: runs of single operations, and blocks."""
+"""The parts of whole models and of profiled programs: runs of single operations, and blocks."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import IndicatorRun
+from knowledge.domain.workload import ProfiledWorkload
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.operations import operations
+
+
+LEAST_KNOWN = 0.5
+"""Least share of the attributed time of a profile whose operations must be known."""
+
+
+def amounts_of_profile(profile: ProfiledWorkload) -> tuple[float, float]:
+    """Return the floating-point operations and the least bytes of a step of a profiled program; zeros if unknown.
+
+    They are unknown if the trace marks no steps, or holds no shapes of most of its operations.
+    """
+    flops = moved = known = 0.0
+    for part in profile.parts:
+        indicator = INDICATORS.get(part.indicator)
+        if indicator is None or not part.parameters or not part.calls > 0:
+            continue
+        try:
+            complete = indicator.complete(indicator.canonical(dict(part.parameters)))
+            amounts = indicator.flops(complete), indicator.bytes_moved(complete, part.dtype or "float32")
+        except (ArithmeticError, KeyError, TypeError, ValueError):
+            # A file may contain any parameters; such an operation counts as unknown.
+            continue
+        flops, moved = flops + part.calls * amounts[0], moved + part.calls * amounts[1]
+        known += part.share
+    is_known = profile.steps > 0 and known >= LEAST_KNOWN * sum(part.share for part in profile.parts)
+    return (flops, moved) if is_known and math.isfinite(flops) and math.isfinite(moved) else (0.0, 0.0)
 
 
 def blocks_of_model(name: str) -> Mapping[str, int]:

@@ -141,7 +141,7 @@ def first_knowledge_at(path: Path) -> Path:
     """Create a knowledge base with the shipped observations, their models and their pairs of accelerators."""
     with open_knowledge_base(str(path)) as store:
         for framework in FRAMEWORKS:
-            ModelCache(store).process(framework, "cpu")
+            ModelCache(store).contrasts(framework, "cpu")
         load_pairs(store)
     return path
 

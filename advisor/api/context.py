@@ -150,10 +150,13 @@ class TargetContext:
             InputError: If there is no workload of the name.
         """
         from knowledge.estimate.workloads import find_workload, workload_of_profile
+        from pi_runners.model_parts import amounts_of_profile
         from pi_runners.vocabulary import MEASURED
 
         if self.profile is not None:
-            return workload_of_profile(self.profile, backend=MEASURED.get(self.profile.framework, ""))
+            flops, moved = amounts_of_profile(self.profile)
+            backend = MEASURED.get(self.profile.framework, "")
+            return workload_of_profile(self.profile, backend=backend, flops=flops, bytes=moved)
         return find_workload(self.workload) if self.workload else None
 
     @property

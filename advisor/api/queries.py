@@ -166,8 +166,8 @@ def estimate(
     """
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
+    from knowledge.estimate.estimator import WorkloadEstimator
     from knowledge.estimate.model_cache import ModelCache
-    from knowledge.estimate.posterior import PosteriorEstimator
     from knowledge.estimate.workloads import find_workload, kinds_of, one_indicator
     from knowledge.hardware.profiles import find_profile
     from pi_runners.vocabulary import FRAMEWORKS
@@ -183,11 +183,11 @@ def estimate(
     weighting = one_indicator(indicator) if indicator else find_workload(workload or "")
     profile = find_profile(hardware)
     with open_readable_store(knowledge) as store:
-        estimator = PosteriorEstimator(
+        estimator = WorkloadEstimator(
             ModelCache(store), hardware=profile, workload=weighting, frameworks=frozenset(FRAMEWORKS)
         )
         model = estimator.model(framework)
-        if model is None:
+        if model is None or not model.versions:
             raise InputError(
                 f"versions of `{framework}` were not compared at "
                 f"{f'indicator `{indicator}`' if indicator else f'workload `{workload}`'} on such a device",
@@ -201,7 +201,7 @@ def estimate(
             stack=versions,
             against=other,
             device=profile.gpu.model if profile.gpu and framework != "numpy" else profile.cpu.microarchitecture,
-            sizes=model.sizes,
+            sizes=sum(len(case.programs) for case in model.cases),
         )
 
 

@@ -69,21 +69,21 @@ def size_texts(size: int, other: int) -> tuple[str, str]:
     return (f"{size:,} bytes", f"{other:,} bytes") if size != other and texts[0] == texts[1] else texts
 
 
+def flops_text(flops: float) -> str:
+    """Return a number of floating-point operations, to one digit: ``about 20 GFLOP``."""
+    rounded = float(f"{flops:.1g}")
+    unit, name = (1e12, "TFLOP") if rounded >= 1e12 else (1e9, "GFLOP") if rounded >= 1e9 else (1e6, "MFLOP")
+    return f"about {rounded / unit:g} {name}"
+
+
 def quoted(names: Collection[str]) -> str:
     """Return names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
 
 
-def unmeasured_text(names: Collection[str], refused: Collection[str] = ()) -> str:
-    """Return that packages have not been measured on comparable hardware, or only parts of the workload."""
-    rest, parts_only = [n for n in names if n not in refused], [n for n in names if n in refused]
-    parts = []
-    if rest:
-        parts.append(f"{quoted(rest)} {'has' if len(rest) == 1 else 'have'} not been measured on comparable hardware")
-    if parts_only:
-        measured = f"with {quoted(parts_only)}, only operations or blocks of the workload were measured"
-        parts.append(f"{measured} on comparable hardware, and they do not predict whole models")
-    return "; ".join(parts)
+def unmeasured_text(names: Collection[str]) -> str:
+    """Return that packages have not been measured on comparable hardware."""
+    return f"{quoted(names)} {'has' if len(names) == 1 else 'have'} not been measured on comparable hardware"
 
 
 def no_speedup_text(prediction: Prediction) -> str:
@@ -93,7 +93,7 @@ def no_speedup_text(prediction: Prediction) -> str:
     if prediction.obstacle:
         return prediction.obstacle
     if prediction.unmeasured:
-        return unmeasured_text(prediction.unmeasured, prediction.refused)
+        return unmeasured_text(prediction.unmeasured)
     if prediction.newest_measured:
         listed = ", ".join(f"`{name}` up to {version}" for name, version in prediction.newest_measured)
         return f"on such hardware, only {listed} was compared"
@@ -118,24 +118,21 @@ def workload_text(prediction: Prediction) -> str:
 
 
 def range_text(prediction: Prediction) -> str:
-    """Return the range of the speed-ups over the kinds of workloads; empty if a workload is selected."""
-    if not prediction.kinds:
-        return ""
-    ratios = sorted(kind.speedup for kind in prediction.kinds)
-    return f"{ratios[0]:.3f}x to {ratios[-1]:.3f}x, depending on the workload; select it with `--workload`"
+    """Return the range of the speed-ups over the kinds or the sizes of programs; empty if both are known."""
+    if prediction.kinds:
+        ratios = sorted(kind.speedup for kind in prediction.kinds)
+        return f"{ratios[0]:.3f}x to {ratios[-1]:.3f}x, depending on the workload; select it with `--workload`"
+    if prediction.sizes:
+        first, last = prediction.sizes[0], prediction.sizes[-1]
+        if f"{first.speedup:.2f}" != f"{last.speedup:.2f}":
+            return f"{first.speedup:.3f}x for {first.workload} to {last.speedup:.3f}x for {last.workload} sizes"
+    return ""
 
 
 def operations_text(prediction: Prediction) -> str:
-    """Return what a prediction comes from, to be appended to it: single operations, a profile; empty if neither."""
+    """Return that a prediction comes from single operations, to be appended to it; empty if it does not."""
     names = [change.package for change in prediction.changes if change.package in prediction.operations_only]
-    parts = [f"from single operations only: no whole model was measured with {quoted(names)}"] if names else []
-    for coverage in prediction.coverage:
-        rest = max(0.0, 1 - coverage.exact - coverage.related)
-        parts.append(
-            f"of the profile's time, {coverage.exact:.0%} was measured with `{coverage.framework}`, "
-            f"{coverage.related:.0%} at other sizes, {rest:.0%} not"
-        )
-    return "".join(f"; {part}" for part in parts)
+    return f"; from single operations only: no whole model was measured with {quoted(names)}" if names else ""
 
 
 def interval_text(ratio: Ratio) -> str:

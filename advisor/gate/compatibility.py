@@ -88,5 +88,5 @@ def _check_observations(scope: Scope, predictor: Predictor, measured: Mapping[st
     if measured:
         prediction = predictor.predict(measured, measured)
         for name in prediction.unmeasured:
-            message = f"{unmeasured_text([name], prediction.refused)}: its speed is not predicted"
+            message = f"{unmeasured_text([name])}: its speed is not predicted"
             yield scope.finding("ADV017", message, package=name)

@@ -189,8 +189,7 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
     for name, newest in prediction.newest_measured:
         yield f"the speed of {name} {versions[name]} on such hardware (newest compared: {newest})"
     for name in basis.unmeasured:
-        what = "only operations were measured" if name in prediction.refused else "nobody measured it"
-        yield f"the speed of {name} on such hardware: {what}"
+        yield f"the speed of {name} on such hardware: nobody measured it"
     if basis.without_measurements:
         others = "other " if basis.measured or basis.unmeasured else ""
         yield f"the speed of {count(len(basis.without_measurements), f'{others}package')} that nobody measured"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, interval_text, quoted, speed_text
+from advisor.domain.words import count, flops_text, interval_text, quoted, speed_text
 from advisor.report.settings_code import NUMERICS
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
 from advisor.resolve.setting_choice import TargetSettings
@@ -105,15 +105,19 @@ def combined_line(recommended: Sequence[RecommendedSetting], combined: CombinedG
 def _clear(effects: Sequence[SettingEffect], own: RecommendedSetting | None) -> list[SettingEffect]:
     """Return the effects to show, the largest first: the clear ones, and all of a setting that the advice is about."""
     is_listed = own is not None and (own.missing != "" or own.status != "advised-against")
-    return sorted((e for e in effects if is_listed or not e.low <= 1 <= e.high), key=lambda e: -e.speedup)
+    clear = [e for e in effects if is_listed or not e.low <= 1 <= e.high or e.gains_from]
+    return sorted(clear, key=lambda e: -e.speedup)
 
 
 def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
-    """Return the effect of a setting: for one workload with its interval, for several kinds as a range."""
+    """Return the effect of a setting: for one workload with its interval, for several kinds or sizes as a range."""
     first, last = clear[0], clear[-1]
     over = first.over.partition("=")[2]
     base = f" as {over.upper()}" if over == "tf32" else ""
     if kinds == 1:
+        if first.gains_from:
+            ends = [f"{size.speedup:.2f}" for size in (first.sizes[0], first.sizes[-1])]
+            return f"{' to '.join(ends)} times as fast{base}: faster from {flops_text(first.gains_from)} a step on"
         if first.low <= 1 <= first.high:
             return f"no clear difference{base.replace(' as', ' from')}: {first.speedup:.2f} {interval_text(first)}"
         return f"{first.speedup:.2f} times as fast{base} {interval_text(first)}"
@@ -123,7 +127,8 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
         return (
             f"{ratio} times as fast{base} for {len(clear)} of {count(kinds, 'kind')} of workloads, else no clear effect"
         )
-    return f"{ratio} times as fast{base}, depending on the workload"
+    what = "the workload and its size" if any(e.gains_from for e in clear) else "the workload"
+    return f"{ratio} times as fast{base}, depending on {what}"
 
 
 def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:

@@ -89,7 +89,7 @@ def collect_findings(
             message = f"`{package}` does not provide the extra `{extra}`"
             findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
     for package in prediction.unmeasured:
-        message = f"{unmeasured_text([package], prediction.refused)}: its speed is not predicted"
+        message = f"{unmeasured_text([package])}: its speed is not predicted"
         findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
     versions = {str(c.name): c.version for c in optimum.stack}
     for package, newest in prediction.newest_measured:

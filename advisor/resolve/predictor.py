@@ -29,21 +29,19 @@ from knowledge.estimate.interface import (
     PredictedChange,
     PredictedGain,
     Prediction,
-    ProfileCoverage,
     ScoreTerms,
     StartupTime,
 )
-from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect, SettingSource
 from knowledge.estimate.setting_gains import SettingGains, gains_from, gains_record
 
 if TYPE_CHECKING:
-    from knowledge.estimate.kinds import KindsEstimator
-    from knowledge.estimate.posterior import PosteriorEstimator
+    from knowledge.estimate.estimator import WorkloadEstimator
     from knowledge.estimate.workloads import Workload
 
 _BUCKET = "predictions"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-_FORMAT = 11
+_FORMAT = 12
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
@@ -191,7 +189,13 @@ class Predictor:
         query = ["compared settings", self._texts(stack)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
         return tuple(
-            SettingEffect(**{**effect, "sources": tuple(SettingSource(**source) for source in effect["sources"])})
+            SettingEffect(
+                **{
+                    **effect,
+                    "sources": tuple(SettingSource(**source) for source in effect["sources"]),
+                    "sizes": tuple(EffectAtSize(**size) for size in effect["sizes"]),
+                }
+            )
             for effect in effects
         )
 
@@ -270,14 +274,14 @@ class Predictor:
         return self._resources.enter_context(open_knowledge_base(self._address))
 
     @cached_property
-    def estimator(self) -> PosteriorEstimator | KindsEstimator:
+    def estimator(self) -> WorkloadEstimator:
         """The estimator that computes results which are not cached."""
-        from knowledge.estimate.kinds import make_estimator
+        from knowledge.estimate.estimator import WorkloadEstimator
         from knowledge.estimate.model_cache import ModelCache
         from pi_runners.vocabulary import FRAMEWORKS
 
         _load_numpy()
-        return make_estimator(
+        return WorkloadEstimator(
             ModelCache(self._store),
             hardware=self._hardware,
             workload=self._workload,
@@ -375,9 +379,8 @@ def _prediction(document: dict[str, Any]) -> Prediction:
             "unmeasured": tuple(document["unmeasured"]),
             "newest_measured": tuple((name, version) for name, version in document["newest_measured"]),
             "not_compared": tuple(document["not_compared"]),
-            "refused": tuple(document["refused"]),
             "operations_only": tuple(document["operations_only"]),
-            "coverage": tuple(ProfileCoverage(**coverage) for coverage in document["coverage"]),
             "kinds": tuple(KindPrediction(**kind) for kind in document["kinds"]),
+            "sizes": tuple(KindPrediction(**size) for size in document["sizes"]),
         }
     )

@@ -15,10 +15,9 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
-from knowledge.estimate.amplitudes import half_shared
 from knowledge.estimate.evidence import features_of
 from knowledge.estimate.interface import NORMAL_QUANTILE
-from knowledge.estimate.kernel import codes
+from knowledge.estimate.gain_model import equal, half_shared
 from knowledge.hardware.accelerators import find_accelerator
 
 if TYPE_CHECKING:
@@ -236,8 +235,8 @@ def _covariance(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPa
 
     total: Array = difference(rows) @ kernel @ difference(columns).T
     if shared != "all":
-        keys = codes(p.mode if shared == "mode" else f"{p.task} {p.mode}" for p in (*rows, *columns))
-        total *= keys[: len(rows), None] == keys[None, len(rows) :]
+        keys = [p.mode if shared == "mode" else f"{p.task} {p.mode}" for p in (*rows, *columns)]
+        total *= equal(keys)[: len(rows), len(rows) :]
     return total
 
 
@@ -272,12 +271,12 @@ def _kernel(names: Sequence[str], kind: str) -> Array:
 def _noise(pairs: Sequence[AcceleratorPair]) -> Array:
     """Return the covariance (n, n) of the noise of rows; pairs of one configuration share that of the reference."""
     keys = [(pair.source, pair.task, pair.mode, pair.configuration, pair.count) for pair in pairs]
-    effects = (
+    effects = [
         (key, *effect)
         for key, pair in zip(keys, pairs, strict=True)
         for effect in ((pair.accelerator, pair.batch), (pair.reference, pair.reference_batch))
-    )
-    return 2 * half_shared(codes(effects))
+    ]
+    return 2 * half_shared(effects)
 
 
 def _batch_noise(pairs: Sequence[AcceleratorPair]) -> Array:

@@ -24,7 +24,7 @@ COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
-FORMAT = 10
+FORMAT = 11
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
 run ``python docs/contrasts.py``."""
 _QUANTILE = 1.959964
@@ -63,6 +63,12 @@ class Machine:
         """Whether the machine is a processor, and not an accelerator."""
         return self.kind.startswith(_PROCESSOR)
 
+    def is_like(self, other: Machine) -> bool:
+        """Whether it is the same model of accelerator, or a processor with the same features for matrices."""
+        if self.is_processor and other.is_processor and self.precision_features and other.precision_features:
+            return self.precision_features == other.precision_features
+        return self.name == other.name
+
     @property
     def has_matrix_units(self) -> bool:
         """Whether the accelerator has tensor cores or other matrix units; false if its properties are unknown."""
@@ -82,6 +88,11 @@ class Side:
     version: str
     companions: Mapping[str, str]
     settings: Mapping[str, str]
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What distinguishes the stack from others."""
+        return self.version, tuple(sorted(self.companions.items())), tuple(sorted(self.settings.items()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +119,8 @@ class Contrast:
         reference_arm: Number of the reference, if other contrasts of the block have another reference; -1 if all have
             the same.
         year: Year of a published measurement; 0 for others.
+        flops: Floating-point operations of a call; 0 if unknown.
+        bytes: Least bytes that a call moves; 0 if unknown.
     """
 
     block: str
@@ -128,6 +141,8 @@ class Contrast:
     is_control: bool
     reference_arm: int = -1
     year: int = 0
+    flops: float = 0.0
+    bytes: float = 0.0
 
     @property
     def source(self) -> str:
@@ -229,6 +244,8 @@ def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
         high=c.mean + _QUANTILE * error,
         rounds=c.rounds,
         is_control=c.is_control,
+        flops=o.flops,
+        bytes=o.bytes,
     )
 
 

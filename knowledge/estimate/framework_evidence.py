@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.interface import NORMAL_QUANTILE, Evidence, PredictedGain
+from knowledge.estimate.interface import Evidence, PredictedGain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class Estimate:
 
 def interval_of(gain: PredictedGain) -> tuple[float, float, float]:
     """Return a speed-up with the ends of its interval."""
-    half = NORMAL_QUANTILE * math.sqrt(max(0.0, gain.variance))
-    return math.exp(gain.mean), math.exp(gain.mean - half), math.exp(gain.mean + half)
+    low, speedup, high = gain.ratios
+    return speedup, low, high
 
 
 def evidence_line(c: Contrast) -> Evidence:

@@ -1,11 +1,8 @@
-"""Model of one framework whose versions were compared: predictions for a workload on a machine.
+"""Predictions for one framework whose versions or settings were compared, for workloads on a machine.
 
-The time of a workload is the sum of the times of its parts, each with its share of the time at an anchor stack:
-T(stack) = T(anchor) x sum of share_i x exp(-gain_i(stack)), where gain_i is the log speed-up over the anchor at the
-part's indicator, a Gaussian process (:mod:`knowledge.estimate.kernel`). The log speed-up of the workload is that of the
-mean gains; its variance follows from the gradient (the delta method), in which each part has the weight of its share of
-the time at the stack itself. The gains are tables of the framework's version with each companion, which the optimiser
-and the reports share: exact for one companion that changes; the changes of several companions add up.
+A workload is a list of cases (:mod:`knowledge.estimate.cases`): programs of which one is the user's. In one case, all
+programs are equally likely, so the gain has the mean of their gains, and their variance beside that of each. What counts
+for a choice is the case in which it gains least.
 """
 
 from __future__ import annotations
@@ -13,13 +10,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
-from knowledge.estimate.evidence import Side
+from knowledge.estimate.cases import Case
+from knowledge.estimate.compared_settings import ComparedSetting
+from knowledge.estimate.evidence import Contrast, Side
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
+from knowledge.estimate.gain_model import Blend, GainModel, Predicted
 from knowledge.estimate.interface import (
     CompanionGain,
     CompanionGains,
@@ -29,53 +30,62 @@ from knowledge.estimate.interface import (
     PredictedGain,
 )
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
-from knowledge.estimate.similarity import side_on
-from knowledge.estimate.speeds import Speeds
-from knowledge.estimate.stack_discrepancy import Program, StackDiscrepancy, program_of
-from knowledge.estimate.task_discrepancy import TaskDiscrepancy
-from knowledge.estimate.workloads import OPERATIONS
+from knowledge.estimate.programs import program_of_run
+from knowledge.estimate.setting_gains import PairGain, SettingGains
 
-_NONE = StackDiscrepancy((), 0.0)
-Shares = Mapping[tuple[str, str], float]
-"""Share of the time of each part at the anchor, by label and family of its indicator."""
-SettingRequest = tuple[Version, Mapping[str, str], Mapping[str, str]]
+if TYPE_CHECKING:
+    from knowledge.estimate.gain_model import Array
+
+Versions = Mapping[str, Version]
+Settings = Mapping[str, str]
+SettingRequest = tuple[Version, Settings, Settings]
 """A version of the framework, settings, and those that they are compared with."""
 
 
+@dataclass(frozen=True, slots=True)
+class OwnBenchmark:
+    """The project's own benchmark, as far as it compared the framework on this kind of device.
+
+    Attributes:
+        case: Its case.
+        contrasts: Its measured ratios.
+    """
+
+    case: Case
+    contrasts: tuple[Contrast, ...]
+
+    @property
+    def compared_versions(self) -> bool:
+        """Whether it compared versions of the framework."""
+        return any(c.side.version != c.reference.version for c in self.contrasts)
+
+    def compared(self, settings: Settings) -> bool:
+        """Whether it ran with all of some settings."""
+        tried = {item for c in self.contrasts for side in (c.side, c.reference) for item in side.settings.items()}
+        return bool(settings) and settings.items() <= tried
+
+
 class FrameworkModel:
-    """Model of one framework, for a workload on a machine."""
+    """Model of one framework, for workloads on a machine."""
 
     def __init__(
-        self,
-        measured: MeasuredFramework,
-        shares: Shares,
-        *,
-        basis: str = OPERATIONS,
-        discrepancy: StackDiscrepancy | TaskDiscrepancy | None = None,
-        profiled: Version | None = None,
+        self, measured: MeasuredFramework, model: GainModel, cases: Sequence[Case], own: OwnBenchmark | None = None
     ) -> None:
         """Create the model.
 
         Args:
             measured: Measurements of the framework, seen from the machine that predictions are for.
-            shares: Shares of the workload's time.
-            basis: List of the workload's parts that the shares come from.
-            discrepancy: Standard deviation of the gain of a whole program beyond that of the parts; none by default.
-            profiled: Version of the framework at which the shares hold; by default the usual reference.
+            model: The model that was conditioned on them.
+            cases: What predictions are for.
+            own: The project's own benchmark; it decides about what it compared.
         """
         self.measured = measured
         self.name = measured.name
         self.machine = measured.machine
-        self.basis = basis
-        self._shares = shares
-        self._discrepancy = discrepancy or _NONE
-        self._profiled = profiled
-        self._gains_of_settings: dict[tuple[object, Program, Program], PredictedGain] = {}
-
-    @property
-    def sizes(self) -> int:
-        """Number of sizes and element types of indicators that count."""
-        return len(self._shares)
+        self.own = own
+        self._model = model
+        self._cases = tuple(cases)
+        self._gains_of_settings: dict[object, dict[Case, PredictedGain]] = {}
 
     @property
     def versions(self) -> frozenset[Version]:
@@ -83,33 +93,22 @@ class FrameworkModel:
         return self.measured.versions
 
     @cached_property
-    def anchor(self) -> Side:
-        """The stack at which the shares of the time hold: the profiled version or the usual reference."""
-        return self.measured.usual_stack(self._profiled)
+    def cases(self) -> tuple[Case, ...]:
+        """What gains of versions are for."""
+        return (self.own.case,) if self.own is not None and self.own.compared_versions else self._cases
 
-    def speeds(self, sides: Sequence[Side], shares: Shares | None = None) -> Speeds:
-        """Return the speeds of stacks, for the workload or for other parts."""
-        import numpy as np
+    def cases_of_settings(self, settings: Settings) -> tuple[Case, ...]:
+        """Return what gains of some settings are for."""
+        return (self.own.case,) if self.own is not None and self.own.compared(settings) else self._cases
 
-        process, discrepancy = self.measured.process, _NONE if shares else self._discrepancy
-        shares = shares or self._shares
-        posterior = process.posterior([*sides, self.anchor], list(shares), self.machine)
-        levels = posterior.levels()
-        times = np.array(list(shares.values())) * np.exp(levels[-1] - levels[:-1])
-        totals = times.sum(axis=1)
-        weights = times / totals[:, None]
-        return Speeds(
-            means=-np.log(totals),
-            sums=posterior.sums(np.vstack([weights, weights[:1]]), len(sides)),
-            widening=process.amplitudes.widening,
-            setting_widening=process.amplitudes.setting_widening,
-            programs=[program_of(side_on(side, self.machine)) for side in sides],
-            discrepancy=discrepancy,
-            elsewhere=self.measured.elsewhere,
-        )
+    def _predict(
+        self, pairs: Sequence[tuple[Side, Side]], cases: Sequence[Case], *, joint: bool = False
+    ) -> dict[Blend, Predicted]:
+        blends = list(dict.fromkeys(blend for case in cases for blend in case.programs))
+        return dict(zip(blends, self._model.predict(pairs, blends, self.machine, joint=joint), strict=True))
 
     def gains(
-        self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version], *, share: float
+        self, candidates: Mapping[str, Sequence[Version]], baseline: Versions, *, share: float
     ) -> FrameworkGains:
         """Return gains over a baseline: of the framework's versions, and of its companions with each of them.
 
@@ -118,128 +117,218 @@ class FrameworkModel:
             baseline: Versions of the baseline, including the framework's.
             share: Share of the workload's time that is spent in the framework.
         """
+        import numpy as np
+
         stacks = self.measured.compared_stacks(candidates, baseline)
-        pairs = stacks.pairs
-        gains = self.speeds(stacks.sides).gains([one for one, _ in pairs], [other for _, other in pairs])
-        by_pair = {
-            pair: PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
-            for pair, gain in zip(pairs, gains, strict=True)
-        }
+        places = {key: number for number, key in enumerate(stacks.stacks)}
+        predicted = self._predict([(side, stacks.baseline) for side in stacks.stacks.values()], self.cases, joint=True)
+        texts = list(dict.fromkeys(stacks.own.values()))
+        rows = [places[self.name, text] for text in texts]
+        others = [key for key in places if key[0] != self.name]
+        columns = [places[key] for key in others]
+        # Effects of the framework and of its companions add up, so those of both need no further predictions.
+        alone, own = ([_scaled(gain, share) for gain in self._least(predicted, n, [])] for n in (rows, columns))
+        joint = np.array(self._least(predicted, rows, columns), dtype=object).reshape(len(rows), len(columns))
         return FrameworkGains(
             framework=self.name,
-            alone={version: by_pair[stacks.alone[text]] for version, text in stacks.own.items()},
+            alone={version: alone[texts.index(text)] for version, text in stacks.own.items()},
             with_companion=CompanionGains(
                 own=stacks.own,
                 companions=stacks.companions,
                 cells={
-                    key: CompanionGain(joint=by_pair[joint], own=by_pair[own], framework=by_pair[framework])
-                    for key, (joint, own, framework) in stacks.cells.items()
+                    (text, *other): CompanionGain(
+                        joint=_scaled(joint[row, column], share), own=own[column], framework=alone[row]
+                    )
+                    for row, text in enumerate(texts)
+                    for column, other in enumerate(others)
                 },
             ),
             comparisons=self.measured.comparisons(candidates, baseline),
         )
 
-    def differs(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> bool:
+    def _least(
+        self, predicted: Mapping[Blend, Predicted], rows: Sequence[int], columns: Sequence[int]
+    ) -> list[PredictedGain]:
+        """Return the gains of changes, or of each two together, for the case in which they gain least."""
+        import numpy as np
+
+        every = []
+        for case in self.cases:
+            parts = [predicted[blend] for blend in case.programs]
+            means = np.array([p.means[rows] for p in parts])
+            variances = np.array([np.diag(p.variances)[rows] for p in parts])
+            if columns:
+                means = means[:, :, None] + np.array([p.means[columns] for p in parts])[:, None]
+                both = np.array([2 * p.variances[np.ix_(rows, columns)] for p in parts])
+                own = np.array([np.diag(p.variances)[columns] for p in parts])
+                variances = variances[:, :, None] + own[:, None] + both
+            every.append((means.mean(axis=0).ravel(), (variances.mean(axis=0) + means.var(axis=0)).ravel()))
+        gains = (
+            [PredictedGain(mean=m, variance=max(0.0, v)) for m, v in zip(means.tolist(), variances.tolist(), strict=True)]
+            for means, variances in every
+        )
+        return [min(listed, key=lambda gain: gain.cautious) for listed in zip(*gains, strict=True)]
+
+    def differs(self, stack: Versions, baseline: Versions) -> bool:
         """Whether two stacks differ in a version that the model uses."""
         return self.measured.whole(stack) != self.measured.whole(baseline)
 
-    def gain(
-        self, stack: Mapping[str, Version], baseline: Mapping[str, Version], shares: Shares | None = None
-    ) -> PredictedGain:
-        """Return the log speed-up of a stack over a baseline, for the workload or for the given parts.
+    def gain_by_case(self, stack: Versions, baseline: Versions) -> dict[Case, PredictedGain]:
+        """Return the log speed-up of a stack over a baseline in each case: those of the tables of the optimiser.
 
-        It is the gain of the tables: the changes of several companions add up.
+        What changes of companions have in common with each other is not counted.
         """
-        version = stack[self.name]
-        alone = {**baseline, self.name: version}
-        changed = [name for name in self.measured.companions if stack.get(name) != baseline.get(name)]
-        singles = [with_version(alone, name, stack.get(name)) for name in changed]
-        sides = [self.measured.whole(s) for s in (baseline, alone, *singles)]
-        speeds = self.speeds(sides, shares)
-        first, *joint = speeds.gains(range(1, len(sides)), [0] * (len(sides) - 1))
-        return PredictedGain(
-            mean=first.mean + sum(g.mean - first.mean for g in joint),
-            variance=first.variance + sum(g.variance - first.variance for g in joint),
-        )
+        import numpy as np
 
-    def estimate(self, stack: Mapping[str, Version], against: Mapping[str, Version], *, confidence: float) -> Estimate:
+        base, whole = self.measured.whole(baseline), self.measured.whole(stack)
+        names = sorted({*base.companions, *whole.companions})
+        changed = [name for name in names if base.companions.get(name) != whole.companions.get(name)]
+        alone = self.measured.whole({**baseline, self.name: stack[self.name]})
+        sides = [alone, *(self.measured.whole(with_version(baseline, n, stack.get(n))) for n in changed)]
+        predicted = self._predict([(side, base) for side in sides], self.cases, joint=True)
+        counted = np.eye(len(sides))
+        counted[0] = counted[:, 0] = 1.0
+        sums = {
+            blend: Predicted(own.means.sum(keepdims=True), (own.variances * counted).sum(keepdims=True)[0])
+            for blend, own in predicted.items()
+        }
+        return {case: _mixed(case, sums, 0) for case in self.cases}
+
+    def estimate(self, stack: Versions, against: Versions, *, confidence: float) -> Estimate:
         """Return the predicted speed-up of a stack over another, with the contrasts that support it."""
-        speeds = self.speeds([self.measured.whole(stack), self.measured.whole(against)])
-        gain = self.gain(stack, against)
-        half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(max(0.0, gain.variance))
-        weights = speeds.sums.contrast_weights(0, 1).tolist()
+        pair = self.measured.whole(stack), self.measured.whole(against)
+        gain = mixture(list(self.gain_by_case(stack, against).values()))
+        half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(gain.variance)
+        blends = [blend for case in self.cases for blend in case.programs]
+        weights = self._model.weights(pair, blends, self.machine).tolist()
         weighted = sorted(
-            zip(weights, self.measured.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
+            zip(weights, self._model.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
         )
         return Estimate(
             speedup=math.exp(gain.mean),
             low=math.exp(gain.mean - half),
             high=math.exp(gain.mean + half),
             confidence=confidence,
-            measured={str(stack[self.name]), str(against[self.name])} <= {str(v) for v in self.versions},
+            measured={stack[self.name], against[self.name]} <= self.versions,
             weighted_contrasts=tuple((float(w), c) for w, c in weighted if w),
         )
 
-    def effects(self, stack: Mapping[str, Version], baseline: Mapping[str, Version]) -> list[Effect]:
-        """Return the predicted speed-up at each indicator, by label; an empty list if no version differs."""
+    def effects(self, stack: Versions, baseline: Versions) -> list[Effect]:
+        """Return the predicted speed-up at each program; an empty list if no version differs."""
         if not self.differs(stack, baseline):
             return []
-        return [self._effect(label[0], self.gain(stack, baseline, {label: 1.0})) for label in sorted(self._shares)]
+        pair = self.measured.whole(stack), self.measured.whole(baseline)
+        predicted = self._predict([pair], self.cases)
+        listed = {
+            _subject(blend): PredictedGain(mean=float(own.means[0]), variance=max(0.0, float(own.variances[0])))
+            for blend, own in predicted.items()
+        }
+        return [self._effect(subject, gain) for subject, gain in sorted(listed.items())]
 
-    def setting_effect(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> Effect | None:
-        """Return the predicted effect of a value of a setting on the speed of a stack; none if it was not measured.
+    def setting_effect(self, stack: Versions, name: str, value: str, over: str = "") -> Effect:
+        """Return the predicted effect of a value of a setting on the speed of a stack.
 
         Args:
             stack: The stack.
-            name: Name of the setting.
+            name: Name of the setting, as in the measurements.
             value: Its value; empty for its absence.
             over: The value that it is compared with, by default its absence.
         """
-        if not all(self.measured.has_measured_setting(name, text) for text in (value, over) if text):
-            return None
-        return self._effect(f"{name}={value}", self.gain_of_setting(stack, name, value, over))
-
-    def gain_of_setting(self, stack: Mapping[str, Version], name: str, value: str, over: str = "") -> PredictedGain:
-        """Return the log speed-up of a stack by a value of a setting over another one, by default over its absence."""
-        (gain,) = self.gains_of_settings(stack, [(stack[self.name], {name: value}, {name: over} if over else {})])
-        return gain
+        request = stack[self.name], {name: value} if value else {}, {name: over} if over else {}
+        (by_case,) = self.gains_of_settings(stack, [request])
+        return self._effect(f"{name}={value}", mixture(list(by_case.values())))
 
     def gains_of_settings(
-        self, stack: Mapping[str, Version], requests: Sequence[SettingRequest]
-    ) -> list[PredictedGain]:
-        """Return the log speed-ups of a stack by settings over others, each with another version of the framework.
+        self, stack: Versions, requests: Sequence[SettingRequest]
+    ) -> list[Mapping[Case, PredictedGain]]:
+        """Return the log speed-ups by settings over others in each case, each with another version of the framework.
 
         The optimum and the report ask for the same ones, so each is computed once.
         """
-        keys, new = [], {}
+        keys = []
+        new: dict[tuple[Case, ...], dict[object, tuple[Side, Side]]] = {}
         for version, one, other in requests:
             side = self.measured.whole({**stack, self.name: version})
-            sides = replace(side, settings=dict(one)), replace(side, settings=dict(other))
-            key = (tuple(sorted(side.companions.items())), program_of(sides[0]), program_of(sides[1]))
+            cases = self.cases_of_settings({**one, **other})
+            key = side.version, tuple(sorted(one.items())), tuple(sorted(other.items()))
             keys.append(key)
             if key not in self._gains_of_settings:
-                new[key] = sides
-        if new:
-            both = [side for sides in new.values() for side in sides]
-            gains = self.speeds(both).gains(range(0, len(both), 2), range(1, len(both), 2))
-            self._gains_of_settings.update(zip(new, gains, strict=True))
+                pair = replace(side, settings=dict(one)), replace(side, settings=dict(other))
+                new.setdefault(cases, {})[key] = pair
+        for cases, pairs in new.items():
+            predicted = self._predict(list(pairs.values()), cases)
+            for number, key in enumerate(pairs):
+                self._gains_of_settings[key] = {case: _mixed(case, predicted, number) for case in cases}
         return [self._gains_of_settings[key] for key in keys]
+
+    def setting_gains(
+        self, settings: Sequence[ComparedSetting], stack: Versions, versions: Sequence[Version], *, share: float
+    ) -> SettingGains:
+        """Return the gain of each setting, and of pairs that were measured together, for versions of the framework.
+
+        Args:
+            settings: The settings, each value by one name.
+            stack: A stack with the other packages.
+            versions: Versions of the framework.
+            share: Share of the workload's time that is spent in the framework.
+        """
+        by_value = {setting.value: setting for setting in settings}
+        requests: dict[str, SettingRequest] = {}
+
+        def ask(version: Version, one: Sequence[ComparedSetting], over: Sequence[ComparedSetting] = ()) -> str:
+            """Ask for the gain of some settings over others, and return the key of the answer."""
+            values = {setting.change[0]: setting.change[1] for setting in one}
+            defaults = {setting.change[0]: setting.change[2] for setting in one if setting.change[2]}
+            others = {setting.change[0]: setting.change[1] for setting in over}
+            key = repr((str(version), values, defaults, others))
+            requests.setdefault(key, (version, values, {**defaults, **others}))
+            return key
+
+        alone = {v: {value: ask(v, [s]) for value, s in by_value.items()} for v in versions}
+        together = {
+            v: {
+                (a.value, b.value): [ask(v, [a, b]), ask(v, [a, b], [b]), ask(v, [a, b], [a])]
+                for a, b in self.measured.setting_pairs
+                # Effects for one program and for another one do not add up to that of both.
+                if by_value.get(a.value) is a and by_value.get(b.value) is b and self._are_for_one_program(a, b)
+            }
+            for v in versions
+        }
+        answers = self.gains_of_settings(stack, list(requests.values()))
+        gains = {
+            key: _scaled(min(by_case.values(), key=lambda gain: gain.cautious), share)
+            for key, by_case in zip(requests, answers, strict=True)
+        }
+        return SettingGains(
+            framework=self.name,
+            alone={v: {value: gains[key] for value, key in table.items()} for v, table in alone.items()},
+            together={
+                v: {
+                    values: PairGain(joint=gains[joint], first=gains[first], second=gains[second])
+                    for values, (joint, first, second) in table.items()
+                }
+                for v, table in together.items()
+            },
+        )
+
+    def _are_for_one_program(self, one: ComparedSetting, other: ComparedSetting) -> bool:
+        cases = {self.cases_of_settings(dict([s.change[:2]])) for s in (one, other)}
+        return len({*cases, self.cases_of_settings(dict([one.change[:2], other.change[:2]]))}) == 1
 
     def _effect(self, subject: str, gain: PredictedGain) -> Effect:
         speedup, low, high = interval_of(gain)
         return Effect(subject=subject, package=self.name, speedup=speedup, low=low, high=high)
 
-    def change(
-        self, stack: Mapping[str, Version], baseline: Mapping[str, Version], gain: PredictedGain
-    ) -> PredictedChange:
+    def change(self, stack: Versions, baseline: Versions, gain: PredictedGain) -> PredictedChange:
         """Return the prediction for a change, with the comparisons that support it."""
         speedup, low, high = interval_of(gain)
         versions = {str(stack[self.name]), str(baseline[self.name])}
-        families = {family for _, family in self._shares}
-        plain = [c for c in self.measured.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
-        contrasts = [c for c in plain if (c.label, c.family) in self._shares] or [
-            c for c in plain if c.family in families
+        plain = [
+            c for c in self._model.contrasts if not (c.is_control or c.side.settings or c.reference.settings)
         ]
+        models = {program.model for case in self.cases for blend in case.programs for _, program in blend}
+        models |= {model[1:] for model in models}
+        contrasts = [c for c in plain if program_of_run(c.label, c.family).model in models] or plain
         direct = [c for c in contrasts if {c.side.version, c.reference.version} == versions]
         related = direct or [c for c in contrasts if {c.side.version, c.reference.version} & versions]
         return PredictedChange(
@@ -250,3 +339,28 @@ class FrameworkModel:
             measured=versions <= {str(v) for v in self.versions},
             evidence=tuple(evidence_line(c) for c in related or contrasts),
         )
+
+
+def mixture(gains: Sequence[PredictedGain]) -> PredictedGain:
+    """Return the gain of one of several cases, of which nobody knows which it is."""
+    means = [gain.mean for gain in gains]
+    variance = statistics.fmean(gain.variance for gain in gains) + statistics.pvariance(means)
+    return PredictedGain(mean=statistics.fmean(means), variance=variance)
+
+
+def _mixed(case: Case, predicted: Mapping[Blend, Predicted], number: int) -> PredictedGain:
+    """Return the gain of a pair in a case."""
+    parts = [predicted[blend] for blend in case.programs]
+    return mixture(
+        [PredictedGain(mean=float(p.means[number]), variance=max(0.0, float(p.variances[number]))) for p in parts]
+    )
+
+
+def _scaled(gain: PredictedGain, share: float) -> PredictedGain:
+    return PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
+
+
+def _subject(blend: Blend) -> str:
+    """Return the name of a blend of programs, for people."""
+    first = blend[0][1].label
+    return first.removeprefix("new ") if len(blend) == 1 else f"{first} and {len(blend) - 1} more"

@@ -3,9 +3,9 @@
 The log speed of a stack at a program on a machine is a sum of independent effects. Each is an effect of a change (the
 version of the framework, that of a companion, a setting, two settings together) that programs share if they have
 something in common (all; a mode; an architecture; a model; a size; similar features), and machines, too (all; the same
-features for matrices; one machine). Effects of similar programs are similar: k(p, q) = exp(-d^2 / 2), where d is the
-distance of their places (:mod:`knowledge.estimate.programs`), and they change linearly with the size. So the
-covariance of two measured ratios is a sum of products,
+features for matrices; similar accelerators; one machine). Effects of similar programs are similar: k(p, q) =
+exp(-d^2 / 2), where d is the distance of their places (:mod:`knowledge.estimate.programs`), and they change linearly
+with the size. So the covariance of two measured ratios is a sum of products,
 
     cov = sum over terms of variance x K_change(pair, pair') x K_program(p, p') x K_machine(m, m') + noise,
 
@@ -17,17 +17,16 @@ with crossed random effects, in the form in which its size is the number of meas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from packaging.version import InvalidVersion, Version
 
+from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast, Machine, Side
-from knowledge.estimate.interface import PredictedGain
-from knowledge.estimate.kernel import side_key
 from knowledge.estimate.programs import Program
-from knowledge.estimate.similarity import side_on
+from knowledge.estimate.similarity import SHORT_PRECISIONS, SIMILARITY_OF_SHORT, side_on, similarity_of_machines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -44,7 +43,7 @@ class Term(NamedTuple):
 
 
 _SIZES = ("near", "linear")
-TERMS: tuple[Term, ...] = tuple(
+PROCESSOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
         *(("version", shared, "all") for shared in ("all", "architecture", "model", "size", *_SIZES)),
@@ -64,12 +63,47 @@ TERMS: tuple[Term, ...] = tuple(
     )
 )
 """Effects on processors."""
+OWN_TERMS: tuple[Term, ...] = tuple(Term(change, "own", "all") for change in ("version", "setting", "pair"))
+"""Effects at the user's own program only."""
+ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
+    Term(*names)
+    for names in (
+        *(("version", shared, "all") for shared in ("all", "architecture", "model", "size", "near")),
+        ("version", "all", "similar"),
+        ("version", "model", "similar"),
+        ("version", "size", "machine"),
+        ("companion", "all", "all"),
+        *(("setting", shared, "units") for shared in ("all", "mode", "architecture", "model")),
+        *(("setting", shared, "similar") for shared in ("all", "mode", "architecture", "model", "near", "linear")),
+        ("setting", "model", "name"),
+        ("setting", "size", "machine"),
+        ("setting of a version", "all", "all"),
+        ("setting of a version", "model", "all"),
+        ("pair", "all", "units"),
+        ("pair", "model", "units"),
+    )
+)
+"""Effects on accelerators."""
 LENGTH, RELEASE = 9.0, 0.5
 """Correlation lengths of effects of versions, and of single releases, in minor releases."""
 LEAST_ERROR = 0.005
 """Least standard error of a measured ratio."""
+DEGREES = 4.0
+"""Degrees of freedom of Student's t distribution of published numbers: some are mistakes."""
 _PLACES = 20
 """Minor releases of a major one."""
+_LAST_PATCH = 9
+"""Later patch releases of a minor release are at the same place."""
+
+Blend = tuple[tuple[float, Program], ...]
+"""Programs with their shares of the time of one; most have one part."""
+Pair = tuple[Side, Side]
+"""A stack, and the one that it is compared with."""
+
+
+def terms_of(device: str) -> tuple[Term, ...]:
+    """Return the terms of a device: ``cpu``, or another one."""
+    return (*(PROCESSOR_TERMS if device == "cpu" else ACCELERATOR_TERMS), *OWN_TERMS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +116,19 @@ class Variances:
         arm: Variance of what all programs have with one arm in one block only.
         noise: Factor on the variance that was estimated from the rounds.
         scales: Standard deviation of the effect of each setting relative to the usual one, by ``name=value``.
+        sources: Variance of a published ratio, by source; one that is not listed has the largest.
     """
 
     terms: Mapping[Term, float]
     label: float
     arm: float
     noise: float
-    scales: Mapping[str, float]
+    scales: Mapping[str, float] = field(default_factory=dict)
+    sources: Mapping[str, float] = field(default_factory=dict)
+
+    def of_source(self, source: str) -> float:
+        """Return the variance of a published ratio: nobody knows how an unknown publisher measures."""
+        return self.sources.get(source, max(self.sources.values(), default=self.label))
 
 
 class Space:
@@ -113,7 +153,7 @@ class Space:
 
         distances = _distances([side.version for side in sides])
         settings = [sorted(side.settings.items()) for side in sides]
-        alone = _shared([[("=".join(item),) for item in own] for own in settings], scales)
+        alone = _shared([[(item,) for item in own] for own in settings], scales)
         version = np.exp(-distances / LENGTH)
         self.changes: dict[str, Array] = {
             "version": version,
@@ -121,42 +161,30 @@ class Space:
             "companion": _companions(sides),
             "setting": alone,
             "setting of a version": alone * version,
-            "pair": _shared(
-                [[tuple(map("=".join, pair)) for pair in combinations(own, 2)] for own in settings], scales
-            ),
+            "pair": _shared([list(combinations(own, 2)) for own in settings], scales),
         }
         places = np.array([program.place for program in programs])
         squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
         size = places[:, 0]
         self.programs: dict[str, Array] = {
-            "mode": _equal([program.training for program in programs]),
-            "architecture": _equal([program.architecture for program in programs]),
-            "model": _equal([program.model for program in programs]),
-            "size": _equal([program.label for program in programs]),
+            "all": np.ones((len(programs), len(programs))),
+            "mode": equal([program.training for program in programs]),
+            "architecture": equal([program.architecture for program in programs]),
+            "model": equal([program.model for program in programs]),
+            "size": equal([program.label for program in programs]),
+            "own": equal([program.label if program.is_own else n for n, program in enumerate(programs)])
+            * np.array([program.is_own for program in programs]),
             "near": np.exp(-0.5 * squares),
             "linear": np.outer(size, size),
         }
         self.machines: dict[str, Array] = {
-            "kind": _equal([machine.precision_features or machine.kind for machine in machines]),
-            "machine": _equal([machine.identity for machine in machines]),
+            "all": np.ones((len(machines), len(machines))),
+            "kind": equal([machine.precision_features or machine.kind for machine in machines]),
+            "similar": similarity_of_machines([machine.features or machine.kind for machine in machines]),
+            "units": equal([machine.has_matrix_units for machine in machines]),
+            "name": equal([machine.name for machine in machines]),
+            "machine": equal([machine.identity for machine in machines]),
         }
-
-    def shared(self, term: Term, rows: tuple[Array, Array], columns: tuple[Array, Array]) -> Array:
-        """Return how much programs on machines share a term (n, m).
-
-        Args:
-            term: The term.
-            rows: Programs (n,) and machines (n,), by number.
-            columns: Programs (m,) and machines (m,).
-        """
-        import numpy as np
-
-        result: Array = np.ones((len(rows[0]), len(columns[0])))
-        if term.programs != "all":
-            result = result * self.programs[term.programs][rows[0][:, None], columns[0][None]]
-        if term.machines != "all":
-            result = result * self.machines[term.machines][rows[1][:, None], columns[1][None]]
-        return result
 
     def differences(self, change: str, rows: Array, columns: Array) -> Array:
         """Return the covariance (n, m) of the effects of a change on pairs of stacks (n, 2) and (m, 2)."""
@@ -168,6 +196,19 @@ class Space:
             - kernel[r[:, None], b[None]]
             + kernel[r[:, None], s[None]]
         )
+        return result
+
+    def shared(self, term: Term, rows: tuple[Array, Array], columns: tuple[Array, Array]) -> Array:
+        """Return how much programs on machines share a term (n, m).
+
+        Args:
+            term: The term.
+            rows: Programs as shares of those of the space (n, programs), and machines (n,) by number.
+            columns: Programs (m, programs) and machines (m,).
+        """
+        result: Array = rows[0] @ self.programs[term.programs] @ columns[0].T
+        if term.machines != "all":
+            result = result * self.machines[term.machines][rows[1][:, None], columns[1][None]]
         return result
 
 
@@ -187,8 +228,7 @@ class Points:
         self.pair: Array = np.array([pairs.setdefault(entry[:2], len(pairs)) for entry in numbers], dtype=int)
         self.place: Array = np.array([places.setdefault(entry[2:], len(places)) for entry in numbers], dtype=int)
         self.pairs: Array = np.array(list(pairs), dtype=int).reshape(-1, 2)
-        programs, machines = np.array(list(places), dtype=int).reshape(-1, 2).T
-        self.places: tuple[Array, Array] = programs, machines
+        self.programs, self.machines = np.array(list(places), dtype=int).reshape(-1, 2).T
 
 
 class Registry:
@@ -196,72 +236,68 @@ class Registry:
 
     def __init__(self) -> None:
         self._sides: dict[object, tuple[int, Side]] = {}
-        self._programs: dict[Program, int] = {}
+        self.programs: dict[Program, int] = {}
         self._machines: dict[Machine, int] = {}
-
-    def points(self, ratios: Iterable[tuple[Side, Side, Program, Machine]]) -> Points:
-        """Return ratios of an arm and a reference, each at a program on a machine."""
-        return Points(
-            [
-                (
-                    self._side(arm, machine),
-                    self._side(reference, machine),
-                    self._programs.setdefault(program, len(self._programs)),
-                    self._machines.setdefault(machine, len(self._machines)),
-                )
-                for arm, reference, program, machine in ratios
-            ]
-        )
 
     def points_of(self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program]) -> Points:
         """Return measured ratios; contrasts with one label have one program."""
         programs = {c.label: program_of(c) for c in contrasts}
-        return self.points((c.side, c.reference, programs[c.label], c.machine) for c in contrasts)
+        return Points(
+            [
+                (
+                    self.side(c.side, c.machine),
+                    self.side(c.reference, c.machine),
+                    self.program(programs[c.label]),
+                    self.machine(c.machine),
+                )
+                for c in contrasts
+            ]
+        )
 
     def space(self, scales: Mapping[str, float]) -> Space:
         """Return the similarities of everything that has a number."""
         sides = [side for _, side in self._sides.values()]
-        return Space(sides, list(self._programs), list(self._machines), scales)
+        return Space(sides, list(self.programs), list(self._machines), scales)
 
-    def _side(self, side: Side, machine: Machine) -> int:
+    def side(self, side: Side, machine: Machine) -> int:
+        """Return the number of a stack on a machine."""
         side = side_on(side, machine)
-        return self._sides.setdefault(side_key(side), (len(self._sides), side))[0]
+        return self._sides.setdefault(side.key, (len(self._sides), side))[0]
+
+    def program(self, program: Program) -> int:
+        """Return the number of a program."""
+        return self.programs.setdefault(program, len(self.programs))
+
+    def machine(self, machine: Machine) -> int:
+        """Return the number of a machine."""
+        return self._machines.setdefault(machine, len(self._machines))
 
 
-def covariance(space: Space, rows: Points, columns: Points, terms: Mapping[Term, float]) -> Array:
-    """Return the covariance (n, m) of the effects on two lists of ratios.
+def covariance(space: Space, points: Points, terms: Mapping[Term, float]) -> Array:
+    """Return the covariance (n, n) of the effects on ratios.
 
     There are few pairs of stacks and few programs on machines: similarities are computed for these, and looked up.
     """
     import numpy as np
 
-    shared: dict[str, Array] = {}
+    places = np.eye(len(space.programs["all"]))[points.programs], points.machines
+    total = np.zeros((len(points.pair), len(points.pair)))
+    for change, matrix in _sums(space, places, places, terms).items():
+        pairs = space.differences(change, points.pairs, points.pairs)
+        total += pairs[points.pair[:, None], points.pair[None]] * matrix[points.place[:, None], points.place[None]]
+    return total
+
+
+def _sums(
+    space: Space, rows: tuple[Array, Array], columns: tuple[Array, Array], terms: Mapping[Term, float]
+) -> dict[str, Array]:
+    """Return the variance (n, m) that programs on machines share of each change."""
+    sums: dict[str, Array] = {}
     for term, variance in terms.items():
         if variance > 0:
-            own = variance * space.shared(term, rows.places, columns.places)
-            shared[term.change] = shared[term.change] + own if term.change in shared else own
-    total = np.zeros((len(rows.pair), len(columns.pair)))
-    for change, matrix in shared.items():
-        pairs = space.differences(change, rows.pairs, columns.pairs)
-        total += pairs[rows.pair[:, None], columns.pair[None]] * matrix[rows.place[:, None], columns.place[None]]
-    return total
-
-
-def prior_variances(space: Space, points: Points, terms: Mapping[Term, float]) -> Array:
-    """Return the variance (n,) of each ratio before any measurement."""
-    import numpy as np
-
-    total = np.zeros(len(points.pair))
-    programs, _ = points.places
-    for term, variance in terms.items():
-        own = np.full(len(programs), variance)
-        if term.programs != "all":
-            own = own * np.diag(space.programs[term.programs])[programs]
-        kernel = space.changes[term.change]
-        arms, references = points.pairs.T
-        pairs = np.diag(kernel)[arms] + np.diag(kernel)[references] - 2 * kernel[arms, references]
-        total += pairs[points.pair] * own[points.place]
-    return total
+            own = variance * space.shared(term, rows, columns)
+            sums[term.change] = sums[term.change] + own if term.change in sums else own
+    return sums
 
 
 class Noise:
@@ -275,14 +311,32 @@ class Noise:
         labels = [c.label for c in contrasts for _ in range(2)]
         common = np.array([c.common for c in contrasts])
         own = np.sqrt(np.maximum(0.0, np.array([c.error for c in contrasts]) ** 2 - common**2) + LEAST_ERROR**2)
-        self.arm = _half_shared(arms)
-        self.label = _half_shared(list(zip(arms, labels, strict=True)))
+        self.published = np.array([c.family == PUBLISHED for c in contrasts])
+        self._sources = [c.source for c in contrasts]
+        self.arm = half_shared(arms) * np.outer(~self.published, ~self.published)
+        self.label = half_shared(list(zip(arms, labels, strict=True)))
         self.rounds: Array = self.arm * np.outer(common, common) + self.label * np.outer(own, own)
 
     def covariance(self, variances: Variances) -> Array:
         """Return the covariance (n, n) of the noise."""
-        total: Array = variances.noise * self.rounds + variances.label * self.label + variances.arm * self.arm
+        import numpy as np
+
+        of_source = {source: variances.of_source(source) for source in set(self._sources)}
+        labels = np.where(self.published, [of_source[source] for source in self._sources], variances.label) ** 0.5
+        total: Array = variances.noise * self.rounds + self.label * np.outer(labels, labels) + variances.arm * self.arm
         return total
+
+
+class Predicted(NamedTuple):
+    """Gains of pairs of stacks at one blend of programs.
+
+    Attributes:
+        means: Means (n,).
+        variances: Variances (n,), or covariances (n, n).
+    """
+
+    means: Array
+    variances: Array
 
 
 class GainModel:
@@ -304,34 +358,69 @@ class GainModel:
         self.variances = variances
         self._registry = Registry()
         self._points = self._registry.points_of(contrasts, program_of)
-        total = self._covariance(self._points) + Noise(contrasts).covariance(variances)
-        self._inverse: Array = np.linalg.inv(total)
-        self._solved: Array = self._inverse @ np.array([c.mean for c in contrasts])
+        space, noise = self._registry.space(variances.scales), Noise(contrasts)
+        own, effects = noise.covariance(variances), covariance(space, self._points, variances.terms)
+        means = np.array([c.mean for c in contrasts])
+        self._inverse: Array = np.linalg.inv(effects + own)
+        if noise.published.any():
+            # One step of the expectation of the weights of Student's t distribution, from each ratio's prediction by
+            # the others (Lange, Little and Taylor, Journal of the American Statistical Association 84, 1989).
+            squares = (self._inverse @ means) ** 2 / np.diag(self._inverse)
+            factors = np.where(noise.published, np.maximum(1.0, (DEGREES + squares) / (DEGREES + 1)), 1.0)
+            self._inverse = np.linalg.inv(effects + own + np.diag((factors - 1) * np.diag(own)))
+        self._solved: Array = self._inverse @ means
 
-    def _covariance(self, points: Points) -> Array:
-        """Return the covariance of ratios with the measured ones."""
-        space = self._registry.space(self.variances.scales)
-        return covariance(space, points, self._points, self.variances.terms)
-
-    def gains(self, pairs: Sequence[tuple[Side, Side]], program: Program, machine: Machine) -> list[PredictedGain]:
-        """Return the gains of stacks over others, at a program on a machine.
+    def predict(
+        self, pairs: Sequence[Pair], blends: Sequence[Blend], machine: Machine, *, joint: bool = False
+    ) -> list[Predicted]:
+        """Predict gains of stacks over others, at blends of programs on a machine.
 
         Args:
             pairs: Each stack with the one that it is compared with.
-            program: The program.
+            blends: The blends of programs.
             machine: The machine.
+            joint: Whether covariances are needed, and not only variances.
         """
         import numpy as np
 
-        points = self._registry.points((*pair, program, machine) for pair in pairs)
-        cross = self._covariance(points)
-        prior = prior_variances(self._registry.space(self.variances.scales), points, self.variances.terms)
-        means = cross @ self._solved
-        variances = prior - np.einsum("ij,ij->i", cross @ self._inverse, cross)
-        return [
-            PredictedGain(mean=float(mean), variance=max(0.0, float(variance)))
-            for mean, variance in zip(means, variances, strict=True)
-        ]
+        predicted = []
+        for cross, prior in self._covariances(pairs, blends, machine):
+            known = cross @ self._inverse
+            explained = known @ cross.T if joint else np.einsum("ij,ij->i", known, cross)
+            predicted.append(Predicted(cross @ self._solved, (prior if joint else np.diag(prior)) - explained))
+        return predicted
+
+    def weights(self, pair: Pair, blends: Sequence[Blend], machine: Machine) -> Array:
+        """Return the weight (n,) of each measured ratio in the mean gain of a pair over blends of programs."""
+        import numpy as np
+
+        crosses = [cross[0] for cross, _ in self._covariances([pair], blends, machine)]
+        weights: Array = np.mean(crosses, axis=0) @ self._inverse
+        return weights
+
+    def _covariances(
+        self, pairs: Sequence[Pair], blends: Sequence[Blend], machine: Machine
+    ) -> Iterator[tuple[Array, Array]]:
+        """Yield the covariances of the gains of pairs with the measured ratios (n, m), and (n, n), for each blend."""
+        import numpy as np
+
+        registry, points = self._registry, self._points
+        numbers = np.array([[registry.side(side, machine) for side in pair] for pair in pairs], dtype=int)
+        shares = [{registry.program(program): share for share, program in blend} for blend in blends]
+        here = np.full(len(blends), registry.machine(machine))
+        space = registry.space(self.variances.scales)
+        weights = np.zeros((len(blends), len(registry.programs)))
+        for row, own in enumerate(shares):
+            weights[row, list(own)] = list(own.values())
+        measured = np.eye(len(registry.programs))[points.programs], points.machines
+        across = _sums(space, (weights, here), measured, self.variances.terms)
+        within = _sums(space, (weights, here), (weights, here), self.variances.terms)
+        to_measured = {change: space.differences(change, numbers, points.pairs)[:, points.pair] for change in across}
+        to_others = {change: space.differences(change, numbers, numbers) for change in across}
+        for row in range(len(blends)):
+            cross: Array = np.sum([to_measured[name] * sums[row][points.place] for name, sums in across.items()], axis=0)
+            prior: Array = np.sum([to_others[name] * sums[row, row] for name, sums in within.items()], axis=0)
+            yield cross, prior
 
     def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
         """Predict groups of the measured ratios, each from all others.
@@ -343,17 +432,18 @@ class GainModel:
             groups: Numbers of the ratios of each group.
 
         Yields:
-            A group, its predictions, and their standard deviations with the noise of the measurements.
+            A group, its predictions (n,), and the covariance (n, n) of their errors, with the noise of the measurements.
         """
         import numpy as np
 
         truth = np.array([c.mean for c in self.contrasts])
         for group in groups:
             spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
-            yield group, truth[group] - spread @ self._solved[group], np.sqrt(np.diag(spread))
+            yield group, truth[group] - spread @ self._solved[group], spread
 
 
-def _equal(values: Sequence[object]) -> Array:
+def equal(values: Sequence[object]) -> Array:
+    """Return whether values are equal (n, n), as numbers."""
     import numpy as np
 
     numbers: dict[object, int] = {}
@@ -362,28 +452,40 @@ def _equal(values: Sequence[object]) -> Array:
     return equal
 
 
-def _half_shared(effects: Sequence[object]) -> Array:
+def half_shared(effects: Sequence[object]) -> Array:
     """Return the covariance (n, n) of differences of an arm's effect and a reference's, each with the variance 1/2.
 
     Args:
         effects: The effects of arm and reference of each ratio (2 n,).
     """
-    equal = _equal(effects)
+    equal = equal(effects)
     result: Array = 0.5 * (equal[0::2, 0::2] + equal[1::2, 1::2] - equal[0::2, 1::2] - equal[1::2, 0::2])
     return result
 
 
-def _shared(every: Sequence[Sequence[tuple[str, ...]]], scales: Mapping[str, float]) -> Array:
+def _shared(every: Sequence[Sequence[tuple[tuple[str, str], ...]]], scales: Mapping[str, float]) -> Array:
     """Return how much stacks share of their settings, or pairs of settings (n, n), by the scales of these."""
     import numpy as np
 
-    names = {name: number for number, name in enumerate(sorted({name for own in every for name in own}))}
-    weights = np.zeros((len(every), max(1, len(names))))
-    for row, own in enumerate(every):
-        for name in own:
-            weights[row, names[name]] = np.prod([scales.get(part, 1.0) for part in name]) ** (1 / len(name))
+    rows: list[dict[object, float]] = []
+    for own in every:
+        rows.append({})
+        for combination in own:
+            scale = float(np.prod([scales.get("=".join(item), 1.0) for item in combination])) ** (1 / len(combination))
+            short = tuple((name, "short") if _is_short(name, value) else (name, value) for name, value in combination)
+            own_part = (1 - SIMILARITY_OF_SHORT) ** 0.5 if short != combination else 0.0
+            for key, part in ((combination, own_part), (short, (1 - own_part**2) ** 0.5)):
+                rows[-1][key] = rows[-1].get(key, 0.0) + scale * part
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row))}
+    weights = np.zeros((len(every), max(1, len(numbers))))
+    for place, row in enumerate(rows):
+        weights[place, [numbers[name] for name in row]] = list(row.values())
     shared: Array = weights @ weights.T
     return shared
+
+
+def _is_short(name: str, value: str) -> bool:
+    return name == "precision" and value in SHORT_PRECISIONS
 
 
 def _companions(sides: Sequence[Side]) -> Array:
@@ -403,8 +505,8 @@ def _distances(texts: Sequence[str]) -> Array:
     import numpy as np
 
     versions = [_version(text) for text in texts]
-    place = np.array([v.major * _PLACES + v.minor + min(v.micro, 9) / 10 for v in versions])
-    builds = 1.0 - _equal([v.local for v in versions])
+    place = np.array([v.major * _PLACES + v.minor + min(v.micro, _LAST_PATCH) / 10 for v in versions])
+    builds = 1.0 - equal([v.local for v in versions])
     distances: Array = np.abs(place[:, None] - place[None]) + builds
     return distances
 

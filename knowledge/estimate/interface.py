@@ -226,10 +226,10 @@ class PredictedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindPrediction:
-    """Predicted speed-up for one kind of workload.
+    """Predicted speed-up for one kind of workload, or one size of its programs.
 
     Attributes:
-        workload: Name of the kind.
+        workload: Name of the kind, or of the size.
         speedup: Predicted speed-up.
         low: Lower end of its interval.
         high: Upper end.
@@ -239,21 +239,6 @@ class KindPrediction:
     speedup: float
     low: float
     high: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProfileCoverage:
-    """How much of a profile's time was measured with a framework; the rest of the time is not.
-
-    Attributes:
-        framework: The framework.
-        exact: Share of the time in operations that were measured at these sizes.
-        related: Share of the time in operations that were measured at other sizes.
-    """
-
-    framework: str
-    exact: float
-    related: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,12 +257,9 @@ class Prediction:
         newest_measured: Frameworks of the stack that are newer than every version that was compared on such a device,
             each with the newest one.
         not_compared: Frameworks whose versions in the two stacks were not compared on such a device.
-        refused: Those of the unmeasured ones of which only operations or blocks of the workload were measured, where
-            these do not predict whole models.
-        operations_only: Frameworks whose prediction comes from single operations only: no whole model of the workload
-            was measured.
-        coverage: With a profiled workload, how much of its time was measured with each framework; otherwise empty.
+        operations_only: Frameworks whose prediction comes from single operations only: no whole model was measured.
         kinds: Without a selected workload, the predictions for each kind; otherwise empty.
+        sizes: Predictions for the sizes that programs of the workload have, by size; empty if the size is known.
         is_same: Whether the two stacks are the same.
         obstacle: Why one of the two stacks does not run on the target; empty if both do.
     """
@@ -292,10 +274,9 @@ class Prediction:
     unmeasured: tuple[str, ...]
     newest_measured: tuple[tuple[str, str], ...] = ()
     not_compared: tuple[str, ...] = ()
-    refused: tuple[str, ...] = ()
     operations_only: tuple[str, ...] = ()
-    coverage: tuple[ProfileCoverage, ...] = ()
     kinds: tuple[KindPrediction, ...] = ()
+    sizes: tuple[KindPrediction, ...] = ()
     is_same: bool = False
     obstacle: str = ""
 

@@ -1,6 +1,6 @@
-"""Models of frameworks by device: amplitudes that ship with the program, conditioned on a knowledge base.
+"""Models of frameworks by device: variances that ship with the program, conditioned on a knowledge base.
 
-Amplitudes describe how much versions, machines and indicators differ in general. They are fitted to the shipped
+Variances describe how much versions, settings, programs and machines differ in general. They are fitted to the shipped
 observations (`python docs/fits.py`), and not to other observations of a knowledge base: a block of a busy machine would
 change the weight of all others. So a new block moves predictions towards it according to its errors only.
 """
@@ -9,32 +9,40 @@ from __future__ import annotations
 
 import importlib.resources
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import cache, cached_property
 from typing import Any
 
 from knowledge.domain.identity import content_hash, hash_of_text
-from knowledge.estimate.amplitudes import Amplitudes, with_own_scales
+from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
-from knowledge.estimate.evidence import BlockEvidence, Contrast, RunOutcome, machine_from
-from knowledge.estimate.gaussian_process import MOST_CONTRASTS, GaussianProcess
+from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
+from knowledge.estimate.gain_model import GainModel, Term, Variances, terms_of
 from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
-from knowledge.estimate.stored_evidence import load_evidence
+from knowledge.estimate.programs import Program, program_of_run
+from knowledge.estimate.stored_evidence import load_evidence, shipped_blocks
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
-_FORMAT = 4
+_FORMAT = 5
 _SHIPPED = "fits.json"
 USUAL = "usual"
-USUAL_ON_ACCELERATORS = "usual on accelerators"
-"""Keys of the amplitudes of frameworks with too few measurements, on processors and on accelerators."""
+"""Key of the variances of frameworks with too few measurements, followed by the kind of device."""
+OPERATIONS = "operations"
+"""What follows the key of the variances of single operations."""
 SAME_ON_PROCESSORS = {"tensorflow": "tensorflow-cpu"}
 """Distributions with another one that is the same release without support for accelerators: on processors, what one
 measures is that of both. https://www.tensorflow.org/install/pip; docs/explanation/estimator.md has a measurement."""
 ACCELERATORS = "accelerators"
 """Key of the variances of the model of accelerators."""
+MOST_RATIOS = 1500
+"""Maximum number of ratios that a model is conditioned on, to bound time and memory."""
+_FEWEST_FOR_SPREAD = 3
 
 
 class ModelCache:
@@ -44,28 +52,42 @@ class ModelCache:
         """Create the cache; the knowledge base is read on first use."""
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
-        self._processes: dict[tuple[str, str], GaussianProcess | None] = {}
+        self._models: dict[tuple[str, str, frozenset[str]], GainModel] = {}
 
-    def process(self, framework: str, device: str, own: Sequence[Contrast] = ()) -> GaussianProcess | None:
-        """Return the Gaussian process of a framework; none if its versions were not compared.
+    def contrasts(self, framework: str, device: str) -> tuple[Contrast, ...]:
+        """Return the measured ratios of a framework on a device: ``cpu`` or ``cuda``."""
+        return unpack_contrasts(self._record(framework, device)["contrasts"])
+
+    def model(
+        self,
+        contrasts: Sequence[Contrast],
+        machine: Machine,
+        *,
+        families: frozenset[str] = frozenset(),
+        own: Mapping[str, Program] | None = None,
+    ) -> GainModel:
+        """Return the model of a framework.
 
         Args:
-            framework: The framework.
-            device: ``cpu`` or ``cuda``.
-            own: Contrasts of a project's own benchmark, which are not in the cache.
+            contrasts: Measured ratios of the framework on one device, with those of a project's own benchmark.
+            machine: The machine that predictions are for.
+            families: Indicators of these ratios, if they are single operations; none for whole programs.
+            own: Programs of the project's own benchmark, by label.
         """
-        if own:
-            return self._make(framework, device, own)
-        key = framework, device
-        if key not in self._processes:
-            self._processes[key] = self._make(framework, device, ())
-        return self._processes[key]
+        framework, device = contrasts[0].framework, "cpu" if machine.is_processor else "cuda"
+        key = framework, device, families
+        if own or key not in self._models:
+            listed = selected(merged(contrasts), machine, self.own_blocks)
+            model = GainModel(listed, _programs_of(own or {}), shipped_variances(framework, device, bool(families)))
+            if own:
+                return model
+            self._models[key] = model
+        return self._models[key]
 
-    def _make(self, framework: str, device: str, own: Sequence[Contrast]) -> GaussianProcess | None:
-        contrasts = (*unpack_contrasts(self._record(framework, device)["contrasts"]), *own)
-        if not any(c.side.version != c.reference.version for c in contrasts):
-            return None
-        return GaussianProcess(contrasts, with_own_scales(shipped_amplitudes(framework, device), own))
+    @cached_property
+    def own_blocks(self) -> frozenset[str]:
+        """Names of the blocks of the knowledge base that do not ship with the program."""
+        return frozenset(block.name for block in self._store.blocks()) - shipped_blocks()
 
     def benchmark(self, identity: str) -> tuple[Contrast, ...]:
         """Return the measured ratios of a project's own benchmark, which are not cached."""
@@ -101,22 +123,84 @@ class ModelCache:
         return record
 
 
-def shipped_amplitudes(framework: str, device: str) -> Amplitudes:
-    """Return the amplitudes of a framework on a device, or the usual ones if it has none of its own."""
-    records = _shipped()
-    names = (framework, *_same_on(framework, device))
-    own = [records[key] for name in names if (key := f"{name}/{device}") in records]
-    record = own[0] if own else records[USUAL if device == "cpu" else USUAL_ON_ACCELERATORS]
-    spans = {name: {int(major): count for major, count in majors.items()} for name, majors in record["spans"].items()}
-    return Amplitudes(
-        **{
-            **record,
-            "parts": tuple(record["parts"]),
-            "refused": tuple(record["refused"]),
-            "spans": spans,
-            "sources": {name: tuple(pair) for name, pair in record["sources"].items()},
-        }
+def _programs_of(own: Mapping[str, Program]) -> Callable[[Contrast], Program]:
+    def program_of(c: Contrast) -> Program:
+        return own.get(c.label) or program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
+
+    return program_of
+
+
+def merged(contrasts: Iterable[Contrast]) -> list[Contrast]:
+    """Return ratios with one for all rows of a source that differ in the batch or the number of accelerators only.
+
+    It is their median: some rows of a table are mistakes. What rows of one source have in common is not less uncertain
+    because there are many.
+    """
+    groups: dict[object, list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        words = words_of(c.label)
+        key = c.block, words.get("task"), words.get("mode"), c.machine.name, c.side.key, c.reference.key
+        groups[key if c.family == PUBLISHED else id(c)].append(c)
+    return [_median_of(listed) if listed[0].family == PUBLISHED else listed[0] for listed in groups.values()]
+
+
+def _median_of(rows: Sequence[Contrast]) -> Contrast:
+    words = words_of(rows[0].label)
+    label = ",".join(f"{name}={words[name]}" for name in ("mode", "task") if name in words)
+    mean = statistics.median(c.mean for c in rows)
+    # 1.4826: of a normal distribution, the standard deviation over the median of the absolute deviations.
+    spread = 1.4826 * statistics.median(abs(c.mean - mean) for c in rows) if len(rows) >= _FEWEST_FOR_SPREAD else 0.0
+    error = math.hypot(statistics.fmean(c.error for c in rows), spread / math.sqrt(len(rows)))
+    name, _, rest = rows[0].label.partition("[")
+    return replace(
+        rows[0],
+        label=f"{name}[{label}]{rest.partition(']')[2]}",
+        mean=mean,
+        error=error,
+        rounds=sum(c.rounds for c in rows),
+        year=max(c.year for c in rows),
     )
+
+
+def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]) -> list[Contrast]:
+    """Return at most :data:`MOST_RATIOS`: first the user's own on this machine, then what ships, and then others.
+
+    Of the others, the ratios with the largest errors are left out.
+    """
+    if len(contrasts) <= MOST_RATIOS:
+        return list(contrasts)
+
+    def rank(c: Contrast) -> tuple[int, float]:
+        is_own = c.block in own
+        return (0 if is_own and c.machine.identity == machine.identity else 2 if is_own else 1), c.error
+
+    chosen = set(map(id, sorted(contrasts, key=rank)[:MOST_RATIOS]))
+    return [c for c in contrasts if id(c) in chosen]
+
+
+def shipped_variances(framework: str, device: str, of_operations: bool = False) -> Variances:
+    """Return the variances of a framework on a device, or the usual ones if it has none of its own.
+
+    Args:
+        framework: The framework.
+        device: ``cpu`` or ``cuda``.
+        of_operations: Whether single operations are predicted, and not whole programs.
+    """
+    records = _shipped()
+    suffix = f"/{OPERATIONS}" if of_operations else ""
+    keys = (f"{name}/{device}{suffix}" for name in (framework, *_same_on(framework, device), USUAL))
+    return variances_from(next(records[key] for key in keys if key in records), device)
+
+
+def variances_record(variances: Variances) -> dict[str, Any]:
+    """Return variances as JSON-ready values."""
+    return {**asdict(variances), "terms": {", ".join(term): value for term, value in variances.terms.items()}}
+
+
+def variances_from(record: Mapping[str, Any], device: str) -> Variances:
+    """Return the variances of JSON-ready values; terms that they do not have are zero."""
+    terms = {Term(*name.split(", ")): value for name, value in record["terms"].items()}
+    return Variances(**{**record, "terms": {term: terms.get(term, 0.0) for term in terms_of(device)}})
 
 
 def shipped_ratio_variances() -> dict[str, float]:
@@ -125,7 +209,7 @@ def shipped_ratio_variances() -> dict[str, float]:
 
 
 def shipped_digest() -> str:
-    """Return a hash of the shipped amplitudes and discrepancies."""
+    """Return a hash of the shipped variances."""
     return hash_of_text(_shipped_text())
 
 
@@ -139,10 +223,9 @@ def _shipped_text() -> str:
 
 
 def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:
-    """Return the contrasts of a framework on a device; at most :data:`MOST_CONTRASTS`, of the last blocks."""
+    """Return the contrasts of a framework on a device."""
     names = {framework, *_same_on(framework, device)}
-    contrasts = [c for c in evidence.contrasts if c.framework in names and c.label.endswith(f"/{device}")]
-    return tuple(contrasts[-MOST_CONTRASTS:])
+    return tuple(c for c in evidence.contrasts if c.framework in names and c.label.endswith(f"/{device}"))
 
 
 def _same_on(framework: str, device: str) -> tuple[str, ...]:

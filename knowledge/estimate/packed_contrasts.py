@@ -34,6 +34,8 @@ def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
             c.is_control,
             c.reference_arm,
             c.year,
+            c.flops,
+            c.bytes,
         ]
         for c in contrasts
     ]
@@ -65,6 +67,8 @@ def unpack_contrasts(record: dict[str, Any]) -> tuple[Contrast, ...]:
             is_control=row[15],
             reference_arm=row[16],
             year=row[17],
+            flops=row[18],
+            bytes=row[19],
         )
         for row in record["rows"]
     )

@@ -20,7 +20,6 @@ from packaging.version import InvalidVersion, Version
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
-from knowledge.estimate.kernel import side_key
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.hardware.accelerators import model_of
 
@@ -59,7 +58,7 @@ def published_contrasts(observations: Iterable[Observation]) -> Iterator[Contras
     for o in observations:
         if o.status == "ok":
             key = o.block, o.framework, o.hardware.name, _accelerators(o), o.indicator.label
-            groups[key][(side_key(published_side(o)), _software(o))].append(o)
+            groups[key][(published_side(o).key, _software(o))].append(o)
     for _, rows in sorted(groups.items(), key=lambda entry: entry[0]):
         yield from _contrasts_of([_arm(listed) for _, listed in sorted(rows.items(), key=lambda arm: str(arm[0]))])
 
@@ -78,7 +77,7 @@ def first_publications(observations: Iterable[Observation]) -> list[Observation]
 
 
 def _row_key(o: Observation) -> object:
-    return o.framework, _accelerators(o), o.indicator.label, side_key(published_side(o)), _software(o), o.samples
+    return o.framework, _accelerators(o), o.indicator.label, published_side(o).key, _software(o), o.samples
 
 
 def without_copies(contrasts: Sequence[Contrast], first_day: Callable[[str], str]) -> tuple[Contrast, ...]:
@@ -106,7 +105,7 @@ def _first_source(sources: Collection[tuple[int, str]], first_day: Callable[[str
 
 
 def _contrast_key(c: Contrast) -> object:
-    return c.framework, c.machine, c.label, side_key(c.side), side_key(c.reference), c.mean
+    return c.framework, c.machine, c.label, c.side.key, c.reference.key, c.mean
 
 
 def _accelerators(o: Observation) -> str:

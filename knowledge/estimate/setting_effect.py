@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -23,6 +24,23 @@ class SettingSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EffectAtSize:
+    """Predicted effect of a setting on programs of one size.
+
+    Attributes:
+        flops: Floating-point operations of a step.
+        speedup: Predicted speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+    """
+
+    flops: float
+    speedup: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettingEffect:
     """Predicted effect of a run-time setting on a workload, compared with what happens without it.
 
@@ -38,7 +56,9 @@ class SettingEffect:
         sources: Sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
             other tasks if there are none.
         same_tasks: Whether the pairs are at the tasks of the workload.
-        accelerator_pairs: Number of these pairs that were measured on the same model of accelerator or processor.
+        accelerator_pairs: Number of these pairs that were measured on the same model of accelerator, or on a processor
+            with the same features for matrices.
+        sizes: Effects at the sizes that such programs have, the smallest first; empty if the size is known.
     """
 
     package: str
@@ -52,3 +72,16 @@ class SettingEffect:
     sources: tuple[SettingSource, ...]
     same_tasks: bool
     accelerator_pairs: int
+    sizes: tuple[EffectAtSize, ...] = ()
+
+    @property
+    def gains_from(self) -> float:
+        """Floating-point operations of a step from which on it is faster; 0 if that does not depend on the size."""
+        faster = [size.low > 1 for size in self.sizes]
+        if not any(faster) or all(faster) or not faster[-1]:
+            return 0.0
+        last = max(place for place, is_faster in enumerate(faster) if not is_faster)
+        below, above = self.sizes[last], self.sizes[last + 1]
+        # Between two sizes, the lower end of the interval changes linearly with the logarithm of the size.
+        part = -math.log(below.low) / math.log(above.low / below.low)
+        return below.flops * (above.flops / below.flops) ** part

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from knowledge.estimate.evidence import Machine, Side
@@ -25,6 +23,11 @@ _SHORT_NAMES = {"bf16": "bfloat16", "fp16": "float16", "amp": "bfloat16"}
 """Element types by other names that values of settings have. On processors, the one of mixed precision is bfloat16."""
 
 
+_COMPUTES_IN = {("matmul_precision", "medium"): "bfloat16"}
+"""Element types of values that do not name them: https://docs.pytorch.org/docs/stable/generated/
+torch.set_float32_matmul_precision.html, "medium" multiplies in bfloat16 where the processor can."""
+
+
 def side_on(side: Side, machine: Machine) -> Side:
     """Return a stack whose settings of a reduced precision also name what multiplies such matrices on a processor.
 
@@ -37,7 +40,7 @@ def side_on(side: Side, machine: Machine) -> Side:
     """
     if not side.settings or not machine.is_processor:
         return side
-    reduced = {name: kind for name, value in side.settings.items() if (kind := element_type_of(value))}
+    reduced = {name: kind for name, value in side.settings.items() if (kind := element_type_of(name, value))}
     if not reduced:
         return side
     features = machine.precision_features or (machine.identity,) * len(element_types())
@@ -46,15 +49,18 @@ def side_on(side: Side, machine: Machine) -> Side:
     return replace(side, settings={**side.settings, **settings})
 
 
-def element_type_of(value: str) -> str:
-    """Return the element type that a value of a setting reduces the precision to; empty if it is another setting.
+def element_type_of(name: str, value: str) -> str:
+    """Return the element type that a value of a setting computes in; empty if it changes no precision.
 
     Args:
+        name: Name of the setting.
         value: The value, such as ``bfloat16``, ``bf16`` or ``mixed_bfloat16``.
     """
-    name = value.lower().removeprefix("mixed_")
-    name = _SHORT_NAMES.get(name, name)
-    return name if name in element_types() else ""
+    if (name, value) in _COMPUTES_IN:
+        return _COMPUTES_IN[name, value]
+    short = value.lower().removeprefix("mixed_")
+    short = _SHORT_NAMES.get(short, short)
+    return short if short in element_types() else ""
 
 
 def similarity_of_machines(values: Sequence[object]) -> Array:
@@ -65,7 +71,7 @@ def similarity_of_machines(values: Sequence[object]) -> Array:
     """
     import numpy as np
 
-    similarity = np.eye(len(values))
+    similarity = np.array([[float(one == other) for other in values] for one in values])
     rows = [i for i, value in enumerate(values) if isinstance(value, tuple)]
     if not rows:
         return similarity
@@ -77,52 +83,4 @@ def similarity_of_machines(values: Sequence[object]) -> Array:
 
 def similarity_of(one: Machine, other: Machine) -> float:
     """Return the similarity of two machines: 1 for the same properties, decreasing with their difference."""
-    values = [machine.features or machine.kind for machine in (one, other)]
-    return float(similarity_of_machines(values)[0, 1]) if values[0] != values[1] else 1.0
-
-
-Settings = tuple[tuple[str, str], ...]
-"""Names and values of settings, sorted."""
-
-
-def similarity_of_settings(every: Sequence[Settings], scales: Mapping[str, float]) -> Array:
-    """Return the similarity of sets of settings (n, n): the number of settings that they share, or of similar ones.
-
-    Default settings have no effect.
-
-    Args:
-        every: The sets.
-        scales: Scale of the effects of each setting, by ``name=value``; 1 for others.
-    """
-    import numpy as np
-
-    return np.array([[sum(_alike(x, y, scales) for x in a for y in b) for b in every] for a in every], dtype=float)
-
-
-def similarity_of_setting_pairs(every: Sequence[Settings], scales: Mapping[str, float]) -> Array:
-    """Return the similarity of sets of settings (n, n): the number of pairs of settings that they share, or similar.
-
-    Args:
-        every: The sets.
-        scales: Scale of the effects of each setting; that of a pair is the geometric mean.
-    """
-    import numpy as np
-
-    pairs = [tuple(combinations(own, 2)) for own in every]
-    rows = [[sum(_alike_pairs(x, y, scales) for x in a for y in b) for b in pairs] for a in pairs]
-    return np.array(rows, dtype=float)
-
-
-def _alike_pairs(one: Settings, other: Settings, scales: Mapping[str, float]) -> float:
-    return math.sqrt(math.prod(_alike(x, y, scales) for x, y in zip(one, other, strict=True)))
-
-
-def _alike(one: tuple[str, str], other: tuple[str, str], scales: Mapping[str, float]) -> float:
-    """Return the similarity of two settings with their values, times the scales of their effects."""
-    if one == other:
-        similarity = 1.0
-    elif one[0] == other[0] == "precision" and {one[1], other[1]} <= SHORT_PRECISIONS:
-        similarity = SIMILARITY_OF_SHORT
-    else:
-        return 0.0
-    return similarity * scales.get("=".join(one), 1.0) * scales.get("=".join(other), 1.0)
+    return float(similarity_of_machines([machine.features or machine.kind for machine in (one, other)])[0, 1])

@@ -102,6 +102,11 @@ def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
     return {name: BlockEvidence(contrasts=tuple(contrasts[name]), runs=tuple(runs[name])) for name in names}
 
 
+def shipped_blocks() -> frozenset[str]:
+    """Return the names of the blocks that ship with the program."""
+    return frozenset(_shipped()["digests"])
+
+
 def compute_evidence(store: KnowledgeBase) -> dict[str, Any]:
     """Return the evidence of all blocks, computed from the observations, as the content of :data:`SHIPPED`."""
     stored = with_rounds(store.blocks())

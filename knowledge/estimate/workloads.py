@@ -11,18 +11,20 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import hash_of_text
-from knowledge.domain.observation import BENCHMARK, PUBLISHED, words_of
+from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
+from knowledge.estimate.programs import DEPTHWISE, composition_of
 
 OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"
 """Names of the lists of parts, in their order of preference; the first is a project's own benchmark, the last is of
 published measurements, which are used where nothing was measured with this program."""
-SIZES = "sizes"
-"""Name of the discrepancy between sizes of one model."""
 PROFILE = "profile"
 """Name of the list of parts of a profiled workload."""
 INDICATOR = "indicator"
 """Name of the list of parts of a workload that is one indicator."""
+USUAL_TYPE = "float32"
+"""Element type of operations of which a trace does not name it."""
+_NO_PARAMETERS = ("indicator", "dtype")
 UNATTRIBUTED = "unattributed"
 """Indicator of the time of a profiled workload that no part stands for: nothing measures it."""
 
@@ -64,14 +66,14 @@ class Workload:
         name: Name, such as ``cnn-training``.
         summary: One line for people.
         parts: Parts by list (:data:`MODELS`, ...): the first list with measurements of a framework is used for it. The
-            shares of a list sum to 1. The list of operations is empty if measured models have those of the workload:
-            :func:`knowledge.estimate.time_shares.parts_of` returns them.
+            shares of a list sum to 1. The list of operations is empty if models have those of the workload.
         backends: Backends whose measurements count; all if empty.
         source: Where the choice of its parts comes from.
         is_kind: Whether it is one of the general kinds, which are reported together if nobody selected a workload.
         is_similar: Whether its models are not its own, but resemble it.
-        profiled_version: Version of the framework at which the shares of a profile hold; empty if unknown.
-        otherwise: With a project's own benchmark, name of the workload of the frameworks that it did not compare.
+        flops: Floating-point operations of a step of a profiled program; 0 if unknown.
+        bytes: Least bytes that such a step moves; 0 if unknown.
+        launches: Number of operations of such a step; 0 if unknown.
     """
 
     name: str
@@ -81,28 +83,9 @@ class Workload:
     source: str
     is_kind: bool = False
     is_similar: bool = False
-    profiled_version: str = ""
-    otherwise: str = ""
-
-    def name_of(self, basis: str) -> str:
-        """Return the name of the workload that predictions from a list of its parts are for.
-
-        Args:
-            basis: The list of the parts.
-        """
-        return self.name if basis == OWN else self.otherwise or self.name
-
-    def discrepancy(self, basis: str) -> str:
-        """Return which discrepancy a prediction has; empty if the workload itself was measured.
-
-        Args:
-            basis: List of the parts that the prediction comes from.
-        """
-        if basis in (OWN, INDICATOR):
-            return ""
-        if basis in (MODELS, TASKS):
-            return MODELS if self.is_kind or self.is_similar else SIZES
-        return {BLOCKS: BLOCKS, STEPS: MODELS}.get(basis, OPERATIONS)
+    flops: float = 0.0
+    bytes: float = 0.0
+    launches: float = 0.0
 
 
 @lru_cache(maxsize=1)
@@ -152,12 +135,16 @@ def operation_parts(shares: Mapping[str, float]) -> tuple[TimePart, ...]:
     return tuple(TimePart(indicator=name, parameters={}, share=share / total) for name, share in sorted(shares.items()))
 
 
-def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
+def workload_of_profile(
+    profile: ProfiledWorkload, *, backend: str, flops: float = 0.0, bytes: float = 0.0
+) -> Workload:
     """Return a profiled workload as a workload; time that no part stands for belongs to no indicator.
 
     Args:
         profile: The profiled workload.
         backend: Backend of its framework.
+        flops: Floating-point operations of a step; 0 if unknown.
+        bytes: Least bytes that a step moves; 0 if unknown.
     """
     parts = [
         TimePart(
@@ -177,26 +164,37 @@ def workload_of_profile(profile: ProfiledWorkload, *, backend: str) -> Workload:
         parts={PROFILE: tuple(part for part in parts if part.share > 0)},
         backends=(backend,),
         source="profile",
-        profiled_version=profile.framework_version,
+        flops=flops,
+        bytes=bytes,
+        launches=sum(part.calls for part in profile.parts),
     )
 
 
-def workload_of_benchmark(other: Workload | None) -> Workload:
-    """Return the workload of a project whose own benchmark was measured.
+def share_of_parts(workload: Workload, parts: Sequence[Mapping[str, str]]) -> float:
+    """Return the share of a workload's time of some parts of it; the largest one, if several lists contain them.
 
     Args:
-        other: Workload of the frameworks that the benchmark was not measured with.
+        workload: The workload.
+        parts: Indicators with their parameters and their ``dtype``. What a part does not name is not compared, except
+            that the time of a workload without an element type is of :data:`USUAL_TYPE`.
     """
-    parts = {OWN: (TimePart(indicator=BENCHMARK, parameters={}, share=1.0),)}
-    return Workload(
-        name=BENCHMARK,
-        summary="the project's own benchmark",
-        parts={**parts, **(other.parts if other else {})},
-        backends=other.backends if other else (),
-        source="measured",
-        profiled_version=other.profiled_version if other else "",
-        otherwise=other.name if other else "",
-    )
+    lists = {**workload.parts}
+    if models := [composition_of(p.parameters["model"], p.parameters["mode"]) for p in lists.get(MODELS, ())]:
+        shares: dict[str, float] = {}
+        for composition in models:
+            for name, share in (composition.shares if composition else {}).items():
+                name = name.removeprefix(DEPTHWISE)
+                shares[name] = shares.get(name, 0.0) + share / len(models)
+        lists[OPERATIONS] = lists.get(OPERATIONS, ()) or operation_parts(shares)
+    own = (sum(p.share for p in listed if any(_stands_for(p, other) for other in parts)) for listed in lists.values())
+    return min(1.0, max(own, default=0.0))
+
+
+def _stands_for(part: TimePart, other: Mapping[str, str]) -> bool:
+    dtype = part.dtype or USUAL_TYPE
+    if part.indicator != other["indicator"] or other.get("dtype", dtype) != dtype:
+        return False
+    return all(part.parameters.get(name) == value for name, value in other.items() if name not in _NO_PARAMETERS)
 
 
 def one_indicator(name: str) -> Workload:

@@ -22,6 +22,7 @@ from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.speed_steps import MIN_GAIN
 from knowledge.builds.model import CatalogueEntry
 from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.interface import (
     CompanionGain,
     Estimator,
@@ -31,7 +32,6 @@ from knowledge.estimate.interface import (
     ScoreTerms,
 )
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.posterior import PosteriorEstimator
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.setting_gains import SettingGains
 from knowledge.rules.engine import RuleBook
@@ -61,10 +61,10 @@ def build_problem(
     return ResolutionProblem(roots=tuple(roots), target=target, policy=policy or CandidatePolicy())
 
 
-def empty_estimator() -> PosteriorEstimator:
+def empty_estimator() -> WorkloadEstimator:
     """Create an estimator over an empty knowledge base."""
     empty = open_knowledge_base("sqlite://", shipped=False)
-    return PosteriorEstimator(ModelCache(empty), hardware=MACHINE, workload=EVERY_OPERATION, frameworks=())
+    return WorkloadEstimator(ModelCache(empty), hardware=MACHINE, workload=EVERY_OPERATION, frameworks=())
 
 
 def recommend_stack(

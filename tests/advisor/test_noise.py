@@ -13,7 +13,7 @@ from packaging.version import Version
 from advisor.resolve.speed_steps import speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, RUN, observation
@@ -67,7 +67,7 @@ def leaves_the_baseline(seed: int, noise: Noise, gain: float = 0.0) -> bool:
     """Whether a version scores higher than the newest one with a knowledge base."""
     with open_knowledge_base("sqlite://", shipped=False) as store:
         store.add(knowledge(seed, noise, gain))
-        estimator = PosteriorEstimator(
+        estimator = WorkloadEstimator(
             ModelCache(store), hardware=MACHINE, workload=EVERY_OPERATION, frameworks=("numpy",)
         )
         offered = {"numpy": [Version(version) for version in VERSIONS]}

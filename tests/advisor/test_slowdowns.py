@@ -21,7 +21,7 @@ from advisor.resolve.predictor import Predictor
 from advisor.resolve.recommend import Advice, recommend
 from advisor.resolve.slowdowns import gain_without, score_slowdown
 from knowledge.estimate.interface import RISK, Estimator
-from knowledge.estimate.kinds import make_estimator
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import Workload, find_workload, one_indicator
 from knowledge.rules.engine import RuleBook
@@ -114,7 +114,7 @@ def estimator_for(workload: str | None) -> Estimator:
     """Create an estimator without observations."""
     empty = open_knowledge_base("sqlite://", shipped=False)
     selected = None if workload is None else find_workload(workload)
-    return make_estimator(ModelCache(empty), hardware=MACHINE, workload=selected, frameworks=frozenset(FRAMEWORKS))
+    return WorkloadEstimator(ModelCache(empty), hardware=MACHINE, workload=selected, frameworks=frozenset(FRAMEWORKS))
 
 
 RESNET = {"indicator": "model", "model": "resnet50", "mode": "training"}

@@ -16,7 +16,7 @@ from knowledge.estimate.compare import compare_block
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.indicators import INDICATORS
@@ -32,10 +32,10 @@ def of_unshipped(observations: Iterable[Observation]) -> list[Observation]:
 
 def estimator(
     observations: Iterable[Observation], hardware: HardwareProfile = MACHINE, *, as_they_are: bool = False
-) -> PosteriorEstimator:
+) -> WorkloadEstimator:
     store = open_knowledge_base("sqlite://", shipped=False)
     store.add(observations if as_they_are else of_unshipped(observations))
-    return PosteriorEstimator(
+    return WorkloadEstimator(
         ModelCache(store), hardware=hardware, workload=EVERY_OPERATION, frameworks=("numpy", "torch")
     )
 
@@ -210,7 +210,7 @@ def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
     assert far.high / far.low > near.high / near.low > 1
 
 
-def gains(fitted: PosteriorEstimator, *candidates: str, baseline: str) -> dict[str, PredictedGain]:
+def gains(fitted: WorkloadEstimator, *candidates: str, baseline: str) -> dict[str, PredictedGain]:
     offered = {"numpy": [Version(v) for v in candidates], "other": [Version("1")]}
     (framework,) = fitted.terms(offered, {"numpy": Version(baseline)}).frameworks
     assert framework.framework == "numpy"

@@ -14,7 +14,7 @@ from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.estimate.amplitudes import with_own_scales
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
-from knowledge.estimate.kinds import make_estimator
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache, shipped_amplitudes
 from knowledge.estimate.time_shares import time_shares
@@ -159,7 +159,7 @@ def test_a_framework_that_was_compared_with_the_own_benchmark_counts_alone(frame
         for name in ("numpy", "torch"):
             store.add(invented(name, "conv1d", 0.8))
         store.add(invented(framework, "benchmark", 1.5))
-        estimator = make_estimator(
+        estimator = WorkloadEstimator(
             ModelCache(store),
             hardware=MACHINE,
             workload=EVERY_OPERATION,

@@ -23,7 +23,7 @@ from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.published_rows import published_contrasts
 from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.time_shares import time_shares
@@ -285,7 +285,7 @@ def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: P
     texts = ("2.15.0", "2.10.0", "2.3.1", "1.13.1")
     versions = {text: Version(text) for text in texts}
     with open_knowledge_base(str(first_knowledge)) as store:
-        estimator = PosteriorEstimator(
+        estimator = WorkloadEstimator(
             ModelCache(store),
             hardware=find_profile("h100"),
             workload=find_workload("resnet50-training"),

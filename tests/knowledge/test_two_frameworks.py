@@ -15,7 +15,7 @@ from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, Side
 from knowledge.estimate.gaussian_process import GaussianProcess
 from knowledge.estimate.interface import NORMAL_QUANTILE, RISK
 from knowledge.estimate.model_cache import shipped_amplitudes
-from knowledge.estimate.posterior import PosteriorEstimator
+from knowledge.estimate.estimator import WorkloadEstimator
 from tests.examples import examples
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE
@@ -71,8 +71,8 @@ def contrast(framework: str, one: Stack, other: Stack, mean: float, error: float
     )
 
 
-def estimator(contrasts: Sequence[Contrast], widening: float) -> PosteriorEstimator:
-    return PosteriorEstimator(
+def estimator(contrasts: Sequence[Contrast], widening: float) -> WorkloadEstimator:
+    return WorkloadEstimator(
         Models(contrasts, widening),  # type: ignore[arg-type]
         hardware=MACHINE,
         workload=EVERY_OPERATION,

@@ -15,8 +15,8 @@ from knowledge.estimate.interface import Effect, Prediction
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = (
-    *("workload", "speedup", "low", "high", "confidence", "unmeasured", "newest_measured", "refused"),
-    *("operations_only", "coverage", "kinds", "not_predicted"),
+    *("workload", "speedup", "low", "high", "confidence", "unmeasured", "newest_measured"),
+    *("operations_only", "kinds", "sizes", "not_predicted"),
 )
 
 

@@ -1,0 +1,291 @@
+"""What the estimator promises a user: own measurements decide, sizes count, imprecise data create no certainty."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from packaging.version import Version
+
+from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.estimate.compared_settings import compared_settings
+from knowledge.estimate.estimator import WorkloadEstimator
+from knowledge.estimate.evidence import Side, machine_of
+from knowledge.estimate.model_cache import MOST_RATIOS, ModelCache, selected, shipped_variances
+from knowledge.estimate.setting_effect import SettingEffect
+from knowledge.estimate.similarity import side_on
+from knowledge.estimate.workloads import find_workload
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.base import KnowledgeBase
+from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
+
+ICELAKE = find_profile("cpu-icelake")
+IDENTITY = "abcdabcdabcdabcd"
+NUMPY = {"numpy": "2.4.6"}
+BERT = {"model": "bert_base", "mode": "training", "batch": 8, "length": 128}
+Arm = tuple[str, Mapping[str, str], float]
+"""Version of PyTorch, settings, and log speed-up over the first arm."""
+
+
+def invented(
+    arms: Sequence[Arm],
+    *,
+    name: str = "mine",
+    indicator: str = "model",
+    parameters: Mapping[str, str | int] = BERT,
+    hardware: HardwareProfile = ICELAKE,
+    noise: float = 0.003,
+    rounds: int = 12,
+) -> Iterator[Observation]:
+    """Yield an invented block of PyTorch; it is no measurement."""
+    numbers = random.Random(0)
+    backend, dtype = ("program", "any") if indicator == "benchmark" else ("torch", "float32")
+    run = IndicatorRun(
+        name=indicator, version=1, backend=backend, device="cpu", dtype=dtype, parameters=dict(parameters)
+    )
+    for round_ in range(rounds):
+        drift = numbers.gauss(0, 0.01)
+        for number, (version, settings, gain) in enumerate(arms):
+            packages = [PackageVersion(name=n, version=v) for n, v in {"torch": version, **NUMPY}.items()]
+            seconds = 0.1 * math.exp(drift + numbers.gauss(0, noise) - gain)
+            yield Observation(
+                indicator=run,
+                framework="torch",
+                stack=make_stack(packages, python="3.11.7", platform="manylinux_2_36_x86_64"),
+                hardware=hardware,
+                block=name,
+                round=round_,
+                arm=number,
+                reference=number == 0,
+                started_at=f"2026-11-26T00:{round_:02}:{number:02}+00:00",
+                status="ok",
+                samples=(seconds, seconds * 1.001, seconds * 0.999),
+                loops=1,
+                settings=dict(settings),
+            )
+
+
+def benchmark(arms: Sequence[Arm], **fields: HardwareProfile) -> Iterator[Observation]:
+    """Yield an invented result of a project's own benchmark."""
+    parameters = {"project": "p", "identity": IDENTITY, "unit": "s", "better": "lower"}
+    return invented(arms, indicator="benchmark", parameters=parameters, **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store(knowledge_file: Path) -> Iterator[KnowledgeBase]:
+    with open_knowledge_base(str(knowledge_file)) as opened:
+        yield opened
+
+
+def estimator(
+    store: KnowledgeBase,
+    workload: str | None = "transformer-training",
+    hardware: HardwareProfile = ICELAKE,
+    *,
+    own: bool = True,
+) -> WorkloadEstimator:
+    return WorkloadEstimator(
+        ModelCache(store),
+        hardware=hardware,
+        workload=find_workload(workload) if workload else None,
+        frameworks=("torch", "numpy"),
+        benchmark=IDENTITY if own else "",
+    )
+
+
+def effects(predicted: WorkloadEstimator, version: str = "2.13.0+cpu") -> dict[str, SettingEffect]:
+    return {effect.setting: effect for effect in predicted.compared_settings({"torch": Version(version)})}
+
+
+def width(effect: SettingEffect) -> float:
+    return math.log(effect.high / effect.low)
+
+
+@pytest.mark.shipped
+def test_settings_of_the_own_benchmark_are_what_it_measured(store: KnowledgeBase) -> None:
+    before = effects(estimator(store))
+    store.add(
+        benchmark(
+            [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, 0.0)]
+            + [("2.13.0+cpu", {"threads": "1"}, math.log(2))]
+        )
+    )
+
+    after = effects(estimator(store))
+
+    assert after["allocator=tcmalloc"].workload == after["threads=1"].workload == "benchmark"
+    assert after["allocator=tcmalloc"].speedup == pytest.approx(1.0, abs=0.02)
+    assert after["allocator=tcmalloc"].low < 1 < after["allocator=tcmalloc"].high
+    assert after["threads=1"].speedup == pytest.approx(2.0, rel=0.04)
+    # What it never tried is for the workload that was named, and not more certain.
+    untried = after["onednn=off"]
+    assert untried.workload == "transformer-training"
+    assert width(untried) >= 0.95 * width(before["onednn=off"])
+
+
+@pytest.mark.shipped
+def test_what_settings_gain_in_the_optimum_is_what_the_report_says(store: KnowledgeBase) -> None:
+    store.add(benchmark([("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, 0.3)]))
+    own = estimator(store)
+    stack = {"torch": Version("2.13.0+cpu"), "numpy": Version("2.4.6")}
+
+    (gains,) = (g for g in own.setting_gains({n: [v] for n, v in stack.items()}, stack) if g.framework == "torch")
+
+    in_optimum = gains.alone[stack["torch"]]["allocator", "tcmalloc"]
+    assert math.exp(in_optimum.mean) == pytest.approx(effects(own)["allocator=tcmalloc"].speedup)
+    assert in_optimum.mean == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.shipped
+def test_a_benchmark_on_a_processor_says_nothing_about_an_accelerator(store: KnowledgeBase) -> None:
+    stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.12.1")}
+    a100 = find_profile("a100")
+    before = estimator(store, hardware=a100).predict(*stacks)
+    store.add(benchmark([("2.12.1", {}, 0.0), ("2.10.0", {}, 0.4)]))
+
+    after = estimator(store, hardware=a100).predict(*stacks)
+
+    assert after == before
+    assert estimator(store).predict(*stacks).speedup == pytest.approx(math.exp(0.4), rel=0.03)
+
+
+@pytest.mark.shipped
+def test_imprecise_data_create_no_certainty_about_a_setting(store: KnowledgeBase) -> None:
+    zen3 = find_profile("cpu-zen3")
+    before = effects(estimator(store, hardware=zen3))
+    block = {"block": "recurrent_block", "batch": 4, "length": 20, "mode": "training", "width": 256}
+    arms = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"spinning": "off"}, 0.0), ("2.13.0+cpu", {"onednn": "off"}, 0.0)]
+    store.add(invented(arms, indicator="block", parameters=block, hardware=zen3, noise=0.25, rounds=4))
+
+    after = effects(estimator(store, hardware=zen3))
+
+    for name in ("allocator=tcmalloc", "spinning=off", "onednn=off"):
+        assert 0.9 * width(before[name]) <= width(after[name]) <= width(before[name]) + 1e-9
+
+
+@pytest.mark.shipped
+def test_what_was_measured_is_more_certain_than_what_never_was(store: KnowledgeBase) -> None:
+    measured = effects(estimator(store, "bert-training"))
+    never = effects(estimator(store, "transformer-translation-training"))
+
+    for name in ("allocator=tcmalloc", "onednn=off"):
+        assert width(never[name]) > width(measured[name])
+
+
+@pytest.mark.shipped
+def test_a_precise_measurement_of_the_model_on_this_machine_decides(store: KnowledgeBase) -> None:
+    arms = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, 0.0)]
+    store.add(invented([*arms, ("2.10.0", {}, 0.3)]))
+    own = estimator(store, "bert-training")
+    stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.13.0+cpu")}
+
+    tcmalloc, release = effects(own)["allocator=tcmalloc"], own.predict(*stacks)
+
+    assert tcmalloc.speedup == pytest.approx(1.0, abs=0.03)
+    assert tcmalloc.low < 1 < tcmalloc.high
+    assert release.speedup == pytest.approx(math.exp(0.3), rel=0.04)
+    assert release.low < math.exp(0.3) < release.high
+
+
+def test_matrix_products_of_medium_precision_depend_on_the_feature_that_multiplies_bfloat16() -> None:
+    medium = Side(version="2.13.0", companions={}, settings={"matmul_precision": "medium"})
+    amx, zen4, zen3 = (machine_of(find_profile(f"cpu-{n}"), "cpu") for n in ("sapphirerapids", "zen4", "zen3"))
+
+    sides = [side_on(medium, machine).settings for machine in (amx, zen4, zen3)]
+
+    assert len({str(settings) for settings in sides}) == 3
+
+
+@pytest.mark.shipped
+def test_a_reduced_precision_of_one_feature_is_not_listed_for_another(store: KnowledgeBase) -> None:
+    contrasts = ModelCache(store).contrasts("torch", "cpu")
+    haswell = machine_of(find_profile("cpu-haswell"), "cpu")
+    on_feature = {setting.change[:2] for setting in compared_settings(contrasts, haswell)}
+
+    for name, value in on_feature:
+        measured = [c.machine for c in contrasts if c.side.settings.get(name) == value]
+        alike = [m for m in measured if m.precision_features == haswell.precision_features]
+        assert alike or "bfloat16" not in value
+
+
+def test_own_measurements_are_the_last_that_are_left_out() -> None:
+    shipped = [contrast(side("2.9.0"), side("2.8.0"), 0.1, 0.01 * n, block=f"s{n}") for n in range(1, MOST_RATIOS + 9)]
+    elsewhere = contrast(side("2.9.0"), side("2.8.0"), 0.1, 0.5, block="team", machine=ELSEWHERE)
+    own = contrast(side("2.9.0"), side("2.8.0"), 0.1, 0.5, block="z-own")
+
+    kept = selected([*shipped, elsewhere, own], HERE, {"z-own", "team"})
+
+    assert len(kept) == MOST_RATIOS
+    assert own in kept
+    assert elsewhere not in kept
+
+
+@pytest.mark.shipped
+def test_settings_of_releases_that_nobody_measured_are_less_certain(store: KnowledgeBase) -> None:
+    own = estimator(store)
+
+    measured, later = (effects(own, version)["allocator=tcmalloc"] for version in ("2.13.0+cpu", "3.7.0"))
+
+    assert width(later) > width(measured)
+
+
+@pytest.mark.shipped
+def test_an_arm_with_a_setting_does_not_widen_predictions_of_versions(store: KnowledgeBase) -> None:
+    stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.13.0")}
+    arms = [("2.13.0", {}, 0.0), ("2.13.0", {}, 0.0), ("2.10.0", {}, 0.02)]
+    store.add(benchmark(arms))
+    before = estimator(store).predict(*stacks)
+    store.remove(["mine"])
+    store.add(benchmark([*arms, ("2.13.0", {"threads": "1"}, -1.0)]))
+
+    after = estimator(store).predict(*stacks)
+
+    assert math.log(after.high / after.low) <= math.log(before.high / before.low) + 1e-6
+
+
+def test_a_processor_is_like_another_by_its_features_and_not_by_its_name() -> None:
+    profile = find_profile("cpu-sapphirerapids")
+    hidden = HardwareProfile(
+        name="vm",
+        cpu=Cpu(architecture="x86_64", microarchitecture="icelake", vendor="GenuineIntel", features=profile.cpu.features)
+        if profile.cpu.features
+        else Cpu(
+            architecture="x86_64",
+            microarchitecture="icelake",
+            vendor="GenuineIntel",
+            features=("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"),
+        ),
+    )
+    named, real = machine_of(hidden, "cpu"), machine_of(profile, "cpu")
+
+    assert named.is_like(real)
+    assert not named.is_like(machine_of(ICELAKE, "cpu"))
+
+
+def test_an_unknown_publisher_is_trusted_least() -> None:
+    variances = shipped_variances("tensorflow", "cuda")
+
+    assert len(variances.sources) > 1
+    assert variances.of_source("nobody") == max(variances.sources.values())
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("workload", ["transformer-training", None])
+def test_the_size_decides_about_bfloat16_and_the_report_knows_it(store: KnowledgeBase, workload: str | None) -> None:
+    effect = next(
+        e
+        for e in estimator(store, workload, find_profile("cpu-sapphirerapids")).compared_settings(
+            {"torch": Version("2.13.0+cpu")}
+        )
+        if e.setting == "amp=bfloat16" and e.workload == "transformer-training"
+    )
+
+    speedups = [size.speedup for size in effect.sizes]
+    assert speedups == sorted(speedups)
+    assert speedups[-1] > 1.3 * speedups[0]
