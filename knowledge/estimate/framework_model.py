@@ -257,8 +257,8 @@ class FrameworkModel:
                 new.setdefault(cases, {})[key] = pair
         for cases, pairs in new.items():
             predicted = self._predict(list(pairs.values()), cases)
-            for number, key in enumerate(pairs):
-                self._gains_of_settings[key] = {case: _mixed(case, predicted, number) for case in cases}
+            for number, asked in enumerate(pairs):
+                self._gains_of_settings[asked] = {case: _mixed(case, predicted, number) for case in cases}
         return [self._gains_of_settings[key] for key in keys]
 
     def setting_gains(

@@ -307,7 +307,7 @@ class Noise:
         """Compute the covariances (n, n) of unit variance."""
         import numpy as np
 
-        arms = [(c.block, arm) for c in contrasts for arm in (c.arm, c.reference_arm)]
+        arms = [(c.block, c.machine.name, arm) for c in contrasts for arm in (c.arm, c.reference_arm)]
         labels = [c.label for c in contrasts for _ in range(2)]
         common = np.array([c.common for c in contrasts])
         own = np.sqrt(np.maximum(0.0, np.array([c.error for c in contrasts]) ** 2 - common**2) + LEAST_ERROR**2)
@@ -448,8 +448,8 @@ def equal(values: Sequence[object]) -> Array:
 
     numbers: dict[object, int] = {}
     codes = np.array([numbers.setdefault(value, len(numbers)) for value in values])
-    equal: Array = (codes[:, None] == codes[None]).astype(float)
-    return equal
+    same: Array = (codes[:, None] == codes[None]).astype(float)
+    return same
 
 
 def half_shared(effects: Sequence[object]) -> Array:
@@ -458,8 +458,8 @@ def half_shared(effects: Sequence[object]) -> Array:
     Args:
         effects: The effects of arm and reference of each ratio (2 n,).
     """
-    equal = equal(effects)
-    result: Array = 0.5 * (equal[0::2, 0::2] + equal[1::2, 1::2] - equal[0::2, 1::2] - equal[1::2, 0::2])
+    same = equal(effects)
+    result: Array = 0.5 * (same[0::2, 0::2] + same[1::2, 1::2] - same[0::2, 1::2] - same[1::2, 0::2])
     return result
 
 

@@ -84,4 +84,4 @@ class SettingEffect:
         below, above = self.sizes[last], self.sizes[last + 1]
         # Between two sizes, the lower end of the interval changes linearly with the logarithm of the size.
         part = -math.log(below.low) / math.log(above.low / below.low)
-        return below.flops * (above.flops / below.flops) ** part
+        return float(below.flops * (above.flops / below.flops) ** part)
