@@ -38,7 +38,7 @@ from knowledge.store.engine import open_knowledge_base
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"
 FEWEST = 40
 """Fewest ratios to which variances are fitted."""
-MOST = 1200
+MOST = 800
 """Most ratios to which they are fitted, evenly selected: the time grows with the third power."""
 
 

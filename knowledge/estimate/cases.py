@@ -19,7 +19,17 @@ from knowledge.estimate.programs import (
     sizes_of,
     with_groups,
 )
-from knowledge.estimate.workloads import INDICATOR, MODELS, OPERATIONS, OWN, PROFILE, TASKS, UNATTRIBUTED, Workload
+from knowledge.estimate.workloads import (
+    INDICATOR,
+    MODELS,
+    OPERATIONS,
+    OWN,
+    PROFILE,
+    STEPS,
+    TASKS,
+    UNATTRIBUTED,
+    Workload,
+)
 
 _UNKNOWN_SIZES = {"small": 1e9, "medium": 3e10, "large": 1e12}
 """Floating-point operations of a step of a profiled program whose trace does not tell them."""
@@ -66,7 +76,7 @@ def cases_of(workload: Workload, contrasts: Sequence[Contrast], machine: Machine
             return _measured_here(workload, listed, machine, own) or _of_models(workload)
         if basis == TASKS and (tasks := _tasks_of(workload, listed)):
             return [Case(workload=workload.name, basis=TASKS, programs=tuple(((1.0, task),) for task in tasks))]
-        if basis in (OPERATIONS, INDICATOR, PROFILE) and (blend := _operations(workload, basis, listed, own)):
+        if basis in (STEPS, OPERATIONS, INDICATOR, PROFILE) and (blend := _operations(workload, basis, listed, own)):
             return [Case(workload=workload.name, basis=basis, programs=(blend,))]
     return []
 

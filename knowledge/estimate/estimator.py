@@ -42,6 +42,7 @@ from knowledge.estimate.workloads import (
     OPERATIONS,
     OWN,
     PROFILE,
+    STEPS,
     TASKS,
     TimePart,
     Workload,
@@ -49,7 +50,7 @@ from knowledge.estimate.workloads import (
     workload_catalogue,
 )
 
-_OF_OPERATIONS = (INDICATOR, OPERATIONS, PROFILE)
+_OF_OPERATIONS = (INDICATOR, OPERATIONS, PROFILE, STEPS)
 """Lists of parts that may be single operations."""
 Versions = Mapping[str, Version]
 

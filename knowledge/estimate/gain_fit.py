@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.gain_model import OWN_TERMS, Noise, Registry, Term, Variances, covariance, terms_of
+from knowledge.estimate.gain_model import OWN_TERMS, Noise, Points, Registry, Term, Variances, covariance, terms_of
 from knowledge.estimate.programs import Program
 from knowledge.estimate.similarity import side_on
 
@@ -32,8 +32,12 @@ LEAST_OF_SOURCE = 2 * 0.03**2
 """Least variance of a published ratio: tables are of one run, rounded; a judgement."""
 FEWEST = 20
 """Fewest published ratios of a source with a variance of its own."""
-_PRIOR_COUNT = 2.0
-"""Weight of the usual effect, in ratios, when the effect of one setting is estimated."""
+LOOSE_SCALE = 2.0
+"""Standard deviation of the prior of the logarithm of the square of a setting's scale: a judgement."""
+LEAST_SCALE = 0.1**2
+"""Least square of a setting's scale."""
+OF_ONE_SETTING = ("setting", "setting of a version")
+"""Changes whose effects are proportional to the square of the scale of a setting."""
 
 
 def fit_variances(
@@ -45,7 +49,8 @@ def fit_variances(
 ) -> Variances:
     """Return the variances that maximise the marginal likelihood under a weak prior.
 
-    The logarithm of each variance has a normal prior (Rasmussen and Williams 2006, equations 5.8 and 5.9).
+    The logarithm of each variance has a normal prior (Rasmussen and Williams 2006, equations 5.8 and 5.9). The variances
+    of the terms, then the scales of settings, then again the variances are fitted: they are products.
 
     Args:
         contrasts: Ratios of one framework on one kind of device.
@@ -53,88 +58,127 @@ def fit_variances(
         device: The device: ``cpu``, or another one.
         usual: Means of the prior; 5 % for each term by default.
     """
+    registry = Registry()
+    points = registry.points_of(contrasts, program_of)
+    problem = _Problem(contrasts, registry, points, {**dict.fromkeys(terms_of(device), TYPICAL_VARIANCE), **(usual or {})})
+    variances = problem.fit_terms({})
+    return problem.fit_terms(problem.fit_scales(variances))
+
+
+class _Problem:
+    """Ratios whose variances are fitted."""
+
+    def __init__(
+        self, contrasts: Sequence[Contrast], registry: Registry, points: Points, usual: Mapping[Term, float]
+    ) -> None:
+        import numpy as np
+
+        self._registry, self._points, self._usual = registry, points, usual
+        self._noise = Noise(contrasts)
+        self._means: Array = np.array([c.mean for c in contrasts])
+        counts = Counter(c.source for c in contrasts if c.family == PUBLISHED)
+        self._sources = [source for source, count in counts.items() if count >= FEWEST]
+        rows = [np.array([c.source == source for c in contrasts]) for source in self._sources]
+        rare = self._noise.published & ~np.any([*rows, ~self._noise.published], axis=0)
+        # Rare sources count together, like unknown ones.
+        self._sources += [""] if rare.any() else []
+        self._rows = [~self._noise.published, *rows, *([rare] if rare.any() else [])]
+        self._settings = sorted(
+            {
+                "=".join(item)
+                for c in contrasts
+                for side in (c.side, c.reference)
+                for item in side_on(side, c.machine).settings.items()
+            }
+        )
+
+    def fit_terms(self, scales: Mapping[str, float]) -> Variances:
+        """Return the variances of the terms and of the noise, for given scales of settings."""
+        import numpy as np
+
+        space, noise = self._registry.space(scales), self._noise
+        parts = {term: covariance(space, self._points, {term: 1.0}) for term in self._usual}
+        present = [term for term, matrix in parts.items() if np.abs(matrix).max(initial=0.0) > 1e-12]
+        labels = [noise.label * np.outer(row, row) for row in self._rows]
+        stacked = np.stack([*(parts[term] for term in present), noise.rounds, noise.arm, *labels])
+        least = [LEAST] * len(present) + [1.0, LEAST_ARM, LEAST_LABEL] + [LEAST_OF_SOURCE] * (len(labels) - 1)
+        typical = [self._usual[term] for term in present] + least[len(present) :]
+        loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (len(labels) + 1)
+        fitted = _maximise(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
+        factor, arm, label, *of_sources = fitted[len(present) :]
+        return Variances(
+            terms={**self._usual, **dict.fromkeys(OWN_TERMS, OWN_VARIANCE), **dict(zip(present, fitted, strict=False))},
+            label=label,
+            arm=arm,
+            noise=factor,
+            scales=dict(scales),
+            sources=dict(zip(self._sources, of_sources, strict=True)),
+        )
+
+    def fit_scales(self, variances: Variances) -> dict[str, float]:
+        """Return the scale of each setting, for given variances.
+
+        Most settings hardly change anything, and a few, such as a library that is switched off, change some programs
+        much.
+        """
+        import numpy as np
+
+        if not self._settings:
+            return {}
+        terms = {term: value for term, value in variances.terms.items() if term.change in OF_ONE_SETTING}
+        others = {term: value for term, value in variances.terms.items() if term not in terms}
+        rest = covariance(self._registry.space(variances.scales), self._points, others)
+        parts = [
+            covariance(self._registry.space({other: float(other == name) for other in self._settings}), self._points, terms)
+            for name in self._settings
+        ]
+        count = len(self._settings)
+        fitted = _maximise(
+            self._means,
+            np.stack(parts),
+            rest + self._noise.covariance(variances),
+            [1.0] * count,
+            [LOOSE_SCALE] * count,
+            [LEAST_SCALE] * count,
+        )
+        return {name: math.sqrt(value) for name, value in zip(self._settings, fitted, strict=True)}
+
+
+def _maximise(
+    means: Array,
+    parts: Array,
+    rest: Array,
+    typical: Sequence[float],
+    loose: Sequence[float],
+    least: Sequence[float],
+) -> list[float]:
+    """Return the factors (k,) of parts of a covariance that maximise the marginal likelihood.
+
+    Args:
+        means: Measured values (n,).
+        parts: Parts of their covariance (k, n, n).
+        rest: The rest of it (n, n).
+        typical: Means of the priors (k,).
+        loose: Standard deviations of the logarithms of the priors (k,).
+        least: Least factors (k,).
+    """
     import numpy as np
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 
-    scales = setting_scales_of(contrasts)
-    registry = Registry()
-    points = registry.points_of(contrasts, program_of)
-    space, noise = registry.space(scales), Noise(contrasts)
-    parts = {term: covariance(space, points, {term: 1.0}) for term in terms_of(device)}
-    present = [term for term, matrix in parts.items() if np.abs(matrix).max(initial=0.0) > 1e-12]
-    counts = Counter(c.source for c in contrasts if c.family == PUBLISHED)
-    sources = [source for source, count in counts.items() if count >= FEWEST]
-    of_source = [np.array([c.source == source for c in contrasts]) for source in sources]
-    rare = noise.published & ~np.any([*of_source, ~noise.published], axis=0)
-    rows = [~noise.published, *of_source, *([rare] if rare.any() else [])]
-    labels = [noise.label * np.outer(row, row) for row in rows]
-    stacked = np.stack([*(parts[term] for term in present), noise.rounds, noise.arm, *labels])
-    least = [LEAST] * len(present) + [1.0, LEAST_ARM, LEAST_LABEL] + [LEAST_OF_SOURCE] * (len(rows) - 1)
-    means = np.array([c.mean for c in contrasts])
-    prior = [math.log((usual or {}).get(term, TYPICAL_VARIANCE)) for term in present]
-    typical = np.array([*prior, *map(math.log, least[len(present) :])])
-    loose = np.array([LOOSE] * len(typical))
-    loose[len(present)] = 0.5
+    centres, widths = np.log(typical), np.array(loose)
 
     def objective(logs: Array) -> tuple[float, Array]:
-        variances = np.exp(logs)
-        factor = cho_factor(np.tensordot(variances, stacked, axes=1), lower=True, check_finite=False)
-        weights = cho_solve(factor, means, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(means)), check_finite=False) - np.outer(weights, weights)
-        value = 0.5 * means @ weights + np.log(np.diag(factor[0])).sum()
-        away = (logs - typical) / loose
-        gradient = 0.5 * variances * np.einsum("kij,ij->k", stacked, inverse) + away / loose
+        factors = np.exp(logs)
+        root = cho_factor(rest + np.tensordot(factors, parts, axes=1), lower=True, check_finite=False)
+        weights = cho_solve(root, means, check_finite=False)
+        inverse = cho_solve(root, np.eye(len(means)), check_finite=False) - np.outer(weights, weights)
+        value = 0.5 * means @ weights + np.log(np.diag(root[0])).sum()
+        away = (logs - centres) / widths
+        gradient = 0.5 * factors * np.einsum("kij,ij->k", parts, inverse) + away / widths
         return float(value + 0.5 * away @ away), gradient
 
     bounds = [(math.log(value), 4.0) for value in least]
-    fitted = np.exp(minimize(objective, typical, jac=True, method="L-BFGS-B", bounds=bounds).x).tolist()
-    terms = dict.fromkeys(terms_of(device), TYPICAL_VARIANCE) | dict.fromkeys(OWN_TERMS, OWN_VARIANCE)
-    terms |= dict(usual or {})
-    terms |= dict(zip(present, fitted, strict=False))
-    factor, arm, label, *others = fitted[len(present) :]
-    return Variances(
-        terms=terms,
-        label=label,
-        arm=arm,
-        noise=factor,
-        scales=scales,
-        # Rare sources count together, like unknown ones.
-        sources=dict(zip([*sources, *([""] if rare.any() else [])], others, strict=True)),
-    )
-
-
-def setting_scales_of(contrasts: Sequence[Contrast]) -> dict[str, float]:
-    """Return the root mean square of the effects of each setting relative to the usual one, shrunk towards it.
-
-    Most settings hardly change anything, and a few, such as a library that is switched off, change some programs much.
-
-    Args:
-        contrasts: Contrasts of one framework on one kind of device.
-    """
-    effects: dict[str, list[tuple[float, float]]] = {}
-    for c in contrasts:
-        settings = side_on(c.side, c.machine).settings
-        if len(settings) == 1 and not c.reference.settings and c.side.version == c.reference.version:
-            effects.setdefault("=".join(*settings.items()), []).append((c.mean, max(c.error, LEAST_LABEL**0.5)))
-    usual = _beyond_noise([pair for pairs in effects.values() for pair in pairs], TYPICAL_VARIANCE)
-    if usual <= 0:
-        return {}
-    return {name: math.sqrt(_shrunk(pairs, usual) / usual) for name, pairs in sorted(effects.items())}
-
-
-def _beyond_noise(pairs: Sequence[tuple[float, float]], about: float) -> float:
-    """Return the variance of true differences, from measured ones with their errors.
-
-    Each is weighted by its information on the variance, (about + error^2)^-2, since the square of a normal value with
-    variance v has variance 2 v^2: an uncertain measurement hardly counts.
-    """
-    weights = [(about + error**2) ** -2 for _, error in pairs]
-    beyond = (w * (mean**2 - error**2) for w, (mean, error) in zip(weights, pairs, strict=True))
-    return max(0.0, sum(beyond) / sum(weights)) if weights else 0.0
-
-
-def _shrunk(pairs: Sequence[tuple[float, float]], usual: float) -> float:
-    """Return the variance of differences, shrunk towards the usual one where there are few or uncertain ones."""
-    count = sum((usual / (usual + error**2)) ** 2 for _, error in pairs)
-    return (_PRIOR_COUNT * usual + count * _beyond_noise(pairs, usual)) / (_PRIOR_COUNT + count)
+    fitted = minimize(objective, centres, jac=True, method="L-BFGS-B", bounds=bounds).x
+    values: list[float] = np.exp(fitted).tolist()
+    return values

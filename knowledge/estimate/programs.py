@@ -13,8 +13,8 @@ from knowledge.domain.observation import PUBLISHED, words_of
 
 WHOLE_MODEL, BLOCK_OF_MODEL = "model", "block"
 """Names of the indicators of whole models and of blocks of models."""
-PROGRAMS = (WHOLE_MODEL, BLOCK_OF_MODEL, "training_step", "inference")
-"""Indicators that measure programs, and not single operations."""
+PROGRAMS = (WHOLE_MODEL, BLOCK_OF_MODEL)
+"""Indicators that measure programs; others measure single operations, or steps of models that nobody uses."""
 OPERATIONS = ("convolution", "depthwise", "matmul", "attention", "recurrent", "memory")
 """Kinds of operations that the time of a program is divided into; ``memory`` moves more bytes than it computes."""
 _OF_INDICATORS = {
@@ -50,7 +50,7 @@ _USUAL_MODELS = {
     "recommender": "dlrm",
 }
 """Model whose shares of the time stand for those of others of its architecture."""
-_UNITS = {"flops": 4.5, "intensity": 1.5, "training": 1.0, "launches": 5.0, "share": 0.4}
+_UNITS = {"flops": 4.5, "intensity": 1.5, "training": 1.0, "launches": 5.0, "share": 0.25}
 """Differences over which programs become unlike: of logarithms, of the mode, and of a share of the time. Those of
 `flops`, `launches` and `share` have the least errors of eight choices in `python -m benchmarks.held_out`; the others
 are judgements."""
