@@ -240,8 +240,11 @@ class Registry:
         self._machines: dict[Machine, int] = {}
 
     def points_of(self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program]) -> Points:
-        """Return measured ratios; contrasts with one label have one program."""
-        programs = {c.label: program_of(c) for c in contrasts}
+        """Return measured ratios; contrasts with one label have one program, with its size if any of them knows it."""
+        programs: dict[str, Program] = {}
+        for c in contrasts:
+            own = program_of(c)
+            programs[c.label] = max(programs.get(c.label, own), own, key=lambda program: (program.flops, program.bytes))
         return Points(
             [
                 (

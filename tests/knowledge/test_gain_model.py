@@ -139,6 +139,17 @@ def test_a_gain_that_grows_with_the_size_is_predicted_between_and_beyond_the_siz
     assert deviation > within
 
 
+def test_a_ratio_that_does_not_tell_its_size_has_that_of_others_at_the_same_program() -> None:
+    known, unknown = (replace(measured(arm, 0.4, block=arm.version), flops=f) for arm, f in ((OLD, 1e12), (OLDER, 0.0)))
+
+    def place(rows: Sequence[Contrast]) -> float:
+        model = GainModel(rows, lambda c: program_of_run(c.label, c.family, flops=c.flops), VARIANCES)
+        (own,) = model.predict([(OLDER, PLAIN)], [((1.0, program_of_run(known.label, "model", flops=1e12)),)], HERE)
+        return float(own.means[0])
+
+    assert place([known, unknown]) == pytest.approx(place([unknown, known]))
+
+
 def test_what_two_settings_do_together_may_differ_from_what_they_do_alone() -> None:
     alone = [measured(FAST, 0.0), measured(THREAD, 0.1)]
 
