@@ -107,7 +107,7 @@ class Models(ModelCache):
 def estimator(
     contrasts: Sequence[Contrast],
     *,
-    workload: Workload = EVERY_OPERATION,
+    workload: Workload | None = EVERY_OPERATION,
     hardware: HardwareProfile = MACHINE,
     own: Collection[str] = (),
 ) -> WorkloadEstimator:
@@ -267,6 +267,16 @@ def test_shipped_sizes_count_regardless_of_the_knowledge_base() -> None:
     )
 
 
+def test_an_own_size_counts_for_predictions_of_the_sizes_that_ship() -> None:
+    shipped = old(0.0, 0.03, "2.8.0", block="shipped")
+    own = old(math.log(1.2), 0.01, block="own", label="sort@1[n=512] float32 torch/cpu")
+
+    prediction = estimator([shipped, own], own={"own"}).predict(*OLD_AND_NEW)
+
+    assert 1.02 < prediction.speedup < 1.2
+    assert prediction.changes[0].measured
+
+
 @given(
     rows=st.lists(
         st.tuples(effects, errors, st.sampled_from(OFFERED["torch"][1:]), st.integers(8, 10)), min_size=2, max_size=5
@@ -395,3 +405,31 @@ def test_every_measured_candidate_version_counts_as_a_comparison() -> None:
 
     # Two versions of the framework, and the only measured candidate version of NumPy that is not the baseline's.
     assert gains.comparisons == 3
+
+
+@pytest.mark.parametrize("others", [0.1, -0.3])
+def test_a_choice_counts_the_gain_of_the_case_in_which_it_gains_least(others: float) -> None:
+    new, before = Version("2.9.0"), {"torch": Version("2.4.0")}
+    fast = replace(side("2.9.0"), settings={"allocator": "tcmalloc"})
+    rows = [
+        contrast(arm, side("2.9.0"), gain, 0.01, label=f"model@1[mode=training,model={name}] float32 torch/cpu")
+        for name, gain in (("resnet50", 0.5), ("bert_base", others))
+        for arm in (fast, side("2.4.0"))
+    ]
+    fitted = estimator(rows, workload=None)
+
+    (of_settings,) = fitted.setting_gains({"torch": [new]}, {"torch": new})
+    (of_versions,) = fitted.terms({"torch": [*before.values()]}, {"torch": new}).frameworks
+    score = fitted.predict(before, {"torch": new}).score
+
+    kinds = fitted.model("torch")
+    assert kinds is not None
+    (by_setting,) = kinds.gains_of_settings({"torch": new}, [(new, fast.settings, {})])
+    least_of_setting, least_of_version = (
+        min(gain.cautious for gain in gains.values())
+        for gains in (by_setting, kinds.gain_by_case(before, {"torch": new}))
+    )
+    assert len({case.workload for case in by_setting}) > 1
+    assert of_settings.alone[new]["allocator", "tcmalloc"].cautious == pytest.approx(least_of_setting)
+    assert of_versions.alone[before["torch"]].cautious == pytest.approx(least_of_version)
+    assert score == pytest.approx(least_of_version)
