@@ -45,8 +45,9 @@ PARTS = {
         ("knowledge/estimate/*",),
         (
             "tests/knowledge/test_estimate.py",
-            "tests/knowledge/test_posterior.py",
+            "tests/knowledge/test_model_cache.py",
             "tests/knowledge/test_gains.py",
+            "tests/knowledge/test_gain_model.py",
             "tests/knowledge/test_conditions.py",
             "tests/knowledge/test_mlperf.py",
         ),

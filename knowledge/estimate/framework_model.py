@@ -127,7 +127,7 @@ class FrameworkModel:
         others = [key for key in places if key[0] != self.name]
         columns = [places[key] for key in others]
         # Effects of the framework and of its companions add up, so those of both need no further predictions.
-        alone, own = ([_scaled(gain, share) for gain in self._least(predicted, n, [])] for n in (rows, columns))
+        alone, own = ([_scaled(gain, share) for gain in self._least(predicted, n)] for n in (rows, columns))
         joint = np.array(self._least(predicted, rows, columns), dtype=object).reshape(len(rows), len(columns))
         return FrameworkGains(
             framework=self.name,
@@ -147,7 +147,7 @@ class FrameworkModel:
         )
 
     def _least(
-        self, predicted: Mapping[Blend, Predicted], rows: Sequence[int], columns: Sequence[int]
+        self, predicted: Mapping[Blend, Predicted], rows: Sequence[int], columns: Sequence[int] | None = None
     ) -> list[PredictedGain]:
         """Return the gains of changes, or of each two together, for the case in which they gain least."""
         import numpy as np
@@ -157,7 +157,7 @@ class FrameworkModel:
             parts = [predicted[blend] for blend in case.programs]
             means = np.array([p.means[rows] for p in parts])
             variances = np.array([np.diag(p.variances)[rows] for p in parts])
-            if columns:
+            if columns is not None:
                 means = means[:, :, None] + np.array([p.means[columns] for p in parts])[:, None]
                 both = np.array([2 * p.variances[np.ix_(rows, columns)] for p in parts])
                 own = np.array([np.diag(p.variances)[columns] for p in parts])

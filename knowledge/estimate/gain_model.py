@@ -240,8 +240,11 @@ class Registry:
         self._machines: dict[Machine, int] = {}
 
     def points_of(self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program]) -> Points:
-        """Return measured ratios; contrasts with one label have one program."""
-        programs = {c.label: program_of(c) for c in contrasts}
+        """Return measured ratios; contrasts with one label have one program, with its size if any of them knows it."""
+        programs: dict[str, Program] = {}
+        for c in contrasts:
+            own = program_of(c)
+            programs[c.label] = max(programs.get(c.label, own), own, key=lambda program: (program.flops, program.bytes))
         return Points(
             [
                 (
@@ -310,12 +313,14 @@ class Noise:
         arms = [(c.block, c.machine.name, arm) for c in contrasts for arm in (c.arm, c.reference_arm)]
         labels = [c.label for c in contrasts for _ in range(2)]
         common = np.array([c.common for c in contrasts])
-        own = np.sqrt(np.maximum(0.0, np.array([c.error for c in contrasts]) ** 2 - common**2) + LEAST_ERROR**2)
+        own = np.sqrt(np.maximum(0.0, np.array([c.error for c in contrasts]) ** 2 - common**2))
         self.published = np.array([c.family == PUBLISHED for c in contrasts])
         self._sources = [c.source for c in contrasts]
         self.arm = half_shared(arms) * np.outer(~self.published, ~self.published)
         self.label = half_shared(list(zip(arms, labels, strict=True)))
-        self.rounds: Array = self.arm * np.outer(common, common) + self.label * np.outer(own, own)
+        shared = self.arm * np.outer(common, common) + self.label * np.outer(own, own)
+        # Two ratios of the same arm and program are never equal for sure: their covariance could not be inverted.
+        self.rounds: Array = shared + LEAST_ERROR**2 * np.eye(len(contrasts))
 
     def covariance(self, variances: Variances) -> Array:
         """Return the covariance (n, n) of the noise."""

@@ -7,9 +7,9 @@ don't have to worry about multiple comparisons", Journal of Research on Educatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from packaging.version import Version
 
@@ -17,8 +17,6 @@ from knowledge.estimate.interface import PredictedGain
 
 SettingValue = tuple[str, str]
 """Name of a setting, and its value."""
-_Key = TypeVar("_Key")
-_Gain = TypeVar("_Gain")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,40 +68,6 @@ class SettingGains:
                     )
                 )
         return PredictedGain(mean=sum(g.mean for g in parts), variance=sum(g.variance for g in parts))
-
-
-def least_gains(every: Sequence[SettingGains]) -> SettingGains:
-    """Return the gains of one framework that are least for any kind of workload, one by one.
-
-    A setting that was not compared for one of the kinds is left out: what it does to that kind is not known.
-
-    Args:
-        every: Gains for each kind, of the same versions.
-    """
-    first = every[0]
-    return SettingGains(
-        framework=first.framework,
-        alone={v: _least([gains.alone[v] for gains in every], _least_gain) for v in first.alone},
-        together={v: _least([gains.together[v] for gains in every], _least_pair) for v in first.together},
-    )
-
-
-def _least(tables: Sequence[Mapping[_Key, _Gain]], least: Callable[[Sequence[_Gain]], _Gain]) -> dict[_Key, _Gain]:
-    common = [key for key in tables[0] if all(key in table for table in tables)]
-    return {key: least([table[key] for table in tables]) for key in common}
-
-
-def _least_gain(gains: Sequence[PredictedGain]) -> PredictedGain:
-    return min(gains, key=lambda gain: gain.cautious)
-
-
-def _least_pair(pairs: Sequence[PairGain]) -> PairGain:
-    """Return each gain of a pair where it is least: the kinds may differ."""
-    return PairGain(
-        joint=_least_gain([pair.joint for pair in pairs]),
-        first=_least_gain([pair.first for pair in pairs]),
-        second=_least_gain([pair.second for pair in pairs]),
-    )
 
 
 def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.interface import PredictedGain
-from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
+from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue, gains_from, gains_record
 from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE, FixedScores
@@ -355,3 +355,9 @@ def test_frameworks_of_one_process_agree_about_its_settings(
 
     assert allowed.disputed == disputed
     assert not any(allowed.may_choose(name, value, V) for name in ("torch", "jax") for value in disputed)
+
+
+def test_gains_survive_the_cache() -> None:
+    gains = gains_of({("amp", "bfloat16"): 7}, {(("amp", "bfloat16"), ("compile", "on")): 3})
+
+    assert gains_from(gains_record([gains])) == (gains,)

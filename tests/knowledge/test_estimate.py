@@ -13,10 +13,10 @@ from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.compare import compare_block
+from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.evidence import evidence_of, machine_of
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.indicators import INDICATORS
@@ -25,16 +25,9 @@ from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, block, observation
 
 
-def of_unshipped(observations: Iterable[Observation]) -> list[Observation]:
-    """Return observations under an indicator without shipped observations of NumPy, so that they count themselves."""
-    return [replace(o, indicator=replace(o.indicator, name="conv1d")) for o in observations]
-
-
-def estimator(
-    observations: Iterable[Observation], hardware: HardwareProfile = MACHINE, *, as_they_are: bool = False
-) -> WorkloadEstimator:
+def estimator(observations: Iterable[Observation], hardware: HardwareProfile = MACHINE) -> WorkloadEstimator:
     store = open_knowledge_base("sqlite://", shipped=False)
-    store.add(observations if as_they_are else of_unshipped(observations))
+    store.add(observations)
     return WorkloadEstimator(
         ModelCache(store), hardware=hardware, workload=EVERY_OPERATION, frameworks=("numpy", "torch")
     )
@@ -167,38 +160,6 @@ def test_a_measured_gain_is_predicted_but_shrunk() -> None:
     assert prediction.changes[0].evidence[0].reference == "2.0.0"
 
 
-def test_a_size_that_does_not_ship_counts_for_predictions_of_sizes_that_do() -> None:
-    fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}), as_they_are=True)
-
-    prediction = fitted.predict({"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")})
-
-    assert 1.0 < prediction.speedup < 1.1
-    assert [line.indicator for line in prediction.changes[0].evidence] == ["matmul@1[k=8,m=8,n=8] float32 numpy/cpu"]
-
-
-def test_another_shipped_size_does_not_change_the_subject_of_a_prediction() -> None:
-    rows = [
-        replace(o, indicator=replace(o.indicator, parameters={"m": 512, "n": 512, "k": 512}))
-        for o in block({"2.0.0": 1.0, "1.26.4": 1.2})
-    ]
-    other = [
-        replace(o, block="b2", indicator=replace(o.indicator, parameters={"m": 1024, "n": 1024, "k": 1024}))
-        for o in rows
-    ]
-    stacks = {"numpy": Version("1.26.4")}, {"numpy": Version("2.0.0")}
-
-    subjects = [
-        [effect.subject for effect in estimator(observations, as_they_are=True).effects(*stacks)]
-        for observations in (rows, rows + other)
-    ]
-
-    assert subjects[0] == subjects[1]
-    assert [subject.partition(" ")[0] for subject in subjects[0]] == [
-        "matmul@1[k=1024,m=1024,n=1024]",
-        "matmul@1[k=512,m=512,n=512]",
-    ]
-
-
 def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
     fitted = estimator(block({"2.0.0": 1.0, "1.26.4": 1.2}))
 
@@ -250,7 +211,7 @@ def test_a_control_corrects_for_an_unlucky_reference() -> None:
 
     without, with_control = estimator(rows).predict(*stacks), estimator(rows + control).predict(*stacks)
 
-    assert with_control.speedup < 1.05 < without.speedup
+    assert with_control.speedup < 1.06 < 1.09 < without.speedup
 
 
 def test_a_framework_with_one_measured_version_is_unmeasured() -> None:

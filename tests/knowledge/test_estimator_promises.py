@@ -28,7 +28,7 @@ from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 ICELAKE = find_profile("cpu-icelake")
 IDENTITY = "abcdabcdabcdabcd"
 NUMPY = {"numpy": "2.4.6"}
-BERT = {"model": "bert_base", "mode": "training", "batch": 8, "length": 128}
+BERT: dict[str, str | int] = {"model": "bert_base", "mode": "training", "batch": 8, "length": 128}
 Arm = tuple[str, Mapping[str, str], float]
 """Version of PyTorch, settings, and log speed-up over the first arm."""
 
@@ -44,16 +44,18 @@ def invented(
     rounds: int = 12,
 ) -> Iterator[Observation]:
     """Yield an invented block of PyTorch; it is no measurement."""
-    numbers = random.Random(0)
+    drifts = random.Random(0)
+    # Further arms do not change the others.
+    noises = [random.Random(number + 1) for number in range(len(arms))]
     backend, dtype = ("program", "any") if indicator == "benchmark" else ("torch", "float32")
     run = IndicatorRun(
         name=indicator, version=1, backend=backend, device="cpu", dtype=dtype, parameters=dict(parameters)
     )
     for round_ in range(rounds):
-        drift = numbers.gauss(0, 0.01)
+        drift = drifts.gauss(0, 0.01)
         for number, (version, settings, gain) in enumerate(arms):
             packages = [PackageVersion(name=n, version=v) for n, v in {"torch": version, **NUMPY}.items()]
-            seconds = 0.1 * math.exp(drift + numbers.gauss(0, noise) - gain)
+            seconds = 0.1 * math.exp(drift + noises[number].gauss(0, noise) - gain)
             yield Observation(
                 indicator=run,
                 framework="torch",
@@ -159,14 +161,21 @@ def test_a_benchmark_on_a_processor_says_nothing_about_an_accelerator(store: Kno
 def test_imprecise_data_create_no_certainty_about_a_setting(store: KnowledgeBase) -> None:
     zen3 = find_profile("cpu-zen3")
     before = effects(estimator(store, hardware=zen3))
-    block = {"block": "recurrent_block", "batch": 4, "length": 20, "mode": "training", "width": 256}
+    block: dict[str, str | int] = {
+        "block": "recurrent_block",
+        "batch": 4,
+        "length": 20,
+        "mode": "training",
+        "width": 256,
+    }
     arms = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"spinning": "off"}, 0.0), ("2.13.0+cpu", {"onednn": "off"}, 0.0)]
     store.add(invented(arms, indicator="block", parameters=block, hardware=zen3, noise=0.25, rounds=4))
 
     after = effects(estimator(store, hardware=zen3))
 
     for name in ("allocator=tcmalloc", "spinning=off", "onednn=off"):
-        assert 0.9 * width(before[name]) <= width(after[name]) <= width(before[name]) + 1e-9
+        # The gain of each program never widens; how much programs differ may.
+        assert 0.9 * width(before[name]) <= width(after[name]) <= 1.001 * width(before[name])
 
 
 @pytest.mark.shipped
@@ -238,7 +247,7 @@ def test_settings_of_releases_that_nobody_measured_are_less_certain(store: Knowl
 @pytest.mark.shipped
 def test_an_arm_with_a_setting_does_not_widen_predictions_of_versions(store: KnowledgeBase) -> None:
     stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.13.0")}
-    arms = [("2.13.0", {}, 0.0), ("2.13.0", {}, 0.0), ("2.10.0", {}, 0.02)]
+    arms: list[Arm] = [("2.13.0", {}, 0.0), ("2.13.0", {}, 0.0), ("2.10.0", {}, 0.02)]
     store.add(benchmark(arms))
     before = estimator(store).predict(*stacks)
     store.remove(["mine"])
@@ -253,13 +262,11 @@ def test_a_processor_is_like_another_by_its_features_and_not_by_its_name() -> No
     profile = find_profile("cpu-sapphirerapids")
     hidden = HardwareProfile(
         name="vm",
-        cpu=Cpu(architecture="x86_64", microarchitecture="icelake", vendor="GenuineIntel", features=profile.cpu.features)
-        if profile.cpu.features
-        else Cpu(
+        cpu=Cpu(
             architecture="x86_64",
             microarchitecture="icelake",
             vendor="GenuineIntel",
-            features=("avx2", "fma", "avx512f", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8"),
+            features=("avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "amx_bf16", "amx_int8"),
         ),
     )
     named, real = machine_of(hidden, "cpu"), machine_of(profile, "cpu")

@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 
 from docs.programs import compositions
 from knowledge.estimate.evidence import Contrast, Machine, Side
-from knowledge.estimate.gain_fit import LEAST, fit_variances
-from knowledge.estimate.gain_model import TERMS, GainModel, Variances
+from knowledge.estimate.gain_fit import LEAST, OWN_VARIANCE, fit_variances
+from knowledge.estimate.gain_model import OWN_TERMS, Blend, GainModel, Space, Variances, terms_of
 from knowledge.estimate.programs import OPERATIONS, Program, program_of_run
 from tests.examples import examples
 from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 
+TERMS = terms_of("cpu")
 VARIANCES = Variances(
     terms=dict.fromkeys(TERMS, 0.05**2), label=2 * 0.01**2, arm=2 * 0.015**2, noise=1.0, scales={"threads=1": 2.0}
 )
@@ -43,19 +44,18 @@ def program_of(c: Contrast) -> Program:
 def measured(
     arm: Side, mean: float, error: float = 0.01, *, flops: float = 1e10, machine: Machine = HERE, block: str = "b"
 ) -> Contrast:
-    return replace(
-        contrast(arm, PLAIN, mean, error, label=label_of(flops), machine=machine, block=block, arm=STACKS.index(arm)),
-        family="model",
-    )
+    return contrast(arm, PLAIN, mean, error, label=label_of(flops), machine=machine, block=block, arm=STACKS.index(arm))
+
+
+def blend(flops: float) -> Blend:
+    return ((1.0, program_of(measured(FAST, 0.0, flops=flops))),)
 
 
 def gain(
     contrasts: Sequence[Contrast], arm: Side, reference: Side = PLAIN, flops: float = 1e10, machine: Machine = HERE
 ) -> tuple[float, float]:
-    model = GainModel(contrasts, program_of, VARIANCES)
-    program = program_of(measured(arm, 0.0, flops=flops))
-    (predicted,) = model.gains([(arm, reference)], program, machine)
-    return predicted.mean, math.sqrt(predicted.variance)
+    (predicted,) = GainModel(contrasts, program_of, VARIANCES).predict([(arm, reference)], [blend(flops)], machine)
+    return float(predicted.means[0]), math.sqrt(predicted.variances[0])
 
 
 contrasts_of_one_machine = st.lists(
@@ -74,22 +74,24 @@ contrasts_of_one_machine = st.lists(
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(contrasts_of_one_machine, st.permutations(STACKS), st.sampled_from(SIZES), st.randoms(use_true_random=False))
+@given(contrasts_of_one_machine, st.permutations(STACKS), st.sampled_from(SIZES))
 def test_gains_are_antisymmetric_consistent_in_triangles_and_independent_of_order(
-    contrasts: list[Contrast], stacks: list[Side], flops: float, random: object
+    contrasts: list[Contrast], stacks: list[Side], flops: float
 ) -> None:
-    model = GainModel(contrasts, program_of, VARIANCES)
-    program = program_of(measured(FAST, 0.0, flops=flops))
     one, other, third = stacks[:3]
-
     pairs = [(one, other), (other, one), (other, third), (one, third)]
-    forth, back, further, whole = model.gains(pairs, program, HERE)
-    again = GainModel(contrasts[::-1], program_of, VARIANCES).gains(pairs[:1], program, HERE)[0]
 
-    assert back.mean == pytest.approx(-forth.mean, abs=1e-9)
-    assert back.variance == pytest.approx(forth.variance, abs=1e-9)
-    assert forth.mean + further.mean == pytest.approx(whole.mean, abs=1e-9)
-    assert (again.mean, again.variance) == pytest.approx((forth.mean, forth.variance), abs=1e-7)
+    usual, reordered = (
+        GainModel(rows, program_of, VARIANCES).predict(pairs, [blend(flops)], HERE)[0]
+        for rows in (contrasts, contrasts[::-1])
+    )
+
+    forth, back, further, whole = usual.means
+    assert back == pytest.approx(-forth, abs=1e-9)
+    assert forth + further == pytest.approx(whole, abs=1e-9)
+    assert usual.variances[0] == pytest.approx(usual.variances[1], abs=1e-9)
+    for now, then in zip(reordered, usual, strict=True):
+        assert now == pytest.approx(then, abs=1e-7)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -137,6 +139,17 @@ def test_a_gain_that_grows_with_the_size_is_predicted_between_and_beyond_the_siz
     assert deviation > within
 
 
+def test_a_ratio_that_does_not_tell_its_size_has_that_of_others_at_the_same_program() -> None:
+    known, unknown = (replace(measured(arm, 0.4, block=arm.version), flops=f) for arm, f in ((OLD, 1e12), (OLDER, 0.0)))
+
+    def place(rows: Sequence[Contrast]) -> float:
+        model = GainModel(rows, lambda c: program_of_run(c.label, c.family, flops=c.flops), VARIANCES)
+        (own,) = model.predict([(OLDER, PLAIN)], [((1.0, program_of_run(known.label, "model", flops=1e12)),)], HERE)
+        return float(own.means[0])
+
+    assert place([known, unknown]) == pytest.approx(place([unknown, known]))
+
+
 def test_what_two_settings_do_together_may_differ_from_what_they_do_alone() -> None:
     alone = [measured(FAST, 0.0), measured(THREAD, 0.1)]
 
@@ -152,26 +165,24 @@ def test_a_reduced_precision_says_nothing_about_processors_with_another_feature(
     amx = replace(ELSEWHERE, precision_features=("amx_bf16", "", ""))
     avx = replace(HERE, precision_features=("avx512_bf16", "", ""))
     known = [replace(measured(FAST, 0.7, machine=amx), side=half)]
-    program = program_of(known[0])
 
-    model = GainModel(known, program_of, VARIANCES)
-    (there,), (here,) = (model.gains([(half, PLAIN)], program, machine) for machine in (amx, avx))
+    (there, _), (here, _) = (gain(known, half, machine=machine) for machine in (amx, avx))
 
-    assert there.mean > 0.4
-    assert here.mean == pytest.approx(0.0, abs=1e-9)
+    assert there > 0.4
+    assert here == pytest.approx(0.0, abs=1e-9)
 
 
 def test_held_out_ratios_are_predicted_as_by_a_model_without_them() -> None:
     every = [measured(FAST, 0.1 * n, 0.02, flops=flops, block=f"b{n}") for n, flops in enumerate(SIZES)]
     every.append(measured(THREAD, -0.4, 0.02, block="t"))
 
-    ((group, means, deviations),) = GainModel(every, program_of, VARIANCES).held_out([[1]])
+    ((group, means, covariance),) = GainModel(every, program_of, VARIANCES).held_out([[1]])
     mean, deviation = gain([c for i, c in enumerate(every) if i != 1], FAST, flops=SIZES[1])
 
     assert list(group) == [1]
     assert means[0] == pytest.approx(mean)
     noise = every[1].error ** 2 + 0.005**2 + VARIANCES.label + VARIANCES.arm
-    assert deviations[0] == pytest.approx(math.sqrt(deviation**2 + noise))
+    assert covariance[0, 0] == pytest.approx(deviation**2 + noise)
 
 
 def test_variances_have_a_floor_and_those_without_data_stay_usual() -> None:
@@ -180,8 +191,24 @@ def test_variances_have_a_floor_and_those_without_data_stay_usual() -> None:
     fitted = fit_variances(equal, program_of)
 
     assert all(variance >= LEAST * (1 - 1e-9) for variance in fitted.terms.values())
-    assert {fitted.terms[term] for term in TERMS if term.change == "pair"} == {0.05**2}
+    assert {fitted.terms[term] for term in TERMS if term.change == "pair" and term not in OWN_TERMS} == {0.05**2}
+    assert {fitted.terms[term] for term in OWN_TERMS} == {OWN_VARIANCE}
     assert fitted.noise >= 1.0
+
+
+def test_the_similarity_of_versions_does_not_depend_on_other_versions() -> None:
+    every = ("1.24.0", "1.26.4", "2.0.0", "2.0.0+cu126", "2021.4.0", "2022.1.0", "2024.0.0", "unknown")
+
+    def similarity(texts: Sequence[str]) -> dict[tuple[str, str], float]:
+        space = Space([side(text) for text in texts], [program_of(measured(FAST, 0.0))], [HERE], {})
+        return {(a, b): float(space.changes["version"][i, j]) for i, a in enumerate(texts) for j, b in enumerate(texts)}
+
+    few, many = similarity(every[:3]), similarity(every)
+
+    assert few == pytest.approx({pair: many[pair] for pair in few})
+    assert 1 > few["1.24.0", "1.26.4"] > few["1.24.0", "2.0.0"] > many["1.24.0", "2022.1.0"]
+    assert many["2.0.0", "2.0.0+cu126"] < 1
+    assert many["2021.4.0", "2022.1.0"] > many["2021.4.0", "2024.0.0"]
 
 
 def test_the_shipped_compositions_are_those_of_the_models() -> None:

@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, Side
-from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.gaussian_process import GaussianProcess
-from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain, ScoreTerms
-from knowledge.estimate.measured_framework import MeasuredFramework
-from knowledge.estimate.model_cache import shipped_amplitudes
-from knowledge.estimate.time_shares import time_shares
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import BENCHMARK
+from knowledge.estimate.cases import cases_of
+from knowledge.estimate.estimator import WorkloadEstimator
+from knowledge.estimate.evidence import LARGEST_ERROR, Contrast, Machine, RunOutcome, Side, machine_of
+from knowledge.estimate.framework_model import FrameworkModel, mixture
+from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain
+from knowledge.estimate.model_cache import ModelCache, shipped_variances
+from knowledge.estimate.programs import program_of_run
+from knowledge.estimate.workloads import Workload, one_indicator
 from tests.examples import examples
 from tests.knowledge.every_operation import EVERY_OPERATION
+from tests.knowledge.samples import MACHINE
 
-HERE = Machine(identity="here", name="zen4", kind="cpu zen4", family="cpu AuthenticAMD")
-ELSEWHERE = Machine(identity="there", name="icelake", kind="cpu icelake", family="cpu GenuineIntel")
-COMPANIONS = {
+OTHER_MACHINE = replace(MACHINE, cpu=replace(MACHINE.cpu, microarchitecture="icelake", vendor="GenuineIntel"))
+HERE, ELSEWHERE = (machine_of(hardware, "cpu") for hardware in (MACHINE, OTHER_MACHINE))
+OFFERED = {
+    "torch": ("2.9.0", "2.8.0", "2.7.1", "2.4.0"),
+    "jax": ("0.9.0", "0.7.0"),
     "numpy": ("2.2.0", "1.26.4", "2.0.1"),
     "triton": ("3.5.0", "3.4.0", "2.1.0"),
     "mkl": ("2024.0.0", "2021.4.0", "2022.1.0"),
     "openblas": ("0.3.28", "0.3.21"),
 }
-FRAMEWORK = ("2.9.0", "2.8.0", "2.7.1", "2.4.0")
-LABEL, OTHER_LABEL = "sort@1[n=8] float32 torch/cpu", "matmul@1[n=8] float32 torch/cpu"
+CANDIDATES = {name: [Version(v) for v in listed] for name, listed in OFFERED.items()}
+OF_OPERATIONS = shipped_variances("torch", "cpu", of_operations=True)
+PAIR = Side(version="2.4.0", companions={}, settings={}), Side(version="2.9.0", companions={}, settings={})
+OLD_AND_NEW = {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
+LABEL = "sort@1[n=8] float32 torch/cpu"
+Stack = dict[str, str]
 
 
 def contrast(
@@ -45,13 +56,15 @@ def contrast(
     arm: int = 1,
     machine: Machine = HERE,
 ) -> Contrast:
+    """Return an invented contrast of the framework that the label names."""
+    framework = label.rpartition(" ")[2].partition("/")[0]
     return Contrast(
         block=block,
         arm=arm,
         label=label,
         family=label.partition("@")[0],
-        backend="torch",
-        framework="torch",
+        backend=framework,
+        framework=framework,
         machine=machine,
         side=side,
         reference=reference,
@@ -69,241 +82,250 @@ def side(version: str, companions: Mapping[str, str] | None = None) -> Side:
     return Side(version=version, companions=dict(companions or {}), settings={})
 
 
-def whole(stack: Mapping[str, str]) -> Side:
-    return side(stack["torch"], {name: version for name, version in stack.items() if name != "torch"})
+class Models(ModelCache):
+    """Models of invented contrasts, with the shipped variances."""
+
+    def __init__(self, contrasts: Sequence[Contrast], own: Collection[str]) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+        self._contrasts = contrasts
+        self._own = frozenset(own)
+
+    def contrasts(self, framework: str, device: str) -> tuple[Contrast, ...]:
+        return tuple(c for c in self._contrasts if c.framework == framework and c.label.endswith(f"/{device}"))
+
+    @cached_property
+    def own_blocks(self) -> frozenset[str]:
+        return self._own
+
+    def benchmark(self, identity: str) -> tuple[Contrast, ...]:
+        return tuple(c for c in self._contrasts if c.family == BENCHMARK)
+
+    def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
+        return ()
 
 
-def model(contrasts: Sequence[Contrast], labels: Sequence[str] = (LABEL,), machine: Machine = HERE) -> FrameworkModel:
-    process = GaussianProcess(contrasts, shipped_amplitudes("torch", "cpu"))
-    return FrameworkModel(
-        MeasuredFramework("torch", process, machine), {(la, la.partition("@")[0]): 1 / len(labels) for la in labels}
+def estimator(
+    contrasts: Sequence[Contrast],
+    *,
+    workload: Workload | None = EVERY_OPERATION,
+    hardware: HardwareProfile = MACHINE,
+    own: Collection[str] = (),
+) -> WorkloadEstimator:
+    """Return the estimator with invented contrasts; blocks in `own` do not ship with the program."""
+    has_benchmark = any(c.family == BENCHMARK for c in contrasts)
+    return WorkloadEstimator(
+        Models(contrasts, own),
+        hardware=hardware,
+        workload=workload,
+        frameworks=("torch", "jax"),
+        benchmark="identity" if has_benchmark else "",
     )
 
 
-stacks = st.builds(
-    lambda framework, companions: {"torch": framework, **companions},
-    st.sampled_from(FRAMEWORK),
-    st.fixed_dictionaries({}, optional={name: st.sampled_from(v) for name, v in COMPANIONS.items()}),
-)
+def model(
+    contrasts: Sequence[Contrast],
+    workload: Workload = EVERY_OPERATION,
+    hardware: HardwareProfile = MACHINE,
+    own: Collection[str] = (),
+) -> FrameworkModel:
+    """Return the model of PyTorch."""
+    fitted = estimator(contrasts, workload=workload, hardware=hardware, own=own).model("torch")
+    assert fitted is not None
+    return fitted
+
+
+def gain_model(contrasts: Sequence[Contrast]) -> GainModel:
+    """Return the model of PyTorch on processors, for single operations."""
+    return GainModel(contrasts, lambda c: program_of_run(c.label, c.family), OF_OPERATIONS)
 
 
 def versions(stack: Mapping[str, str]) -> dict[str, Version]:
     return {name: Version(version) for name, version in stack.items()}
 
 
+def gain_over(fitted: FrameworkModel, stack: Mapping[str, Version], other: Mapping[str, Version]) -> PredictedGain:
+    return mixture(list(fitted.gain_by_case(stack, other).values()))
+
+
+def gain_of(contrasts: Sequence[Contrast], hardware: HardwareProfile = MACHINE) -> PredictedGain:
+    """Return the gain of 2.4.0 over 2.9.0."""
+    return gain_over(model(contrasts, hardware=hardware), *OLD_AND_NEW)
+
+
+def old(mean: float, error: float, version: str = "2.4.0", *, block: str = "b", label: str = LABEL) -> Contrast:
+    """Return a contrast of an old version with 2.9.0."""
+    return contrast(side(version), side("2.9.0"), mean, error, block=block, label=label)
+
+
+stacks = st.fixed_dictionaries(
+    {name: st.sampled_from(OFFERED[name]) for name in ("torch", "jax")},
+    optional={name: st.sampled_from(v) for name, v in OFFERED.items() if name not in ("torch", "jax")},
+)
+effects = st.floats(-0.7, 0.7)
+errors = st.floats(0.005, LARGEST_ERROR)
+
+
 @given(
     measured=st.lists(
-        st.tuples(stacks, stacks, st.floats(-0.4, 0.4), st.floats(0.005, 0.2), st.sampled_from((LABEL, OTHER_LABEL))),
+        st.tuples(
+            st.sampled_from(("torch", "jax")), stacks, stacks, effects, errors, st.sampled_from(("sort", "matmul"))
+        ),
         min_size=1,
         max_size=8,
     ),
     stack=stacks,
     baseline=stacks,
 )
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_the_score_of_every_stack_agrees_with_its_printed_interval(
-    measured: list[tuple[dict[str, str], dict[str, str], float, float, str]],
-    stack: dict[str, str],
-    baseline: dict[str, str],
+    measured: list[tuple[str, Stack, Stack, float, float, str]], stack: Stack, baseline: Stack
 ) -> None:
-    contrasts = [
-        contrast(whole(one), whole(other), mean, error, block=f"b{number}", label=label)
-        for number, (one, other, mean, error, label) in enumerate(measured)
-    ]
-    fitted = model(contrasts, (LABEL, OTHER_LABEL))
-    offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}
+    def whole(name: str, of: Stack) -> Side:
+        return side(of[name], {n: v for n, v in of.items() if n not in ("torch", "jax")})
 
-    terms = ScoreTerms(frameworks=(fitted.gains(offered, versions(baseline), share=1.0),))
-    printed = fitted.change(versions(stack), versions(baseline), fitted.gain(versions(stack), versions(baseline)))
+    rows = [
+        contrast(
+            whole(name, one),
+            whole(name, other),
+            mean,
+            error,
+            block=f"b{number}",
+            label=f"{indicator}@1[n=8] float32 {name}/cpu",
+        )
+        for number, (name, one, other, mean, error, indicator) in enumerate(measured)
+    ]
+    fitted = estimator(rows)
+
+    terms = fitted.terms(CANDIDATES, versions(baseline))
+    printed, back = (
+        fitted.predict(versions(one), versions(other)) for one, other in ((stack, baseline), (baseline, stack))
+    )
 
     deviation = math.log(printed.high / printed.low) / (2 * NORMAL_QUANTILE)
-    assert terms.score(versions(stack)) == pytest.approx(math.log(printed.speedup) - RISK / 2 * deviation**2, abs=1e-7)
+    expected = math.log(printed.speedup) - RISK / 2 * deviation**2
+    assert printed.score == pytest.approx(expected, abs=1e-7)
+    assert terms.score(versions(stack)) == pytest.approx(expected, abs=1e-7)
+    assert terms.score(versions(baseline)) == pytest.approx(0, abs=1e-9)
+    assert (back.speedup, back.low) == pytest.approx((1 / printed.speedup, 1 / printed.high))
 
 
-def gain_of(contrasts: Sequence[Contrast], machine: Machine) -> PredictedGain:
-    return model(contrasts, machine=machine).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
+TWO_FRAMEWORKS = [
+    contrast(side("2.4.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.03, block="b1"),
+    contrast(side("0.7.0"), side("0.9.0"), 0.2, 0.03, block="b2", label="sort@1[n=8] float32 jax/cpu"),
+]
+
+
+def test_two_frameworks_share_the_time_of_a_workload() -> None:
+    newest = {name: listed[0] for name, listed in CANDIDATES.items()}
+    fitted = estimator(TWO_FRAMEWORKS)
+
+    whole = fitted.predict({**newest, "torch": Version("2.4.0"), "jax": Version("0.7.0")}, newest)
+
+    changes = {change.package: change for change in whole.changes}
+    assert set(changes) == {"torch", "jax"}
+    assert math.log(whole.speedup) == pytest.approx(sum(math.log(c.speedup) for c in changes.values()) / 2)
+    widths = [math.log(c.high / c.low) for c in changes.values()]
+    assert math.log(whole.high / whole.low) == pytest.approx(math.hypot(*widths) / 2)
+    # 2.4.0 of PyTorch, 2.0.1 of NumPy with PyTorch, and 0.7.0 of JAX: any of them could seem faster by chance.
+    terms = fitted.terms(CANDIDATES, newest)
+    assert {gains.framework: gains.comparisons for gains in terms.frameworks} == {"torch": 3, "jax": 3}
 
 
 @given(
-    before=st.lists(
-        st.tuples(st.sampled_from(FRAMEWORK[1:]), st.floats(-0.7, 0.7), st.floats(0.01, LARGEST_ERROR)),
-        min_size=1,
-        max_size=4,
-    ),
+    before=st.lists(st.tuples(effects, errors, st.sampled_from(OFFERED["torch"][1:])), min_size=1, max_size=4),
     mean=st.floats(-1.5, 1.5),
-    error=st.floats(0.005, LARGEST_ERROR),
-    machine=st.sampled_from((HERE, ELSEWHERE)),
+    error=errors,
+    hardware=st.sampled_from((MACHINE, OTHER_MACHINE)),
 )
 @settings(max_examples=examples(80), deadline=None)
 def test_a_block_shifts_a_prediction_according_to_its_error(
-    before: list[tuple[str, float, float]], mean: float, error: float, machine: Machine
+    before: list[tuple[float, float, str]], mean: float, error: float, hardware: HardwareProfile
 ) -> None:
-    contrasts = [
-        contrast(side(version), side("2.9.0"), value, e, block=f"b{i}") for i, (version, value, e) in enumerate(before)
-    ]
-    added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block="added", machine=machine)
+    contrasts = [old(*row, block=f"b{number}") for number, row in enumerate(before)]
+    added = replace(old(mean, error, block="added"), machine=machine_of(hardware, "cpu"))
 
-    was, now = gain_of(contrasts, machine), gain_of([*contrasts, added], machine)
+    was, now = (gain_of(rows, hardware=hardware) for rows in (contrasts, [*contrasts, added]))
 
     # The prediction moves towards the block, and not further than its value.
     assert min(was.mean, mean) - 1e-9 <= now.mean <= max(was.mean, mean) + 1e-9
     # The information of a measurement with an error is 1 / error^2, the maximum that the block can add.
-    assert 1 / now.variance <= (1 / was.variance + 1 / error**2) * (1 + 1e-9)
+    assert 1 / was.variance * (1 - 1e-9) <= 1 / now.variance <= (1 / was.variance + 1 / error**2) * (1 + 1e-9)
     # A normal posterior moves by at most var / (var + error^2) of the distance.
     warranted = was.variance / (was.variance + error**2) * abs(mean - was.mean)
     assert abs(now.mean - was.mean) <= warranted * (1 + 1e-9) + 1e-12
 
 
-SIZES = [f"{name}[n={n}] float32 torch/cpu" for name in ("sort@1", "sort@2", "matmul@1") for n in (8, 16, 32)]
-SORTS = [label for label in SIZES if label.startswith("sort")]
-NOTHING_SHIPS = shipped_amplitudes("nothing", "cpu")
+def test_shipped_sizes_count_regardless_of_the_knowledge_base() -> None:
+    shipped = [f"sort@1[n={n}] float32 torch/cpu" for n in (8, 16)]
+    own = ["sort@1[n=32] float32 torch/cpu", "sort@2[n=8] float32 torch/cpu", "fft@1[n=8] float32 torch/cpu"]
+    rows = [old(0.1, 0.03, block=f"b{label in own}", label=label) for label in (*shipped, *own)]
 
+    (case,) = cases_of(EVERY_OPERATION, rows, HERE, {"bTrue"})
 
-def test_a_framework_without_shipped_observations_has_no_scales() -> None:
-    assert not NOTHING_SHIPS.scales
-
-
-@given(
-    earlier=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
-    added=st.lists(st.sampled_from(SIZES), min_size=1, max_size=4),
-    shipped=st.sets(st.sampled_from(SIZES), min_size=1, max_size=4),
-)
-@settings(max_examples=examples(100), deadline=None)
-def test_shipped_sizes_count_regardless_of_the_knowledge_base(
-    earlier: list[str], added: list[str], shipped: set[str]
-) -> None:
-    amplitudes = replace(NOTHING_SHIPS, scales=dict.fromkeys(shipped, 1.0))
-    stored = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b1", label=label) for label in earlier]
-    more = [contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block="b2", label=label) for label in added]
-
-    was, now = (time_shares(rows, EVERY_OPERATION, amplitudes, HERE).shares for rows in (stored, [*stored, *more]))
-
-    for family in {family for _, family in was}:
-        of_family = {label for label in shipped if label.startswith(f"{family}@")}
-        for shares in (was, now):
-            if of_family:
-                assert {label for label, other in shares if other == family} == of_family
-        before, after = (sum(v for (_, f), v in shares.items() if f == family) for shares in (was, now))
-        for key in (key for key in was if key[1] == family and of_family):
-            assert now[key] / after == pytest.approx(was[key] / before)
-    assert sum(now.values()) == pytest.approx(1)
-
-
-names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
-measured_sorts = st.tuples(
-    names, st.sampled_from(SORTS), st.floats(-0.7, 0.7), st.floats(0.005, LARGEST_ERROR), st.sampled_from(FRAMEWORK[1:])
-)
-
-
-def as_contrast(row: tuple[str, str, float, float, str], block: str) -> Contrast:
-    _, label, mean, error, version = row
-    return contrast(side(version), side("2.9.0"), mean, error, block=block, label=label)
-
-
-def gain_of_workload(contrasts: Sequence[Contrast]) -> PredictedGain:
-    process = GaussianProcess(contrasts, NOTHING_SHIPS)
-    fitted = FrameworkModel(
-        MeasuredFramework("torch", process, HERE), time_shares(contrasts, EVERY_OPERATION, NOTHING_SHIPS, HERE).shares
+    assert {program.label: share for share, program in case.programs[0]} == pytest.approx(
+        {shipped[0]: 0.25, shipped[1]: 0.25, own[2]: 0.5}
     )
-    return fitted.gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")})
 
 
-@given(rows=st.lists(measured_sorts, min_size=2, max_size=5, unique_by=lambda row: row[0]))
-@settings(max_examples=examples(40), deadline=None)
-def test_names_of_blocks_do_not_change_a_prediction(rows: list[tuple[str, str, float, float, str]]) -> None:
-    by_name = sorted(row[0] for row in rows)
+def test_an_own_size_counts_for_predictions_of_the_sizes_that_ship() -> None:
+    shipped = old(0.0, 0.03, "2.8.0", block="shipped")
+    own = old(math.log(1.2), 0.01, block="own", label="sort@1[n=512] float32 torch/cpu")
 
-    gains = [
-        gain_of_workload([as_contrast(row, name) for row, name in zip(rows, order, strict=True)])
-        for order in (by_name, by_name[::-1])
-    ]
+    prediction = estimator([shipped, own], own={"own"}).predict(*OLD_AND_NEW)
 
-    assert gains[0].mean == pytest.approx(gains[1].mean, abs=1e-9)
-    assert gains[0].variance == pytest.approx(gains[1].variance)
+    assert 1.02 < prediction.speedup < 1.2
+    assert prediction.changes[0].measured
 
 
 @given(
-    before=st.lists(measured_sorts, min_size=1, max_size=4, unique_by=lambda row: row[0]),
-    name=names,
-    label=st.sampled_from(SORTS),
-    mean=st.floats(-1.5, 1.5),
-    error=st.floats(0.005, LARGEST_ERROR),
+    rows=st.lists(
+        st.tuples(effects, errors, st.sampled_from(OFFERED["torch"][1:]), st.integers(8, 10)), min_size=2, max_size=5
+    )
 )
-@settings(max_examples=examples(80), deadline=None)
-def test_adding_a_block_never_lowers_precision(
-    before: list[tuple[str, str, float, float, str]], name: str, label: str, mean: float, error: float
+@settings(max_examples=examples(40), deadline=None)
+def test_names_and_order_of_blocks_do_not_change_a_prediction(
+    rows: list[tuple[float, float, str, int]],
 ) -> None:
-    contrasts = [as_contrast((*row[:4], "2.4.0"), row[0]) for row in before]
-    added = contrast(side("2.4.0"), side("2.9.0"), mean, error, block=f"{name} ", label=label)
+    def predicted(names: Sequence[int], order: Sequence[int]) -> PredictedGain:
+        blocks = [
+            old(mean, error, version, block=f"b{name}", label=f"sort@1[n={n}] float32 torch/cpu")
+            for name, (mean, error, version, n) in zip(names, rows, strict=True)
+        ]
+        return gain_of([blocks[number] for number in order])
 
-    for part in {(row.label, row.family) for row in contrasts}:
-        was, now = (
-            FrameworkModel(MeasuredFramework("torch", GaussianProcess(rows, NOTHING_SHIPS), HERE), {part: 1.0}).gain(
-                {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
-            )
-            for rows in (contrasts, [*contrasts, added])
-        )
-        assert now.variance <= was.variance * (1 + 1e-9)
-    # A part that becomes slower has a larger share of the time: if it is the less precise one, precision may fall.
-    was, now = gain_of_workload(contrasts), gain_of_workload([*contrasts, added])
-    assert now.variance <= was.variance * 1.5
-    # A block adds its information; if all are noisy, a mix of sizes also varies less than one size.
-    assert 1 / now.variance <= 2 / was.variance + 1 / error**2
+    numbers = range(len(rows))
+    usual, renamed, reordered = (
+        predicted(*given) for given in ((numbers, numbers), (numbers[::-1], numbers), (numbers, numbers[::-1]))
+    )
+
+    for other in (renamed, reordered):
+        assert (other.mean, other.variance) == pytest.approx((usual.mean, usual.variance), abs=1e-9)
 
 
-@pytest.mark.parametrize("name", ["20260901", "20261230"])
-@pytest.mark.parametrize("label", ["sort@1[n=99] float32 torch/cpu", "sort@2[n=8] float32 torch/cpu"])
-def test_a_noisy_block_of_another_size_or_definition_hardly_changes_a_prediction(label: str, name: str) -> None:
-    quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="20261201")
-    noisy = contrast(side("2.4.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block=name, label=label)
+@pytest.mark.parametrize("label", ["sort@1[n=99]", "sort@2[n=8]", "matmul@1[n=8]"])
+def test_a_noisy_block_of_something_else_hardly_changes_a_prediction(label: str) -> None:
+    quiet = old(math.log(0.5), 0.03)
+    noisy = old(0.0, LARGEST_ERROR, block="own", label=f"{label} float32 torch/cpu")
 
-    was, now = gain_of_workload([quiet]), gain_of_workload([quiet, noisy])
+    before, after = (
+        gain_over(model(rows, one_indicator("sort"), own={"own"}), *OLD_AND_NEW) for rows in ([quiet], [quiet, noisy])
+    )
 
     # Each block has a deviation of its own, which the noise of its rounds does not include.
-    lasting = NOTHING_SHIPS.label + NOTHING_SHIPS.arm
+    lasting = OF_OPERATIONS.label + OF_OPERATIONS.arm
     warranted = (quiet.error**2 + lasting) / (quiet.error**2 + noisy.error**2 + 2 * lasting)
-    assert was.mean <= now.mean <= was.mean + warranted * abs(was.mean)
-    # A mix of sizes varies slightly less from version to version than one size.
-    assert 1 / was.variance <= 1 / now.variance <= 1 / was.variance + 2 / noisy.error**2
+    assert before.mean <= after.mean <= before.mean + warranted * abs(before.mean)
+    assert 1 / before.variance <= 1 / after.variance <= 1 / before.variance + 1 / noisy.error**2
 
 
-def test_many_imprecise_contrasts_do_not_outweigh_one_precise_contrast() -> None:
-    quiet = contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03, block="b1", label=SORTS[0])
-    noisy = [
-        contrast(side(f"2.{minor}.0"), side("2.9.0"), 0.0, LARGEST_ERROR, block="b2", label=SORTS[1], arm=minor)
-        for minor in range(1, 9)
-    ]
+def test_a_block_of_this_machine_counts_more_than_one_of_another_machine() -> None:
+    here = old(0.3, 0.03, block="here")
+    there = replace(old(-0.3, 0.03, block="there"), machine=ELSEWHERE)
 
-    shares = time_shares([quiet, *noisy], EVERY_OPERATION, NOTHING_SHIPS, HERE).shares
+    gains = [gain_of([here, there], hardware=hardware).mean for hardware in (MACHINE, OTHER_MACHINE)]
 
-    assert shares[SORTS[1], "sort"] < 0.02
-
-
-def test_blocks_of_this_machine_count_more_than_blocks_of_other_machines() -> None:
-    rows = [
-        contrast(side("2.4.0"), side("2.9.0"), 0.1, 0.03, block=machine.name, label=label, machine=machine)
-        for label, machine in zip(SORTS[:2], (HERE, ELSEWHERE), strict=True)
-    ]
-
-    here, there = (time_shares(rows, EVERY_OPERATION, NOTHING_SHIPS, machine).shares for machine in (HERE, ELSEWHERE))
-
-    assert here[SORTS[0], "sort"] > 0.7
-    assert there[SORTS[0], "sort"] == pytest.approx(1 - here[SORTS[0], "sort"])
-
-
-def test_a_noisy_block_of_other_indicators_hardly_changes_a_prediction() -> None:
-    quiet = [contrast(side("2.4.0"), side("2.9.0"), math.log(0.5), 0.03)]
-    busy = [
-        contrast(
-            side("2.4.0"), side("2.9.0"), value, LARGEST_ERROR, block="busy", label=f"matmul@1[n={n}] float32 torch/cpu"
-        )
-        for n, value in enumerate((1.2, -0.9, 0.8))
-    ]
-
-    was, now = gain_of(quiet, HERE), gain_of([*quiet, *busy], HERE)
-
-    assert now.mean == pytest.approx(was.mean, abs=0.02)
-    assert now.variance == pytest.approx(was.variance, rel=0.1)
+    assert gains[0] > 0.05
+    assert gains[1] == pytest.approx(-gains[0])
 
 
 def test_predictions_do_not_depend_on_earlier_predictions() -> None:
@@ -311,65 +333,58 @@ def test_predictions_do_not_depend_on_earlier_predictions() -> None:
         contrast(side("2.4.0", {"mkl": "2021.4.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.1, 0.02),
         contrast(side("2.8.0", {"mkl": "2022.1.0"}), side("2.9.0", {"mkl": "2024.0.0"}), 0.05, 0.02, arm=2),
     ]
-    stacks = versions({"torch": "2.4.0", "mkl": "2021.4.0"}), versions({"torch": "2.9.0", "mkl": "2024.0.0"})
+    asked = versions({"torch": "2.4.0", "mkl": "2021.4.0"}), versions({"torch": "2.9.0", "mkl": "2024.0.0"})
 
     fresh, used = model(rows), model(rows)
-    used.gain(versions({"torch": "1.0.0", "mkl": "2018.0.0"}), versions({"torch": "9.0", "mkl": "2030.0"}))
+    used.gain_by_case(versions({"torch": "1.0.0", "mkl": "2018.0.0"}), versions({"torch": "9.0", "mkl": "2030.0"}))
 
-    assert used.gain(*stacks) == fresh.gain(*stacks)
+    assert used.gain_by_case(*asked) == fresh.gain_by_case(*asked)
 
 
 def test_an_older_definition_of_an_indicator_shares_only_what_all_indicators_share() -> None:
-    old = replace(contrast(side("2.4.0"), side("2.9.0"), 0.5, 0.01), label="sort@1[n=4] float32 torch/cpu")
-    same = replace(old, label="sort@2[n=4] float32 torch/cpu")
-    label = "sort@2[n=8] float32 torch/cpu"
+    def predicted(label: str) -> float:
+        fitted = gain_model([old(0.5, 0.01, label=f"{label}[n=4] float32 torch/cpu")])
+        (gain,) = fitted.predict([PAIR], [((1.0, program_of_run("sort@2[n=8] float32 torch/cpu", "sort")),)], HERE)
+        return float(gain.means[0])
 
-    def predicted(evidence: Contrast) -> float:
-        return model([evidence], [label]).gain({"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}).mean
-
-    other = replace(old, label="fft@1[n=4] float32 torch/cpu", family="fft")
-    assert predicted(old) == pytest.approx(predicted(other))
-    assert predicted(same) > predicted(old)
+    assert predicted("sort@1") == pytest.approx(predicted("fft@1"))
+    assert predicted("sort@2") > predicted("sort@1")
 
 
-def test_with_one_companion_a_gain_is_the_posterior_of_the_whole_stacks() -> None:
-    rows = [
-        contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
-        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
-        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
-    ]
-    fitted = model(rows)
+WITH_NUMPY = [
+    contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
+    contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
+    contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
+]
 
-    gain = fitted.gain(versions({"torch": "2.4.0", "numpy": "2.0.1"}), versions({"torch": "2.9.0", "numpy": "2.2.0"}))
 
-    process = GaussianProcess(rows, shipped_amplitudes("torch", "cpu"))
-    whole = [side("2.4.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"})]
-    exact = process.posterior(whole, [(LABEL, "sort")], HERE).sums(np.ones((2, 1)), 1)
-    assert gain.mean == pytest.approx(exact.mean[0])
-    assert gain.variance == pytest.approx(process.amplitudes.widening**2 * exact.variances([0], [1])[0])
+def test_with_one_companion_a_gain_is_that_of_the_whole_stacks() -> None:
+    gain = gain_over(
+        model(WITH_NUMPY),
+        versions({"torch": "2.4.0", "numpy": "2.0.1"}),
+        versions({"torch": "2.9.0", "numpy": "2.2.0"}),
+    )
+
+    pair = side("2.4.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"})
+    (whole,) = gain_model(WITH_NUMPY).predict([pair], [((1.0, program_of_run(LABEL, "sort")),)], HERE)
+    assert (gain.mean, gain.variance) == pytest.approx((whole.means[0], whole.variances[0]))
 
 
 @pytest.mark.parametrize("baseline", [{"torch": "2.9.0", "numpy": "2.2.0"}, {"torch": "2.9.0"}])
 @pytest.mark.parametrize("share", [1.0, 0.5])
-def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline: dict[str, str], share: float) -> None:
-    rows = [
-        contrast(side("2.4.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.1, 0.02),
-        contrast(side("2.8.0", {"numpy": "1.26.4"}), side("2.9.0", {"numpy": "2.2.0"}), 0.05, 0.02, arm=2),
-        contrast(side("2.8.0", {"numpy": "2.0.1"}), side("2.9.0", {"numpy": "2.2.0"}), 0.15, 0.03, arm=3),
-    ]
-    fitted = model(rows)
-    offered = {name: [Version(v) for v in listed] for name, listed in {"torch": FRAMEWORK, **COMPANIONS}.items()}
+def test_gains_of_framework_and_companion_are_those_of_the_whole_stacks(baseline: Stack, share: float) -> None:
+    fitted = model(WITH_NUMPY)
 
-    gains = fitted.gains(offered, versions(baseline), share=share)
+    gains = fitted.gains(CANDIDATES, versions(baseline), share=share)
 
     def over(stack: dict[str, Version], other: dict[str, Version]) -> tuple[object, object]:
-        gain = fitted.gain(stack, other)
+        gain = gain_over(fitted, stack, other)
         return pytest.approx(share * gain.mean, abs=1e-9), pytest.approx(share**2 * gain.variance, abs=1e-9)
 
     anchor = Version(baseline["torch"])
+    stayed = {"numpy": Version(baseline["numpy"])} if "numpy" in baseline else {}
     for (framework, name, companion), gain in gains.with_companion.items():
         other_packages = {} if companion is None else {name: companion}
-        stayed = {"numpy": Version(baseline["numpy"])} if "numpy" in baseline else {}
         both = {"torch": framework, **other_packages}
         assert (gain.joint.mean, gain.joint.variance) == over(both, {"torch": anchor, **stayed})
         assert (gain.framework.mean, gain.framework.variance) == over(both, {"torch": anchor, **other_packages})
@@ -385,9 +400,36 @@ def test_every_measured_candidate_version_counts_as_a_comparison() -> None:
         "torch": [Version("2.9.0"), Version("2.4.0"), Version("2.5.0")],
         "numpy": [Version("2.3.0"), Version("2.2.0"), Version("1.26.4")],
     }
-    baseline = {"torch": Version("2.9.0"), "numpy": Version("2.3.0")}
 
-    gains = model(measured).gains(offered, baseline, share=1.0)
+    gains = model(measured).gains(offered, versions({"torch": "2.9.0", "numpy": "2.3.0"}), share=1.0)
 
     # Two versions of the framework, and the only measured candidate version of NumPy that is not the baseline's.
     assert gains.comparisons == 3
+
+
+@pytest.mark.parametrize("others", [0.1, -0.3])
+def test_a_choice_counts_the_gain_of_the_case_in_which_it_gains_least(others: float) -> None:
+    new, before = Version("2.9.0"), {"torch": Version("2.4.0")}
+    fast = replace(side("2.9.0"), settings={"allocator": "tcmalloc"})
+    rows = [
+        contrast(arm, side("2.9.0"), gain, 0.01, label=f"model@1[mode=training,model={name}] float32 torch/cpu")
+        for name, gain in (("resnet50", 0.5), ("bert_base", others))
+        for arm in (fast, side("2.4.0"))
+    ]
+    fitted = estimator(rows, workload=None)
+
+    (of_settings,) = fitted.setting_gains({"torch": [new]}, {"torch": new})
+    (of_versions,) = fitted.terms({"torch": [*before.values()]}, {"torch": new}).frameworks
+    score = fitted.predict(before, {"torch": new}).score
+
+    kinds = fitted.model("torch")
+    assert kinds is not None
+    (by_setting,) = kinds.gains_of_settings({"torch": new}, [(new, fast.settings, {})])
+    least_of_setting, least_of_version = (
+        min(gain.cautious for gain in gains.values())
+        for gains in (by_setting, kinds.gain_by_case(before, {"torch": new}))
+    )
+    assert len({case.workload for case in by_setting}) > 1
+    assert of_settings.alone[new]["allocator", "tcmalloc"].cautious == pytest.approx(least_of_setting)
+    assert of_versions.alone[before["torch"]].cautious == pytest.approx(least_of_version)
+    assert score == pytest.approx(least_of_version)

@@ -16,21 +16,20 @@ from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, Stack
 from knowledge.estimate.accelerator_pairs import load_pairs
-from knowledge.estimate.amplitudes import fit_amplitudes
-from knowledge.estimate.compared_settings import compared_settings, setting_change, setting_effects
-from knowledge.estimate.evidence import evidence_of, machine_of
-from knowledge.estimate.framework_model import FrameworkModel
-from knowledge.estimate.gaussian_process import GaussianProcess
-from knowledge.estimate.measured_framework import MeasuredFramework
-from knowledge.estimate.model_cache import ModelCache
+from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.estimator import WorkloadEstimator
+from knowledge.estimate.evidence import evidence_of
+from knowledge.estimate.framework_model import mixture
+from knowledge.estimate.interface import Prediction
+from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.published_rows import published_contrasts
+from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.stored_evidence import load_evidence
-from knowledge.estimate.time_shares import time_shares
-from knowledge.estimate.workloads import TASKS, find_workload
+from knowledge.estimate.workloads import find_workload
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.test_gains import estimator
 
 GPUS = ("Tesla V100-SXM2-16GB", "A100-SXM4-40GB", "H100 PCIe", "GeForce RTX 3090", "Tesla T4")
 
@@ -220,9 +219,7 @@ def world(*, gain: float = 2.0, gpus: Iterable[str] = GPUS, tasks: int = 6) -> l
     ]
 
 
-def model_of_world(observations: list[Observation], workload: str, gpu: str) -> tuple[FrameworkModel, GaussianProcess]:
-    contrasts = tuple(published_contrasts(observations))
-    process = GaussianProcess(contrasts, fit_amplitudes(contrasts))
+def estimator_of(observations: list[Observation], gpu: str) -> WorkloadEstimator:
     accelerator = find_accelerator(gpu)
     assert accelerator is not None
     hardware = HardwareProfile(
@@ -230,23 +227,24 @@ def model_of_world(observations: list[Observation], workload: str, gpu: str) -> 
         cpu=Cpu(architecture="x86_64", microarchitecture="zen2"),
         accelerators=(accelerator.accelerator(),),
     )
-    machine = machine_of(hardware, "cuda")
-    times = time_shares(contrasts, find_workload(workload), process.amplitudes, machine)
-    assert times.basis == TASKS
-    return FrameworkModel(MeasuredFramework("torch", process, machine), times.shares, basis=times.basis), process
+    contrasts = list(published_contrasts(observations))
+    return estimator(contrasts, workload=find_workload("resnet50-training"), hardware=hardware)
+
+
+def effect_of_amp(observations: list[Observation], gpu: str) -> SettingEffect:
+    (effect,) = estimator_of(observations, gpu).compared_settings({"torch": Version("1.13.0")})
+    return effect
+
+
+def width(prediction: SettingEffect | Prediction) -> float:
+    return math.log(prediction.high / prediction.low)
 
 
 def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> None:
-    model, process = model_of_world(world(), "resnet50-training", "NVIDIA A40")
-    (effect,) = setting_effects(
-        model,
-        compared_settings(process.contrasts, model.machine),
-        {"torch": Version("1.13.0")},
-        workload=find_workload("resnet50-training"),
-    )
+    effect = effect_of_amp(world(), "NVIDIA A40")
+
     assert (effect.setting, effect.measured_as, effect.over) == ("amp=float16", "precision=amp", "precision=fp32")
-    assert effect.low < 2 < effect.high
-    assert effect.low > 1.3
+    assert 1.3 < effect.low < 2 < effect.high
     assert effect.accelerator_pairs == 0
     assert [(s.name, s.pairs, s.first_year) for s in effect.sources] == [("someone/benchmarks", 10, 2023)]
     assert effect.same_tasks
@@ -254,30 +252,34 @@ def test_a_setting_is_predicted_for_an_accelerator_that_nobody_measured() -> Non
 
 def test_gains_with_tensor_cores_say_nothing_about_an_accelerator_without_them() -> None:
     """On a GTX 1080 Ti, float16 has a 64th of the rate of float32."""
-    model, _ = model_of_world(world(), "resnet50-training", "GTX 1080 Ti")
-    gain = model.gain_of_setting({"torch": Version("1.13.0")}, "precision", "amp")
-    other, _ = model_of_world(world(), "resnet50-training", "NVIDIA A40")
+    assert estimator_of(world(), "GTX 1080 Ti").compared_settings({"torch": Version("1.13.0")}) == ()
 
-    assert abs(gain.mean) < math.log(1.5)
-    assert gain.variance > 10 * other.gain_of_setting({"torch": Version("1.13.0")}, "precision", "amp").variance
+    model = estimator_of(world(), "GTX 1080 Ti").model("torch")
+    assert model is not None
+    without = model.setting_effect({"torch": Version("1.13.0")}, "precision", "amp")
+    assert without.speedup < 1.5
+    assert math.log(without.high / without.low) > 3 * width(effect_of_amp(world(), "NVIDIA A40"))
 
 
 def test_more_rows_of_one_source_do_not_make_a_prediction_arbitrarily_certain() -> None:
     """What its code makes of a setting is common to all rows of a source."""
-    few, _ = model_of_world(world(gpus=GPUS[:2], tasks=3), "resnet50-training", "A100-SXM4-40GB")
-    many, _ = model_of_world(world(), "resnet50-training", "A100-SXM4-40GB")
-    stack = {"torch": Version("1.13.0")}
-    variances = [m.gain_of_setting(stack, "precision", "amp").variance for m in (few, many)]
-    assert variances[1] > 0.015**2
-    assert variances[1] < variances[0] * 1.5
+    few, many = (width(effect_of_amp(rows, GPUS[1])) for rows in (world(gpus=GPUS[:2], tasks=3), world()))
+
+    assert 4 * 0.015 < many < 1.2 * few
 
 
 def test_a_version_that_gains_nothing_is_predicted_to_gain_nothing_and_a_newer_one_is_uncertain() -> None:
-    model, _ = model_of_world(world(), "resnet50-training", "A100-SXM4-40GB")
-    measured = model.gain({"torch": Version("1.13.0")}, {"torch": Version("1.12.0")})
-    unmeasured = model.gain({"torch": Version("2.10.0")}, {"torch": Version("1.12.0")})
+    fitted = estimator_of(world(), GPUS[1])
+    model = fitted.model("torch")
+    assert model is not None
+    base = {"torch": Version("1.12.0")}
+
+    measured, later = (
+        mixture(list(model.gain_by_case({"torch": Version(v)}, base).values())) for v in ("1.13.0", "2.10.0")
+    )
+
     assert abs(measured.mean) < 0.03
-    assert unmeasured.variance > 3 * measured.variance
+    assert later.variance > 3 * measured.variance
 
 
 def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: Path) -> None:
@@ -285,22 +287,22 @@ def test_a_step_that_nobody_published_neither_gains_nor_costs(first_knowledge: P
     texts = ("2.15.0", "2.10.0", "2.3.1", "1.13.1")
     versions = {text: Version(text) for text in texts}
     with open_knowledge_base(str(first_knowledge)) as store:
-        estimator = WorkloadEstimator(
+        fitted = WorkloadEstimator(
             ModelCache(store),
             hardware=find_profile("h100"),
             workload=find_workload("resnet50-training"),
             frameworks={"torch"},
         )
         candidates = {"torch": list(versions.values())}
-        (new,) = estimator.terms(candidates, {"torch": versions["2.15.0"]}).frameworks
-        (old,) = estimator.terms(candidates, {"torch": versions["2.3.1"]}).frameworks
+        (new,) = fitted.terms(candidates, {"torch": versions["2.15.0"]}).frameworks
+        (old,) = fitted.terms(candidates, {"torch": versions["2.3.1"]}).frameworks
         predictions = [
-            estimator.predict({"torch": versions[one]}, {"torch": versions[other]})
+            fitted.predict({"torch": versions[one]}, {"torch": versions[other]})
             for one, other in (("2.10.0", "2.15.0"), ("1.13.1", "2.3.1"))
         ]
 
-    assert {(g.mean, g.variance) for g in new.alone.values()} == {(0.0, 0.0)}
-    assert [text for text in texts if old.alone[versions[text]].variance > 0] == ["1.13.1"]
+    assert all(abs(g.mean) + g.variance < 1e-12 for g in new.alone.values())
+    assert [text for text in texts if old.alone[versions[text]].variance > 1e-12] == ["1.13.1"]
     assert [bool(p.changes) for p in predictions] == [False, True]
     assert [p.newest_measured for p in predictions] == [(("torch", "2.5.0"),), ()]
     assert [p.not_compared for p in predictions] == [("torch",), ()]

@@ -12,8 +12,7 @@ from advisor.resolve.speed_steps import MIN_GAIN, counted_steps
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
-from knowledge.estimate.time_shares import share_of_parts
-from knowledge.estimate.workloads import find_workload, one_indicator, workload_of_profile
+from knowledge.estimate.workloads import find_workload, one_indicator, share_of_parts, workload_of_profile
 from knowledge.hardware.profiles import shipped_profile
 from knowledge.rules.catalogue import read_rules, shipped_rules
 from knowledge.rules.engine import RuleBook
@@ -219,13 +218,13 @@ def test_the_share_of_a_part_is_that_of_the_workload() -> None:
     training = find_workload("cnn-training")
     resnet = {"indicator": "model", "model": "resnet50", "mode": "training"}
 
-    assert share_of_parts(training, [resnet], None) == pytest.approx(0.5)
-    assert share_of_parts(training, [resnet | {"mode": "inference"}], None) == 0
-    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d"}], None) == 1
+    assert share_of_parts(training, [resnet]) == pytest.approx(0.5)
+    assert share_of_parts(training, [resnet | {"mode": "inference"}]) == 0
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d"}]) == 1
     # Nobody said that the workload has filters of this size, or this element type.
-    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "kernel": "51"}], None) == 0
-    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "dtype": "float16"}], None) == 0
-    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "dtype": "float32"}], None) == 1
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "kernel": "51"}]) == 0
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "dtype": "float16"}]) == 0
+    assert share_of_parts(one_indicator("conv2d"), [{"indicator": "conv2d", "dtype": "float32"}]) == 1
 
 
 def test_the_share_of_a_part_is_that_of_the_profile() -> None:
@@ -241,5 +240,5 @@ def test_the_share_of_a_part_is_that_of_the_profile() -> None:
     )
     workload = workload_of_profile(profile, backend="torch")
 
-    assert share_of_parts(workload, [{"indicator": "conv3d", "dtype": "float16"}], None) == pytest.approx(0.6)
-    assert share_of_parts(workload, [{"indicator": "conv3d", "dtype": "float32"}], None) == 0
+    assert share_of_parts(workload, [{"indicator": "conv3d", "dtype": "float16"}]) == pytest.approx(0.6)
+    assert share_of_parts(workload, [{"indicator": "conv3d", "dtype": "float32"}]) == 0

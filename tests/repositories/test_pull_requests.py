@@ -49,7 +49,7 @@ def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -
         )
         for framework in FRAMEWORKS:
             for device in ("cpu", "cuda"):
-                ModelCache(store).process(framework, device)
+                ModelCache(store).contrasts(framework, device)
     return path
 
 
