@@ -30,6 +30,7 @@ from packaging.version import Version
 
 from advisor.resolve.speed_steps import speed_steps
 from docs.fits import program_of
+from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
 from knowledge.estimate.accelerator_ratio import predict_ratio
 from knowledge.estimate.cases import is_program
@@ -45,7 +46,6 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.estimate.stored_evidence import load_evidence
-from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
@@ -255,7 +255,9 @@ def main() -> None:
     for name, rows in hardware(pairs):
         print(line(f"hardware, {name}", rows))
     losing = [(own, newest) for own, newest in chosen if newest > LARGE]
-    print("\n| choices | regret of the model | of the newest | where the newest loses 5 % | of the model | of the newest |")
+    print(
+        "\n| choices | regret of the model | of the newest | where the newest loses 5 % | of the model | of the newest |"
+    )
     print("| --- " * 6 + "|")
     means = [statistics.fmean(column) for listed in (chosen, losing) for column in zip(*listed, strict=True)]
     print(f"| {len(chosen)} | {means[0]:.1%} | {means[1]:.1%} | {len(losing)} | {means[2]:.1%} | {means[3]:.1%} |")

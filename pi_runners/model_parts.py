@@ -12,7 +12,6 @@ from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.operations import operations
 
-
 LEAST_KNOWN = 0.5
 """Least share of the attributed time of a profile whose operations must be known."""
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from knowledge.estimate.accelerator_pairs import AcceleratorPair
 from knowledge.estimate.evidence import features_of
-from knowledge.estimate.interface import NORMAL_QUANTILE
 from knowledge.estimate.gain_model import equal, half_shared
+from knowledge.estimate.interface import NORMAL_QUANTILE
 from knowledge.hardware.accelerators import find_accelerator
 
 if TYPE_CHECKING:

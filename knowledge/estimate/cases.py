@@ -81,6 +81,17 @@ def cases_of(workload: Workload, contrasts: Sequence[Contrast], machine: Machine
     return []
 
 
+def own_ratios(contrasts: Iterable[Contrast], machine: Machine, own: Collection[str]) -> list[Contrast]:
+    """Return the ratios that the user measured at programs on a machine.
+
+    Args:
+        contrasts: Measured ratios.
+        machine: The machine.
+        own: Names of the blocks that do not ship with the program.
+    """
+    return [c for c in contrasts if c.block in own and c.machine.identity == machine.identity and is_program(c)]
+
+
 def is_program(c: Contrast) -> bool:
     """Whether a ratio was measured at a whole program, or published."""
     return c.family in PROGRAMS or c.family == PUBLISHED
@@ -124,9 +135,8 @@ def _measured_here(
     if workload.is_kind or workload.is_similar:
         return []
     here = {
-        c.label: program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
-        for c in contrasts
-        if c.block in own and c.machine.identity == machine.identity
+        c.label: replace(program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes), is_own=True)
+        for c in own_ratios(contrasts, machine, own)
         if any(part.matches(c.label, c.family) for part in workload.parts[MODELS])
     }
     programs = tuple(((1.0, program),) for _, program in sorted(here.items()))
@@ -171,9 +181,7 @@ def _tasks_of(workload: Workload, contrasts: Sequence[Contrast]) -> list[Program
     return programs
 
 
-def _operations(
-    workload: Workload, basis: str, contrasts: Sequence[Contrast], own: Collection[str]
-) -> Blend:
+def _operations(workload: Workload, basis: str, contrasts: Sequence[Contrast], own: Collection[str]) -> Blend:
     """Return the measured sizes of a workload's operations, with their shares of its time.
 
     The time of a part is divided evenly among its sizes that ship with the program; among all, if none ships.
@@ -183,7 +191,8 @@ def _operations(
         measured = [c for c in contrasts if part.matches(c.label, c.family)]
         shipped = [c for c in measured if c.block not in own] or measured
         programs = {
-            program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes) for c in sorted(shipped, key=lambda c: c.label)
+            program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
+            for c in sorted(shipped, key=lambda c: c.label)
         }
         for program in programs:
             shares[program] = shares.get(program, 0.0) + part.share / len(programs)

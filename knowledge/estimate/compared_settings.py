@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
-from knowledge.estimate.evidence import Contrast, Machine, Side
+from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.programs import PROGRAMS
-from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.setting_effect import SettingSource
 from knowledge.estimate.setting_gains import SettingValue
 from knowledge.estimate.similarity import side_on, similarity_of

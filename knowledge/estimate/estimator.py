@@ -8,7 +8,6 @@ by the loss of the case that loses most.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -302,9 +301,7 @@ class WorkloadEstimator:
                         effects.append(_setting_effect(model, changes[change], gains, parts[workload]))
         return tuple(sorted(effects, key=lambda e: (e.package, e.setting, e.over, -e.speedup)))
 
-    def setting_gains(
-        self, candidates: Mapping[str, Sequence[Version]], stack: Versions
-    ) -> tuple[SettingGains, ...]:
+    def setting_gains(self, candidates: Mapping[str, Sequence[Version]], stack: Versions) -> tuple[SettingGains, ...]:
         """Return the gains of the settings of each framework, for its candidates, in the case with the least gain.
 
         Args:
@@ -414,7 +411,8 @@ def _setting_effect(
         same_tasks=bool(own),
         accelerator_pairs=sum(c.machine.is_like(model.machine) for c in contrasts),
         sizes=tuple(
-            EffectAtSize(flops=flops, speedup=mean, low=least, high=most) for flops, least, mean, most in sorted(at_sizes)
+            EffectAtSize(flops=flops, speedup=mean, low=least, high=most)
+            for flops, least, mean, most in sorted(at_sizes)
         )
         if len(at_sizes) > 1
         else (),

@@ -34,7 +34,7 @@ from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.setting_gains import PairGain, SettingGains
 
 if TYPE_CHECKING:
-    from knowledge.estimate.gain_model import Array
+    pass
 
 Versions = Mapping[str, Version]
 Settings = Mapping[str, str]
@@ -107,9 +107,7 @@ class FrameworkModel:
         blends = list(dict.fromkeys(blend for case in cases for blend in case.programs))
         return dict(zip(blends, self._model.predict(pairs, blends, self.machine, joint=joint), strict=True))
 
-    def gains(
-        self, candidates: Mapping[str, Sequence[Version]], baseline: Versions, *, share: float
-    ) -> FrameworkGains:
+    def gains(self, candidates: Mapping[str, Sequence[Version]], baseline: Versions, *, share: float) -> FrameworkGains:
         """Return gains over a baseline: of the framework's versions, and of its companions with each of them.
 
         Args:
@@ -164,7 +162,10 @@ class FrameworkModel:
                 variances = variances[:, :, None] + own[:, None] + both
             every.append((means.mean(axis=0).ravel(), (variances.mean(axis=0) + means.var(axis=0)).ravel()))
         gains = (
-            [PredictedGain(mean=m, variance=max(0.0, v)) for m, v in zip(means.tolist(), variances.tolist(), strict=True)]
+            [
+                PredictedGain(mean=m, variance=max(0.0, v))
+                for m, v in zip(means.tolist(), variances.tolist(), strict=True)
+            ]
             for means, variances in every
         )
         return [min(listed, key=lambda gain: gain.cautious) for listed in zip(*gains, strict=True)]
@@ -323,9 +324,7 @@ class FrameworkModel:
         """Return the prediction for a change, with the comparisons that support it."""
         speedup, low, high = interval_of(gain)
         versions = {str(stack[self.name]), str(baseline[self.name])}
-        plain = [
-            c for c in self._model.contrasts if not (c.is_control or c.side.settings or c.reference.settings)
-        ]
+        plain = [c for c in self._model.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
         models = {program.model for case in self.cases for blend in case.programs for _, program in blend}
         models |= {model[1:] for model in models}
         contrasts = [c for c in plain if program_of_run(c.label, c.family).model in models] or plain

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.gain_model import OWN_TERMS, Noise, Points, Registry, Term, Variances, covariance, terms_of
+from knowledge.estimate.gain_model import Noise, Points, Registry, Term, Variances, covariance, terms_of
 from knowledge.estimate.programs import Program
 from knowledge.estimate.similarity import side_on
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 TYPICAL_VARIANCE = 0.05**2
 """Usual variance of a term, in squared natural-log units."""
-OWN_VARIANCE = 0.15**2
-"""Variance of the effects at the user's own program, which no shipped measurement can show: a judgement."""
 LOOSE = 2.5
 """Standard deviation of the prior of the logarithm of a variance: a part without data keeps its usual variance."""
 LEAST_LABEL, LEAST_ARM = 2 * 0.01**2, 2 * 0.015**2
@@ -60,7 +58,9 @@ def fit_variances(
     """
     registry = Registry()
     points = registry.points_of(contrasts, program_of)
-    problem = _Problem(contrasts, registry, points, {**dict.fromkeys(terms_of(device), TYPICAL_VARIANCE), **(usual or {})})
+    problem = _Problem(
+        contrasts, registry, points, {**dict.fromkeys(terms_of(device), TYPICAL_VARIANCE), **(usual or {})}
+    )
     variances = problem.fit_terms({})
     return problem.fit_terms(problem.fit_scales(variances))
 
@@ -107,7 +107,7 @@ class _Problem:
         fitted = _maximise(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
         factor, arm, label, *of_sources = fitted[len(present) :]
         return Variances(
-            terms={**self._usual, **dict.fromkeys(OWN_TERMS, OWN_VARIANCE), **dict(zip(present, fitted, strict=False))},
+            terms={**self._usual, **dict(zip(present, fitted, strict=False))},
             label=label,
             arm=arm,
             noise=factor,
@@ -129,7 +129,9 @@ class _Problem:
         others = {term: value for term, value in variances.terms.items() if term not in terms}
         rest = covariance(self._registry.space(variances.scales), self._points, others)
         parts = [
-            covariance(self._registry.space({other: float(other == name) for other in self._settings}), self._points, terms)
+            covariance(
+                self._registry.space({other: float(other == name) for other in self._settings}), self._points, terms
+            )
             for name in self._settings
         ]
         count = len(self._settings)

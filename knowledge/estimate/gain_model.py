@@ -63,8 +63,12 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
     )
 )
 """Effects on processors."""
-OWN_TERMS: tuple[Term, ...] = tuple(Term(change, "own", "all") for change in ("version", "setting", "pair"))
-"""Effects at the user's own program only."""
+OWN_TERMS: tuple[Term, ...] = tuple(
+    Term(change, "own", shared) for change in ("version", "setting", "pair") for shared in ("all", "machine")
+)
+"""Effects at the user's own program only: on all machines, and on one."""
+OWN_VARIANCE = 0.1**2
+"""Variance of each of them, which no shipped measurement can show: a judgement."""
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
@@ -102,8 +106,8 @@ Pair = tuple[Side, Side]
 
 
 def terms_of(device: str) -> tuple[Term, ...]:
-    """Return the terms of a device: ``cpu``, or another one."""
-    return (*(PROCESSOR_TERMS if device == "cpu" else ACCELERATOR_TERMS), *OWN_TERMS)
+    """Return the terms that are fitted for a device: ``cpu``, or another one."""
+    return PROCESSOR_TERMS if device == "cpu" else ACCELERATOR_TERMS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -423,7 +427,9 @@ class GainModel:
         to_measured = {change: space.differences(change, numbers, points.pairs)[:, points.pair] for change in across}
         to_others = {change: space.differences(change, numbers, numbers) for change in across}
         for row in range(len(blends)):
-            cross: Array = np.sum([to_measured[name] * sums[row][points.place] for name, sums in across.items()], axis=0)
+            cross: Array = np.sum(
+                [to_measured[name] * sums[row][points.place] for name, sums in across.items()], axis=0
+            )
             prior: Array = np.sum([to_others[name] * sums[row, row] for name, sums in within.items()], axis=0)
             yield cross, prior
 

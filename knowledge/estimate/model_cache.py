@@ -20,9 +20,10 @@ from typing import Any
 from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.benchmark import benchmark_contrasts
+from knowledge.estimate.cases import own_ratios
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
-from knowledge.estimate.gain_model import GainModel, Term, Variances, terms_of
+from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Term, Variances, terms_of
 from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.estimate.stored_evidence import load_evidence, shipped_blocks
@@ -52,7 +53,7 @@ class ModelCache:
         """Create the cache; the knowledge base is read on first use."""
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
-        self._models: dict[tuple[str, str, frozenset[str]], GainModel] = {}
+        self._models: dict[tuple[str, str, str, frozenset[str]], GainModel] = {}
 
     def contrasts(self, framework: str, device: str) -> tuple[Contrast, ...]:
         """Return the measured ratios of a framework on a device: ``cpu`` or ``cuda``."""
@@ -75,10 +76,12 @@ class ModelCache:
             own: Programs of the project's own benchmark, by label.
         """
         framework, device = contrasts[0].framework, "cpu" if machine.is_processor else "cuda"
-        key = framework, device, families
+        key = framework, device, machine.identity, families
         if own or key not in self._models:
             listed = selected(merged(contrasts), machine, self.own_blocks)
-            model = GainModel(listed, _programs_of(own or {}), shipped_variances(framework, device, bool(families)))
+            here = {c.label for c in own_ratios(listed, machine, self.own_blocks)}
+            variances = shipped_variances(framework, device, bool(families))
+            model = GainModel(listed, _programs_of(own or {}, here), variances)
             if own:
                 return model
             self._models[key] = model
@@ -123,9 +126,10 @@ class ModelCache:
         return record
 
 
-def _programs_of(own: Mapping[str, Program]) -> Callable[[Contrast], Program]:
+def _programs_of(own: Mapping[str, Program], here: Collection[str]) -> Callable[[Contrast], Program]:
     def program_of(c: Contrast) -> Program:
-        return own.get(c.label) or program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
+        program = own.get(c.label) or program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
+        return replace(program, is_own=True) if c.label in here else program
 
     return program_of
 
@@ -200,7 +204,8 @@ def variances_record(variances: Variances) -> dict[str, Any]:
 def variances_from(record: Mapping[str, Any], device: str) -> Variances:
     """Return the variances of JSON-ready values; terms that they do not have are zero."""
     terms = {Term(*name.split(", ")): value for name, value in record["terms"].items()}
-    return Variances(**{**record, "terms": {term: terms.get(term, 0.0) for term in terms_of(device)}})
+    fitted = {term: terms.get(term, 0.0) for term in terms_of(device)}
+    return Variances(**{**record, "terms": {**fitted, **dict.fromkeys(OWN_TERMS, OWN_VARIANCE)}})
 
 
 def shipped_ratio_variances() -> dict[str, float]:

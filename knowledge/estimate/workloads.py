@@ -135,9 +135,7 @@ def operation_parts(shares: Mapping[str, float]) -> tuple[TimePart, ...]:
     return tuple(TimePart(indicator=name, parameters={}, share=share / total) for name, share in sorted(shares.items()))
 
 
-def workload_of_profile(
-    profile: ProfiledWorkload, *, backend: str, flops: float = 0.0, bytes: float = 0.0
-) -> Workload:
+def workload_of_profile(profile: ProfiledWorkload, *, backend: str, flops: float = 0.0, bytes: float = 0.0) -> Workload:
     """Return a profiled workload as a workload; time that no part stands for belongs to no indicator.
 
     Args:
