@@ -3,10 +3,10 @@
     python -m benchmarks.held_out [--tables FILE ...]
 
 The shipped ratios of each framework on each kind of device; the effects of versions, of settings, and of another
-accelerator. Each model, size, architecture, release, machine, GPU and source is held out in turn; only the variances, a few
-numbers for each framework, were fitted to all. With files (tables of published measurements, of timm's format, or observations), those are
-predicted from what ships. Root mean square errors of log ratios, wrong signs among ratios that differ by more than 5 %,
-coverage and mean width of 90 % intervals:
+accelerator. Each model, size, architecture, release, machine, GPU and source is held out in turn; only the variances, a
+few numbers for each framework, were fitted to all. With files (tables of published measurements, of timm's format, or
+observations), those are predicted from what ships. Root mean square errors of log ratios, wrong signs among ratios that
+differ by more than 5 %, coverage and mean width of 90 % intervals:
 
 - none: no difference;
 - mean: the mean of the same change at other programs, or of the same setting in other releases;
@@ -58,6 +58,8 @@ HALF = 1.6448536269514722
 """Standard deviations on both sides of a 90 % interval."""
 FEWEST = 20
 """Fewest cases of a row."""
+CHANGES = (("versions", False), ("settings", True))
+"""What changes, and whether it is settings."""
 
 
 class Row(NamedTuple):
@@ -224,6 +226,49 @@ def _over(rows: Sequence[Row], spread: np.ndarray, one: int | None, other: int |
     return PredictedGain(mean=sum(sign * rows[p].model for p, sign in signs.items()), variance=float(variance))
 
 
+def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> None:
+    """Print the rows of what ships, each group held out in turn, and the regret."""
+    chosen: list[tuple[float, float]] = []
+    for framework, device in frameworks_of(evidence):
+        contrasts = _programs(evidence, framework, device)
+        for change, settings in CHANGES if contrasts else ():
+            for name, key in GROUPS.items():
+                hidden = groups_of(contrasts, key, settings)
+                _print(f"{framework} on {device}, {change}, {name}", contrasts, hidden, framework, device)
+        if device == "cpu" and contrasts:
+            chosen += regrets(contrasts, framework)
+    for name, rows in hardware(pairs):
+        print(line(f"hardware, {name}", rows))
+    losing = [(own, newest) for own, newest in chosen if newest > LARGE]
+    print("\n| choices | n | regret of the model | of the newest |")
+    print("| --- | --- | --- | --- |")
+    for name, listed in (("all", chosen), (f"where the newest loses {LARGE:.0%}", losing)):
+        own, newest = (statistics.fmean(column) for column in zip(*listed, strict=True))
+        print(f"| {name} | {len(listed)} | {own:.1%} | {newest:.1%} |")
+
+
+def of_files(evidence: BlockEvidence, files: Sequence[Path]) -> None:
+    """Print the rows of files, predicted from what ships."""
+    new = evidence_of(o for path in files for o in observations_of(path))
+    for framework, device in frameworks_of(new):
+        known, held = (_programs(part, framework, device) for part in (evidence, new))
+        names = {(c.block, c.label, c.arm) for c in held}
+        contrasts = [*held, *(c for c in known if (c.block, c.label, c.arm) not in names)]
+        for change, settings in CHANGES:
+            hidden = [n for n, c in enumerate(held) if not c.is_control and is_of_settings(c) == settings]
+            _print(
+                f"{framework} on {device}, {change}, files", contrasts, [hidden] if hidden else [], framework, device
+            )
+
+
+def _print(
+    name: str, contrasts: Sequence[Contrast], hidden: Sequence[Sequence[int]], framework: str, device: str
+) -> None:
+    if sum(map(len, hidden)) >= FEWEST:
+        rows = [row for _, listed, _ in rows_of(contrasts, hidden, framework, device) for row in listed]
+        print(line(name, rows), flush=True)
+
+
 def main() -> None:
     """Hold out and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -231,36 +276,12 @@ def main() -> None:
     files = parser.parse_args().tables
     with open_knowledge_base("sqlite://") as store:
         evidence, pairs = load_evidence(store), load_pairs(store)
-    new = evidence_of(o for path in files for o in observations_of(path))
     print("| framework, change, held out | n | model | none | mean | nearest | ratio | wrong signs | covered | width |")
     print("| --- " * 10 + "|")
-    chosen: list[tuple[float, float]] = []
-    for framework, device in frameworks_of(new if files else evidence):
-        known, held = (_programs(part, framework, device) for part in (evidence, new))
-        names = {(c.block, c.label, c.arm) for c in held}
-        contrasts = [*(c for c in known if (c.block, c.label, c.arm) not in names), *held]
-        for change, settings in (("versions", False), ("settings", True)) if contrasts else ():
-            groups = GROUPS if not files else {"files": lambda c: (c.block, c.label, c.arm) in names}
-            for name, key in groups.items():
-                hidden = groups_of(contrasts, key, settings)
-                if files:
-                    hidden = [group for group in hidden if key(contrasts[group[0]])]
-                rows = [row for _, listed, _ in rows_of(contrasts, hidden, framework, device) for row in listed]
-                if len(rows) >= (1 if files else FEWEST):
-                    print(line(f"{framework} on {device}, {change}, {name}", rows), flush=True)
-        if device == "cpu" and not files and contrasts:
-            chosen += regrets(contrasts, framework)
     if files:
-        return
-    for name, rows in hardware(pairs):
-        print(line(f"hardware, {name}", rows))
-    losing = [(own, newest) for own, newest in chosen if newest > LARGE]
-    print(
-        "\n| choices | regret of the model | of the newest | where the newest loses 5 % | of the model | of the newest |"
-    )
-    print("| --- " * 6 + "|")
-    means = [statistics.fmean(column) for listed in (chosen, losing) for column in zip(*listed, strict=True)]
-    print(f"| {len(chosen)} | {means[0]:.1%} | {means[1]:.1%} | {len(losing)} | {means[2]:.1%} | {means[3]:.1%} |")
+        of_files(evidence, files)
+    else:
+        of_shipped(evidence, pairs)
 
 
 def _programs(evidence: BlockEvidence, framework: str, device: str) -> list[Contrast]:

@@ -47,8 +47,8 @@ def fit_variances(
 ) -> Variances:
     """Return the variances that maximise the marginal likelihood under a weak prior.
 
-    The logarithm of each variance has a normal prior (Rasmussen and Williams 2006, equations 5.8 and 5.9). The variances
-    of the terms, then the scales of settings, then again the variances are fitted: they are products.
+    The logarithm of each variance has a normal prior (Rasmussen and Williams 2006, equations 5.8 and 5.9). First the
+    variances of the terms are fitted, then the scales of settings, then again the variances: they are products.
 
     Args:
         contrasts: Ratios of one framework on one kind of device.

@@ -443,7 +443,7 @@ class GainModel:
             groups: Numbers of the ratios of each group.
 
         Yields:
-            A group, its predictions (n,), and the covariance (n, n) of their errors, with the noise of the measurements.
+            A group, its predictions (n,), and the covariance (n, n) of their errors with the noise of measurements.
         """
         import numpy as np
 
