@@ -136,7 +136,7 @@ def test_a_knowledge_base_has_the_same_state_at_its_first_use_and_later(tmp_path
     assert state() == state()
 
 
-def test_the_shipped_amplitudes_are_part_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_variances_are_part_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def state() -> str:
         return Predictor(DiskCache(tmp_path), address=f"sqlite:///{tmp_path}/none.sqlite", hardware=MACHINE).state
 
