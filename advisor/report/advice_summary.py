@@ -186,6 +186,8 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
         yield f"the speed of every package: objective `{basis.objective}` ignores it"
         return
     versions = {str(c.name): c.version for c in report.advice.optimum.stack}
+    if any(effect.gains_from for effect in report.setting_effects):
+        yield "how large a step of the program is: `advisor workload profile` finds it, and what settings gain there"
     for name, newest in prediction.newest_measured:
         yield f"the speed of {name} {versions[name]} on such hardware (newest compared: {newest})"
     for name in basis.unmeasured:

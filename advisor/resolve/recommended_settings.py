@@ -97,6 +97,10 @@ def recommended_settings(
     for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
         version = stack[gains.framework]
         for status, value in _statuses(gains, version, settings):
+            of_value = effects.get((gains.framework, "=".join(value)), ())
+            # What is slower for small programs only is not to be avoided by large ones.
+            if status == "advised-against" and any(e.low > 1 or e.gains_from for e in of_value):
+                continue
             described = _described(gains.framework, value, status, settings, version, effects)
             best = settings.best(gains, version).values
             if status == "offered":
