@@ -424,13 +424,16 @@ class GainModel:
         measured = np.eye(len(registry.programs))[points.programs], points.machines
         across = _sums(space, (weights, here), measured, self.variances.terms)
         within = _sums(space, (weights, here), (weights, here), self.variances.terms)
-        to_measured = {change: space.differences(change, numbers, points.pairs)[:, points.pair] for change in across}
-        to_others = {change: space.differences(change, numbers, numbers) for change in across}
+        # A change that no pair has, such as that of the version in pairs of settings, shares nothing.
+        others = {name: space.differences(name, numbers, numbers) for name in across}
+        others = {name: matrix for name, matrix in others.items() if matrix.any()}
+        known = {name: space.differences(name, numbers, points.pairs)[:, points.pair] for name in others}
         for row in range(len(blends)):
-            cross: Array = np.sum(
-                [to_measured[name] * sums[row][points.place] for name, sums in across.items()], axis=0
-            )
-            prior: Array = np.sum([to_others[name] * sums[row, row] for name, sums in within.items()], axis=0)
+            cross: Array = np.zeros((len(pairs), len(self.contrasts)))
+            prior: Array = np.zeros((len(pairs), len(pairs)))
+            for name in others:
+                cross += known[name] * across[name][row][points.place]
+                prior += others[name] * within[name][row, row]
             yield cross, prior
 
     def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
