@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import random
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,6 +59,8 @@ HALF = 1.6448536269514722
 """Standard deviations on both sides of a 90 % interval."""
 FEWEST = 20
 """Fewest cases of a row."""
+DRAWS = 4
+"""Number of random quarters of the releases that are held out."""
 CHANGES = (("versions", False), ("settings", True))
 """What changes, and whether it is settings."""
 
@@ -193,42 +196,54 @@ def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]
         yield name, rows
 
 
-def regrets(contrasts: Sequence[Contrast], framework: str) -> Iterator[tuple[float, float]]:
-    """Yield the regret of the model's choice among the releases of a block at a program, and that of the newest.
+def regrets(contrasts: Sequence[Contrast], framework: str) -> dict[str, list[tuple[float, float]]]:
+    """Return regrets of the model's choice among the releases of a block at a program, with those of the newest.
 
-    The program is held out with all sizes of its model.
+    They are by what is held out: the program's model, its size, or a random quarter of the releases but the newest.
     """
-    for group, rows, spread in rows_of(contrasts, groups_of(contrasts, GROUPS["model"], False), framework, "cpu"):
-        by_place: dict[tuple[str, str], list[int]] = defaultdict(list)
-        for place, number in enumerate(group):
-            by_place[contrasts[number].block, contrasts[number].label].append(place)
-        for places in by_place.values():
-            plain = [p for p in places if not contrasts[group[p]].side.settings]
-            by_version = {contrasts[group[p]].side.version: p for p in plain}
-            reference = contrasts[group[places[0]]].reference.version
-            truth = {reference: 0.0} | {version: rows[p].truth for version, p in by_version.items()}
-            newest = max(truth, key=Version)
-            last = by_version.get(newest)
-            gains = {
-                version: _over(rows, spread, by_version.get(version), last) for version in truth if version != newest
-            }
-            steps = {version: speed_steps(gain, len(gains)) for version, gain in gains.items()}
-            best = max(steps, key=lambda version: (steps[version], Version(version)), default=newest)
-            chosen = best if steps.get(best, 0) > 0 else newest
-            most = max(truth.values())
-            yield math.expm1(most - truth[chosen]), math.expm1(most - truth[newest])
+    variances = shipped_variances(framework, "cpu")
+    plain = [n for n, c in enumerate(contrasts) if not (c.is_control or c.side.settings or c.reference.settings)]
+    found: dict[str, list[tuple[float, float]]] = {}
+    for name, hidden in _hidden_releases(contrasts, plain):
+        model = GainModel([c for n, c in enumerate(contrasts) if n not in hidden], program_of, variances)
+        by_place: dict[tuple[str, str], list[Contrast]] = defaultdict(list)
+        for n in plain if name == "releases" else sorted(hidden & set(plain)):
+            by_place[contrasts[n].block, contrasts[n].label].append(contrasts[n])
+        for arms in by_place.values():
+            found.setdefault(name, []).append(_regret(model, arms))
+    return found
 
 
-def _over(rows: Sequence[Row], spread: np.ndarray, one: int | None, other: int | None) -> PredictedGain:
-    """Return the gain of an arm over another; none is the reference."""
-    signs = {place: sign for place, sign in ((one, 1.0), (other, -1.0)) if place is not None}
-    variance = sum(a * b * spread[i, j] for i, a in signs.items() for j, b in signs.items())
-    return PredictedGain(mean=sum(sign * rows[p].model for p, sign in signs.items()), variance=float(variance))
+def _hidden_releases(contrasts: Sequence[Contrast], plain: Sequence[int]) -> Iterator[tuple[str, set[int]]]:
+    for name in ("model", "size"):
+        for group in groups_of(contrasts, GROUPS[name], False):
+            yield name, set(group)
+    generator = random.Random(20261127)
+    versions = sorted({contrasts[n].side.version for n in plain}, key=Version)[:-1]
+    for _ in range(DRAWS if len(versions) >= 4 else 0):
+        drawn = generator.sample(versions, len(versions) // 4)
+        yield "releases", {n for n, c in enumerate(contrasts) if c.side.version in drawn}
+
+
+def _regret(model: GainModel, arms: Sequence[Contrast]) -> tuple[float, float]:
+    """Return by how much the chosen release, and the newest one, are slower than the best one."""
+    reference = arms[0].reference
+    truth = {reference.version: 0.0} | {c.side.version: c.mean for c in arms}
+    sides = {reference.version: reference} | {c.side.version: c.side for c in arms}
+    *others, newest = sorted(truth, key=Version)
+    best = max(truth.values())
+    if not others:
+        return 0.0, 0.0
+    pairs = [(sides[version], sides[newest]) for version in others]
+    (predicted,) = model.predict(pairs, [((1.0, program_of(arms[0])),)], arms[0].machine)
+    gains = [PredictedGain(mean=m, variance=v) for m, v in zip(*map(np.ndarray.tolist, predicted), strict=True)]
+    steps, _, chosen = max((speed_steps(g, len(others)), Version(v), v) for g, v in zip(gains, others, strict=True))
+    return math.expm1(best - truth[chosen if steps > 0 else newest]), math.expm1(best - truth[newest])
 
 
 def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> None:
     """Print the rows of what ships, each group held out in turn, and the regret."""
-    chosen: list[tuple[float, float]] = []
+    chosen: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for framework, device in frameworks_of(evidence):
         contrasts = _programs(evidence, framework, device)
         for change, settings in CHANGES if contrasts else ():
@@ -236,15 +251,17 @@ def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> Non
                 hidden = groups_of(contrasts, key, settings)
                 _print(f"{framework} on {device}, {change}, {name}", contrasts, hidden, framework, device)
         if device == "cpu" and contrasts:
-            chosen += regrets(contrasts, framework)
+            for name, listed in regrets(contrasts, framework).items():
+                chosen[name] += listed
     for name, rows in hardware(pairs):
         print(line(f"hardware, {name}", rows))
-    losing = [(own, newest) for own, newest in chosen if newest > LARGE]
-    print("\n| choices | n | regret of the model | of the newest |")
-    print("| --- | --- | --- | --- |")
-    for name, listed in (("all", chosen), (f"where the newest loses {LARGE:.0%}", losing)):
-        own, newest = (statistics.fmean(column) for column in zip(*listed, strict=True))
-        print(f"| {name} | {len(listed)} | {own:.1%} | {newest:.1%} |")
+    print("\n| held out | choices | n | regret of the model | of the newest |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, listed in chosen.items():
+        losing = [(own, newest) for own, newest in listed if newest > LARGE]
+        for which, some in (("all", listed), (f"where the newest loses {LARGE:.0%}", losing)):
+            own, newest = (statistics.fmean(column) for column in zip(*some, strict=True))
+            print(f"| {name} | {which} | {len(some)} | {own:.1%} | {newest:.1%} |")
 
 
 def of_files(evidence: BlockEvidence, files: Sequence[Path]) -> None:
