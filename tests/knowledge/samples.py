@@ -62,7 +62,7 @@ def block(ratios: dict[str, float], *, rounds: int = 6, drift: float = 0.0, name
 
 
 def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, hardware: str) -> Iterator[Observation]:
-    """Yield invented blocks in which versions of a framework have given ratios of speed, at several indicators.
+    """Yield invented blocks in which versions of a framework have given ratios of speed: of operations and models.
 
     Args:
         framework: Distribution that provides the framework.
@@ -74,8 +74,10 @@ def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, ha
     backend = FRAMEWORKS[framework]
     arms = list(ratios)
     numbered = {str(number): ratio for number, ratio in enumerate(ratios.values())}
-    for name in ("matmul", "sort", "elementwise", "training_step"):
+    for name in ("matmul", "sort", "resnet50", "bert_base"):
         run = IndicatorRun(name=name, version=1, backend=backend, device=device, dtype="float32", parameters={"m": 8})
+        if name in ("resnet50", "bert_base"):
+            run = replace(run, name="model", parameters={"model": name, "mode": "training", "batch": 8})
         for observation in block(numbered, rounds=8, name=f"made-up-{framework}-{name}"):
             version, *settings = arms[observation.arm].split()
             stack = make_stack(
