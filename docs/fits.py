@@ -71,6 +71,7 @@ def usual(fitted: Sequence[Variances]) -> Variances:
         arm=mean([own.arm for own in fitted]),
         noise=mean([own.noise for own in fitted]),
         sources=sources,
+        software=max(own.software for own in fitted),
     )
 
 

@@ -184,7 +184,8 @@ def _tasks_of(workload: Workload, contrasts: Sequence[Contrast]) -> list[Program
 def _operations(workload: Workload, basis: str, contrasts: Sequence[Contrast], own: Collection[str]) -> Blend:
     """Return the measured sizes of a workload's operations, with their shares of its time.
 
-    The time of a part is divided evenly among its sizes that ship with the program; among all, if none ships.
+    The time of a part is divided evenly among its sizes that ship with the program; among all, if none ships. A part of
+    a profile that was not measured is a program of its own, of which nothing is known.
     """
     shares: dict[Program, float] = {}
     for part in workload.parts[basis]:
@@ -194,7 +195,11 @@ def _operations(workload: Workload, basis: str, contrasts: Sequence[Contrast], o
             program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
             for c in sorted(shipped, key=lambda c: c.label)
         }
+        if basis == PROFILE and not programs:
+            programs = {program_of_run(f"{part.indicator}@0[not=measured]", part.indicator)}
         for program in programs:
             shares[program] = shares.get(program, 0.0) + part.share / len(programs)
+    if not any(c.label == program.label for program in shares for c in contrasts):
+        return ()
     total = sum(shares.values())
     return tuple((share / total, program) for program, share in sorted(shares.items(), key=lambda item: item[0].label))

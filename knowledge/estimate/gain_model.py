@@ -64,10 +64,10 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
 )
 """Effects on processors."""
 OWN_TERMS: tuple[Term, ...] = tuple(
-    Term(change, "own", shared) for change in ("version", "setting", "pair") for shared in ("all", "machine")
+    Term(change, "own", shared) for change in ("exact version", "setting", "pair") for shared in ("all", "machine")
 )
 """Effects at the user's own program only: on all machines, and on one."""
-OWN_VARIANCE = 0.1**2
+OWN_VARIANCE = 0.15**2
 """Variance of each of them, which no shipped measurement can show: a judgement."""
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
@@ -121,6 +121,7 @@ class Variances:
         noise: Factor on the variance that was estimated from the rounds.
         scales: Standard deviation of the effect of each setting relative to the usual one, by ``name=value``.
         sources: Variance of a published ratio, by source; one that is not listed has the largest.
+        software: Variance of what all programs of a source have with one software and its settings only.
     """
 
     terms: Mapping[Term, float]
@@ -129,6 +130,7 @@ class Variances:
     noise: float
     scales: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, float] = field(default_factory=dict)
+    software: float = 0.0
 
     def of_source(self, source: str) -> float:
         """Return the variance of a published ratio: nobody knows how an unknown publisher measures."""
@@ -162,6 +164,7 @@ class Space:
         self.changes: dict[str, Array] = {
             "version": version,
             "release": np.exp(-distances / RELEASE),
+            "exact version": equal([side.version for side in sides]),
             "companion": _companions(sides),
             "setting": alone,
             "setting of a version": alone * version,
@@ -321,6 +324,8 @@ class Noise:
         self.published = np.array([c.family == PUBLISHED for c in contrasts])
         self._sources = [c.source for c in contrasts]
         self.arm = half_shared(arms) * np.outer(~self.published, ~self.published)
+        software = [(c.source, arm) for c in contrasts for arm in (c.arm, c.reference_arm)]
+        self.software = half_shared(software) * np.outer(self.published, self.published)
         self.label = half_shared(list(zip(arms, labels, strict=True)))
         shared = self.arm * np.outer(common, common) + self.label * np.outer(own, own)
         # Two ratios of the same arm and program are never equal for sure: their covariance could not be inverted.
@@ -332,7 +337,8 @@ class Noise:
 
         of_source = {source: variances.of_source(source) for source in set(self._sources)}
         labels = np.where(self.published, [of_source[source] for source in self._sources], variances.label) ** 0.5
-        total: Array = variances.noise * self.rounds + self.label * np.outer(labels, labels) + variances.arm * self.arm
+        total: Array = variances.noise * self.rounds + self.label * np.outer(labels, labels)
+        total += variances.arm * self.arm + variances.software * self.software
         return total
 
 

@@ -26,9 +26,6 @@ from tests.knowledge.test_gains import HERE, estimator, old
 PRODUCT = "matmul@1[k=8,m=8,n=8] float32 torch/cpu"
 ENCODER = "model@1[batch=8,mode=training,model=bert_base] float32 torch/cpu"
 BENCHMARK = "benchmark@1[identity=a] any program/cpu"
-NEAR_VERSIONS = pytest.mark.xfail(
-    strict=True, reason="effects of near versions at the own program are as similar as those of all programs"
-)
 PARTS = (
     WorkloadPart(indicator="matmul", share=0.5, parameters={"n": 8, "m": 8, "k": 8}, direction="backward", calls=30),
     WorkloadPart(indicator="conv2d", share=0.2, parameters={"groups": 8}, calls=20),
@@ -79,7 +76,7 @@ def test_a_profile_of_another_framework_has_no_cases() -> None:
 
 
 @pytest.mark.parametrize("ratio", [1 / 3, 1.35])
-@pytest.mark.parametrize("version", ["2.4.0", pytest.param("2.9.1", marks=NEAR_VERSIONS)])
+@pytest.mark.parametrize("version", ["2.4.0", pytest.param("2.9.1")])
 def test_the_benchmark_of_a_project_comes_before_every_other_measurement(version: str, ratio: float) -> None:
     rows = [
         old(-0.1, 1e-3, label=ENCODER),
