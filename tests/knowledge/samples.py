@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -90,6 +92,50 @@ def invented_blocks(framework: str, ratios: dict[str, float], *, device: str, ha
                 stack=stack,
                 hardware=machine,
                 settings=dict(setting.split("=") for setting in settings),
+            )
+
+
+InventedArm = tuple[str, Mapping[str, str], float]
+"""Version of a framework, settings, and log speed-up over the first arm."""
+
+
+def invented_arms(
+    arms: Sequence[InventedArm],
+    *,
+    framework: str = "torch",
+    indicator: str = "model",
+    parameters: Mapping[str, str | int],
+    hardware: HardwareProfile,
+    noise: float = 0.003,
+    rounds: int = 12,
+) -> Iterator[Observation]:
+    """Yield an invented block with one reference, the first arm."""
+    drifts = random.Random(0)
+    # Further arms do not change the others.
+    noises = [random.Random(number + 1) for number in range(len(arms))]
+    backend, dtype = ("program", "any") if indicator == "benchmark" else (FRAMEWORKS[framework], "float32")
+    run = IndicatorRun(
+        name=indicator, version=1, backend=backend, device="cpu", dtype=dtype, parameters=dict(parameters)
+    )
+    for round_ in range(rounds):
+        drift = drifts.gauss(0, 0.01)
+        for number, (version, settings, gain) in enumerate(arms):
+            packages = [PackageVersion(name=n, version=v) for n, v in {framework: version, "numpy": "2.4.6"}.items()]
+            seconds = 0.1 * math.exp(drift + noises[number].gauss(0, noise) - gain)
+            yield Observation(
+                indicator=run,
+                framework=framework,
+                stack=make_stack(packages, python="3.11.7", platform="manylinux_2_36_x86_64"),
+                hardware=hardware,
+                block="mine",
+                round=round_,
+                arm=number,
+                reference=number == 0,
+                started_at=f"2026-11-26T00:{round_:02}:{number:02}+00:00",
+                status="ok",
+                samples=(seconds, seconds * 1.001, seconds * 0.999),
+                loops=1,
+                settings=dict(settings),
             )
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from packaging.version import Version
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.domain.observation import IndicatorRun, Observation
-from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.domain.observation import Observation
 from knowledge.estimate.compared_settings import compared_settings
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.evidence import Side, machine_of
@@ -23,60 +21,18 @@ from knowledge.estimate.workloads import find_workload
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.base import KnowledgeBase
 from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.samples import InventedArm, invented_arms
 from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 
 ICELAKE = find_profile("cpu-icelake")
 IDENTITY = "abcdabcdabcdabcd"
-NUMPY = {"numpy": "2.4.6"}
 BERT: dict[str, str | int] = {"model": "bert_base", "mode": "training", "batch": 8, "length": 128}
-Arm = tuple[str, Mapping[str, str], float]
-"""Version of PyTorch, settings, and log speed-up over the first arm."""
 
 
-def invented(
-    arms: Sequence[Arm],
-    *,
-    name: str = "mine",
-    indicator: str = "model",
-    parameters: Mapping[str, str | int] = BERT,
-    hardware: HardwareProfile = ICELAKE,
-    noise: float = 0.003,
-    rounds: int = 12,
-) -> Iterator[Observation]:
-    """Yield an invented block of PyTorch; it is no measurement."""
-    drifts = random.Random(0)
-    # Further arms do not change the others.
-    noises = [random.Random(number + 1) for number in range(len(arms))]
-    backend, dtype = ("program", "any") if indicator == "benchmark" else ("torch", "float32")
-    run = IndicatorRun(
-        name=indicator, version=1, backend=backend, device="cpu", dtype=dtype, parameters=dict(parameters)
-    )
-    for round_ in range(rounds):
-        drift = drifts.gauss(0, 0.01)
-        for number, (version, settings, gain) in enumerate(arms):
-            packages = [PackageVersion(name=n, version=v) for n, v in {"torch": version, **NUMPY}.items()]
-            seconds = 0.1 * math.exp(drift + noises[number].gauss(0, noise) - gain)
-            yield Observation(
-                indicator=run,
-                framework="torch",
-                stack=make_stack(packages, python="3.11.7", platform="manylinux_2_36_x86_64"),
-                hardware=hardware,
-                block=name,
-                round=round_,
-                arm=number,
-                reference=number == 0,
-                started_at=f"2026-11-26T00:{round_:02}:{number:02}+00:00",
-                status="ok",
-                samples=(seconds, seconds * 1.001, seconds * 0.999),
-                loops=1,
-                settings=dict(settings),
-            )
-
-
-def benchmark(arms: Sequence[Arm], **fields: HardwareProfile) -> Iterator[Observation]:
+def benchmark(arms: Sequence[InventedArm]) -> Iterator[Observation]:
     """Yield an invented result of a project's own benchmark."""
-    parameters = {"project": "p", "identity": IDENTITY, "unit": "s", "better": "lower"}
-    return invented(arms, indicator="benchmark", parameters=parameters, **fields)  # type: ignore[arg-type]
+    parameters: dict[str, str | int] = {"project": "p", "identity": IDENTITY, "unit": "s", "better": "lower"}
+    return invented_arms(arms, indicator="benchmark", parameters=parameters, hardware=ICELAKE)
 
 
 @pytest.fixture
@@ -169,7 +125,7 @@ def test_imprecise_data_create_no_certainty_about_a_setting(store: KnowledgeBase
         "width": 256,
     }
     arms = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"spinning": "off"}, 0.0), ("2.13.0+cpu", {"onednn": "off"}, 0.0)]
-    store.add(invented(arms, indicator="block", parameters=block, hardware=zen3, noise=0.25, rounds=4))
+    store.add(invented_arms(arms, indicator="block", parameters=block, hardware=zen3, noise=0.25, rounds=4))
 
     after = effects(estimator(store, hardware=zen3))
 
@@ -190,7 +146,7 @@ def test_what_was_measured_is_more_certain_than_what_never_was(store: KnowledgeB
 @pytest.mark.shipped
 def test_a_precise_measurement_of_the_model_on_this_machine_decides(store: KnowledgeBase) -> None:
     arms = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, 0.0)]
-    store.add(invented([*arms, ("2.10.0", {}, 0.3)]))
+    store.add(invented_arms([*arms, ("2.10.0", {}, 0.3)], parameters=BERT, hardware=ICELAKE))
     own = estimator(store, "bert-training")
     stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.13.0+cpu")}
 
@@ -247,7 +203,7 @@ def test_settings_of_releases_that_nobody_measured_are_less_certain(store: Knowl
 @pytest.mark.shipped
 def test_an_arm_with_a_setting_does_not_widen_predictions_of_versions(store: KnowledgeBase) -> None:
     stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.13.0")}
-    arms: list[Arm] = [("2.13.0", {}, 0.0), ("2.13.0", {}, 0.0), ("2.10.0", {}, 0.02)]
+    arms: list[InventedArm] = [("2.13.0", {}, 0.0), ("2.13.0", {}, 0.0), ("2.10.0", {}, 0.02)]
     store.add(benchmark(arms))
     before = estimator(store).predict(*stacks)
     store.remove(["mine"])

@@ -1,4 +1,4 @@
-"""An older release whose own settings make it faster than the newest one, from the measurements that ship."""
+"""An older release whose own settings make it faster than the newest one, from invented measurements."""
 
 from __future__ import annotations
 
@@ -10,10 +10,23 @@ from pathlib import Path
 import pytest
 
 from advisor.lock.settings_table import locked_settings, settings_path, settings_text
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
+from tests.knowledge.samples import InventedArm, invented_arms
 from tests.package_index import PackageIndex
 
 pytestmark = pytest.mark.shipped
+RESNET: dict[str, str | int] = {"model": "resnet50", "mode": "inference", "batch": 1, "size": 224}
+LEGACY = {"cpu_runtime": "legacy"}
+
+
+@pytest.fixture(autouse=True)
+def measurements(advisor: Advisor, tmp_path: Path) -> None:
+    """JAX 0.6.2 is slower than 0.10.2 without settings, and much faster with its legacy runtime, which 0.7 lost."""
+    arms: list[InventedArm] = [("0.10.2", {}, 0.0), ("0.6.2", {}, -0.1), ("0.6.2", LEGACY, 0.9)]
+    with open_knowledge_base(str(tmp_path / "home" / "knowledge.sqlite")) as store:
+        store.add(invented_arms(arms, framework="jax", parameters=RESNET, hardware=find_profile("cpu-zen2")))
 
 
 def advise(
@@ -25,7 +38,7 @@ def advise(
     (folder / "requirements.in").write_text("jax\n")
     result = advisor(
         *("advise", "-r", "requirements.in", "--index-url", index.url, "--hardware", "cpu-zen2", "--dry-run"),
-        *("--workload", "mobilenet-inference", *options),
+        *("--workload", "resnet50-inference", *options),
         cwd=folder,
     )
     assert result.returncode == 0, result.stderr
@@ -35,7 +48,6 @@ def advise(
 def test_a_release_is_recommended_for_a_setting_that_newer_ones_do_not_have(
     advisor: Advisor, index: PackageIndex, tmp_path: Path
 ) -> None:
-    """In JAX 0.6.2, the legacy runtime makes MobileNetV2 several times as fast; 0.7 lost it."""
     document = json.loads(advise(advisor, index, tmp_path, "--format", "json"))
 
     assert {p["name"]: p["version"] for p in document["stack"]["packages"]} == {"jax": "0.6.2"}
@@ -80,7 +92,7 @@ def test_the_gate_says_what_settings_gain_if_the_lock_has_none(
         index.add("jax", version)
     (tmp_path / "requirements.in").write_text("jax\n")
     options = ("-r", "requirements.in", "--index-url", index.url, "--hardware", "cpu-zen2")
-    workload = ("--workload", "mobilenet-inference")
+    workload = ("--workload", "resnet50-inference")
     assert advisor("advise", *options, *workload, *choice, "-o", lock, cwd=tmp_path).returncode == 0
 
     checked = advisor("check", *options, *workload, "--current", lock, "--format", "json", cwd=tmp_path)
@@ -119,7 +131,7 @@ def test_the_gate_says_what_the_loss_of_such_a_setting_costs(
 
     result = advisor(
         *("check", "-r", "requirements.in", "--current", "freeze.txt", "--base", "old/freeze.txt", "--format", "json"),
-        *("--index-url", index.url, "--hardware", "cpu-zen2", "--workload", "mobilenet-inference"),
+        *("--index-url", index.url, "--hardware", "cpu-zen2", "--workload", "resnet50-inference"),
         cwd=tmp_path,
     )
 
