@@ -245,7 +245,7 @@ def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> Non
     """Print the rows of what ships, each group held out in turn, and the regret."""
     chosen: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for framework, device in frameworks_of(evidence):
-        contrasts = _programs(evidence, framework, device)
+        contrasts = programs_of(evidence, framework, device)
         for change, settings in CHANGES if contrasts else ():
             for name, key in GROUPS.items():
                 hidden = groups_of(contrasts, key, settings)
@@ -268,7 +268,7 @@ def of_files(evidence: BlockEvidence, files: Sequence[Path]) -> None:
     """Print the rows of files, predicted from what ships."""
     new = evidence_of(o for path in files for o in observations_of(path))
     for framework, device in frameworks_of(new):
-        known, held = (_programs(part, framework, device) for part in (evidence, new))
+        known, held = (programs_of(part, framework, device) for part in (evidence, new))
         names = {(c.block, c.label, c.arm) for c in held}
         contrasts = [*held, *(c for c in known if (c.block, c.label, c.arm) not in names)]
         for change, settings in CHANGES:
@@ -301,7 +301,8 @@ def main() -> None:
         of_shipped(evidence, pairs)
 
 
-def _programs(evidence: BlockEvidence, framework: str, device: str) -> list[Contrast]:
+def programs_of(evidence: BlockEvidence, framework: str, device: str) -> list[Contrast]:
+    """Return the ratios of a framework at whole programs."""
     return merged(c for c in framework_contrasts(evidence, framework, device) if is_program(c))
 
 
