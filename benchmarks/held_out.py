@@ -138,9 +138,9 @@ def rows_of(
     model = GainModel(contrasts, program_of, shipped_variances(framework, device))
     for group, means, spread in model.held_out(hidden):
         members = set(group)
-        known = [c for number, c in enumerate(contrasts) if number not in members and not c.is_control]
+        rest = [c for number, c in enumerate(contrasts) if number not in members and not c.is_control]
         rows = [
-            Row(contrasts[i].mean, float(mean), float(deviation), *baselines(known, contrasts[i]))
+            Row(contrasts[i].mean, float(mean), float(deviation), *baselines(rest, contrasts[i]))
             for i, mean, deviation in zip(group, means, np.sqrt(np.diag(spread)), strict=True)
         ]
         yield group, rows, spread
@@ -203,15 +203,15 @@ def regrets(contrasts: Sequence[Contrast], framework: str) -> dict[str, list[tup
     """
     variances = shipped_variances(framework, "cpu")
     plain = [n for n, c in enumerate(contrasts) if not (c.is_control or c.side.settings or c.reference.settings)]
-    found: dict[str, list[tuple[float, float]]] = {}
+    regrets_by_name: dict[str, list[tuple[float, float]]] = {}
     for name, hidden in _hidden_releases(contrasts, plain):
         model = GainModel([c for n, c in enumerate(contrasts) if n not in hidden], program_of, variances)
         by_place: dict[tuple[str, str], list[Contrast]] = defaultdict(list)
         for n in plain if name == "releases" else sorted(hidden & set(plain)):
             by_place[contrasts[n].block, contrasts[n].label].append(contrasts[n])
         for arms in by_place.values():
-            found.setdefault(name, []).append(_regret(model, arms))
-    return found
+            regrets_by_name.setdefault(name, []).append(_regret(model, arms))
+    return regrets_by_name
 
 
 def _hidden_releases(contrasts: Sequence[Contrast], plain: Sequence[int]) -> Iterator[tuple[str, set[int]]]:
@@ -243,7 +243,7 @@ def _regret(model: GainModel, arms: Sequence[Contrast]) -> tuple[float, float]:
 
 def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> None:
     """Print the rows of what ships, each group held out in turn, and the regret."""
-    chosen: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    choices: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for framework, device in frameworks_of(evidence):
         contrasts = programs_of(evidence, framework, device)
         for change, settings in CHANGES if contrasts else ():
@@ -252,12 +252,12 @@ def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> Non
                 _print(f"{framework} on {device}, {change}, {name}", contrasts, hidden, framework, device)
         if device == "cpu" and contrasts:
             for name, listed in regrets(contrasts, framework).items():
-                chosen[name] += listed
+                choices[name] += listed
     for name, rows in hardware(pairs):
         print(line(f"hardware, {name}", rows))
     print("\n| held out | choices | n | regret of the model | of the newest |")
     print("| --- | --- | --- | --- | --- |")
-    for name, listed in chosen.items():
+    for name, listed in choices.items():
         losing = [(own, newest) for own, newest in listed if newest > LARGE]
         for which, some in (("all", listed), (f"where the newest loses {LARGE:.0%}", losing)):
             own, newest = (statistics.fmean(column) for column in zip(*some, strict=True))

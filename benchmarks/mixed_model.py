@@ -29,7 +29,7 @@ def predictions(known: Sequence[Contrast], held: Sequence[Contrast]) -> list[flo
     """Return the predictions of the mixed model."""
     # Not installed with the program, and without types.
     pandas = import_module("pandas")
-    MixedLM = import_module("statsmodels.regression.mixed_linear_model").MixedLM
+    model = import_module("statsmodels.regression.mixed_linear_model").MixedLM
 
     def table(contrasts: Sequence[Contrast]) -> Any:
         programs = map(program_of, contrasts)
@@ -46,7 +46,7 @@ def predictions(known: Sequence[Contrast], held: Sequence[Contrast]) -> list[flo
     with warnings.catch_warnings():
         # Some variances are at the bound of zero.
         warnings.simplefilter("ignore")
-        fitted = MixedLM.from_formula(
+        fitted = model.from_formula(
             "gain ~ size", table(known), groups="change", re_formula="~size", vc_formula={"kind": "0 + C(kind)"}
         ).fit(reml=True, maxiter=60)
     effects, predicted = fitted.random_effects, []
@@ -70,8 +70,8 @@ def main() -> None:
             groups = groups_of(contrasts, GROUPS[name], True)
             members = {number for group in groups for number in group}
             for group, rows, _ in rows_of(contrasts, groups, framework, "cpu"):
-                known = [contrasts[number] for number in sorted(members - set(group))]
-                others = predictions(known, [contrasts[number] for number in group])
+                rest = [contrasts[number] for number in sorted(members - set(group))]
+                others = predictions(rest, [contrasts[number] for number in group])
                 squares += [
                     ((row.model - row.truth) ** 2, (other - row.truth) ** 2)
                     for row, other in zip(rows, others, strict=True)

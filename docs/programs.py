@@ -65,8 +65,8 @@ def sizes(name: str, mode: str) -> dict[str, list[float]]:
     largest = min(LARGEST, large[0] / medium[0])
     small = medium if mode == "training" else amounts["small"]
     middle = times(math.sqrt(largest)) if mode == "training" else medium
-    chosen = {"small": small, "medium": middle, "large": times(largest)}
-    return {size: [float(f"{amount:.4g}") for amount in both] for size, both in chosen.items()}
+    amounts_of_sizes = {"small": small, "medium": middle, "large": times(largest)}
+    return {size: [float(f"{amount:.4g}") for amount in both] for size, both in amounts_of_sizes.items()}
 
 
 def compositions() -> dict[str, dict[str, Any]]:

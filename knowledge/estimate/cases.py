@@ -1,4 +1,4 @@
-"""What is asked of the model: programs that stand for a workload, at the sizes that its users have."""
+"""Cases of a workload: programs that stand for it, at the sizes that its users have."""
 
 from __future__ import annotations
 
@@ -32,7 +32,12 @@ from knowledge.estimate.workloads import (
 )
 
 _UNKNOWN_SIZES = {"small": 1e9, "medium": 3e10, "large": 1e12}
-"""Floating-point operations of a step of a profiled program whose trace does not tell them."""
+"""Floating-point operations of a step of a profiled program whose trace does not contain them."""
+
+
+MEASURED_HERE = 1 / 3
+"""How much own measurements of a model of this program may differ from all others, relative to an own program: a
+judgement. More, and they would say less about other programs on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +114,7 @@ def case_of_benchmark(contrasts: Sequence[Contrast], otherwise: Iterable[Case]) 
     label = contrasts[0].label
     like = [program for case in otherwise for blend in case.programs for _, program in blend]
     middle = like[len(like) // 2] if like else Program(label="", model=(), architecture=(OWN,))
-    program = replace(middle, label=label, model=(OWN, label), is_own=True)
+    program = replace(middle, label=label, model=(OWN, label), own=1.0)
     return Case(workload=OWN, basis=OWN, programs=(((1.0, program),),)), program
 
 
@@ -135,7 +140,7 @@ def _measured_here(
     if workload.is_kind or workload.is_similar:
         return []
     here = {
-        c.label: replace(program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes), is_own=True)
+        c.label: replace(program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes), own=MEASURED_HERE)
         for c in own_ratios(contrasts, machine, own)
         if any(part.matches(c.label, c.family) for part in workload.parts[MODELS])
     }

@@ -95,9 +95,9 @@ class WorkloadEstimator:
         device, machine = self._device(name), self._machine(name)
         # A benchmark that ran on another kind of device says nothing about this one.
         own = [c for c in self._benchmark if c.framework == name and c.machine.is_processor == machine.is_processor]
-        known = self._models.contrasts(name, device)
+        contrasts = self._models.contrasts(name, device)
         blocks = self._models.own_blocks
-        cases = [case for w in self._workloads.values() for case in cases_of(w, known, machine, blocks)]
+        cases = [case for w in self._workloads.values() for case in cases_of(w, contrasts, machine, blocks)]
         if not cases and not own:
             return None
         benchmark, programs = None, {}
@@ -113,9 +113,9 @@ class WorkloadEstimator:
             if operations and basis in _OF_OPERATIONS
             for part in parts
         )
-        chosen = [c for c in (*known, *own) if c in own or (c.family in families if families else is_program(c))]
-        model = self._models.model(chosen, machine, families=families, own=programs)
-        return FrameworkModel(MeasuredFramework(name, chosen, machine), model, cases, benchmark)
+        ratios = [c for c in (*contrasts, *own) if c in own or (c.family in families if families else is_program(c))]
+        model = self._models.model(ratios, machine, families=families, own=programs)
+        return FrameworkModel(MeasuredFramework(name, ratios, machine), model, cases, benchmark)
 
     def _device(self, name: str) -> str:
         """Return the device that a framework runs on: ``cpu`` or ``cuda``."""

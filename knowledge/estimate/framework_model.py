@@ -1,7 +1,7 @@
 """Predictions for one framework whose versions or settings were compared, for workloads on a machine.
 
 A workload is a list of cases (:mod:`knowledge.estimate.cases`): programs of which one is the user's. In one case, all
-programs are equally likely, so the gain has the mean of their gains, and their variance beside that of each. What
+programs are equally likely, so the gain has the mean of their gains, and a variance that contains their spread. What
 counts for a choice is the case in which it gains least.
 """
 

@@ -47,6 +47,7 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
         *(("version", shared, "all") for shared in ("all", "architecture", "model", "size", *_SIZES)),
+        ("version", "near", "kind"),
         ("version", "size", "kind"),
         ("version", "all", "machine"),
         ("version", "size", "machine"),
@@ -55,6 +56,7 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
         ("companion", "size", "all"),
         *(("setting", shared, "all") for shared in ("all", "mode", "architecture", "model", "size", *_SIZES)),
         ("setting", "all", "kind"),
+        ("setting", "near", "kind"),
         ("setting", "size", "kind"),
         ("setting", "size", "machine"),
         ("setting of a version", "all", "all"),
@@ -172,15 +174,14 @@ class Space:
         }
         places = np.array([program.place for program in programs])
         squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
-        size = places[:, 0]
+        size, own = places[:, 0], [program.own for program in programs]
         self.programs: dict[str, Array] = {
             "all": np.ones((len(programs), len(programs))),
             "mode": equal([program.training for program in programs]),
             "architecture": equal([program.architecture for program in programs]),
             "model": equal([program.model for program in programs]),
             "size": equal([program.label for program in programs]),
-            "own": equal([program.label if program.is_own else n for n, program in enumerate(programs)])
-            * np.array([program.is_own for program in programs]),
+            "own": equal([program.label for program in programs]) * np.outer(own, own),
             "near": np.exp(-0.5 * squares),
             "linear": np.outer(size, size),
         }
@@ -400,8 +401,8 @@ class GainModel:
 
         predicted = []
         for cross, prior in self._covariances(pairs, blends, machine):
-            known = cross @ self._inverse
-            explained = known @ cross.T if joint else np.einsum("ij,ij->i", known, cross)
+            weights = cross @ self._inverse
+            explained = weights @ cross.T if joint else np.einsum("ij,ij->i", weights, cross)
             predicted.append(Predicted(cross @ self._solved, (prior if joint else np.diag(prior)) - explained))
         return predicted
 
@@ -433,12 +434,12 @@ class GainModel:
         # A change that no pair has, such as that of the version in pairs of settings, shares nothing.
         others = {name: space.differences(name, numbers, numbers) for name in across}
         others = {name: matrix for name, matrix in others.items() if matrix.any()}
-        known = {name: space.differences(name, numbers, points.pairs)[:, points.pair] for name in others}
+        measurements = {name: space.differences(name, numbers, points.pairs)[:, points.pair] for name in others}
         for row in range(len(blends)):
             cross: Array = np.zeros((len(pairs), len(self.contrasts)))
             prior: Array = np.zeros((len(pairs), len(pairs)))
             for name in others:
-                cross += known[name] * across[name][row][points.place]
+                cross += measurements[name] * across[name][row][points.place]
                 prior += others[name] * within[name][row, row]
             yield cross, prior
 

@@ -20,7 +20,7 @@ from typing import Any
 from knowledge.domain.identity import content_hash, hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.benchmark import benchmark_contrasts
-from knowledge.estimate.cases import own_ratios
+from knowledge.estimate.cases import MEASURED_HERE, own_ratios
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
 from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Term, Variances, terms_of
@@ -129,7 +129,7 @@ class ModelCache:
 def _programs_of(own: Mapping[str, Program], here: Collection[str]) -> Callable[[Contrast], Program]:
     def program_of(c: Contrast) -> Program:
         program = own.get(c.label) or program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
-        return replace(program, is_own=True) if c.label in here else program
+        return replace(program, own=max(program.own, MEASURED_HERE)) if c.label in here else program
 
     return program_of
 
@@ -178,8 +178,8 @@ def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[st
         is_own = c.block in own
         return (0 if is_own and c.machine.identity == machine.identity else 2 if is_own else 1), c.error
 
-    chosen = set(map(id, sorted(contrasts, key=rank)[:MOST_RATIOS]))
-    return [c for c in contrasts if id(c) in chosen]
+    identities = set(map(id, sorted(contrasts, key=rank)[:MOST_RATIOS]))
+    return [c for c in contrasts if id(c) in identities]
 
 
 def shipped_variances(framework: str, device: str, of_operations: bool = False) -> Variances:

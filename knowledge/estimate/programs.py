@@ -74,7 +74,7 @@ class Program:  # Not slotted: its place is cached.
         launches: Number of operations of a step; 0 if unknown.
         training: Whether it trains.
         shares: Share of the time of each of :data:`OPERATIONS`; they sum to 1.
-        is_own: Whether it is the user's own, which may be like no measured one.
+        own: How much the user's own program, or own measurements of it, may be like no measured one: 1 for the former.
     """
 
     label: str
@@ -85,7 +85,7 @@ class Program:  # Not slotted: its place is cached.
     launches: float = 0.0
     training: bool = False
     shares: tuple[float, ...] = _NO_SHARES
-    is_own: bool = False
+    own: float = 0.0
 
     @cached_property
     def place(self) -> tuple[float, ...]:

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
+from tests.knowledge.samples import InventedArm, invented_arms
 from tests.package_index import PackageIndex
 
 OLD = '[tool.advisor.targets.old]\nhardware = "cpu-zen4"\npython = "3.10"\n'
@@ -147,9 +150,13 @@ def test_the_settings_of_each_target_are_written_next_to_its_requirements(
     advisor: Advisor, index: PackageIndex, tmp_path: Path, arguments: tuple[str, ...]
 ) -> None:
     index.add("jax", "0.6.2")
+    arms: list[InventedArm] = [("0.6.2", {}, 0.0), ("0.6.2", {"cpu_runtime": "legacy"}, 0.9)]
+    model: dict[str, str | int] = {"model": "resnet50", "mode": "inference", "batch": 1, "size": 224}
+    with open_knowledge_base(str(tmp_path / "home" / "knowledge.sqlite")) as store:
+        store.add(invented_arms(arms, framework="jax", parameters=model, hardware=find_profile("cpu-zen2")))
     targets = [f'[tool.advisor.targets.{n}]\nlock = "{n}.txt"\npython = "{p}"\n' for n, p in (("a", 3.12), ("b", 3.13))]
     write(
-        tmp_path, index, f'[tool.advisor]\nhardware = "cpu-zen2"\nworkload = "mobilenet-inference"\n{"".join(targets)}'
+        tmp_path, index, f'[tool.advisor]\nhardware = "cpu-zen2"\nworkload = "resnet50-inference"\n{"".join(targets)}'
     )
     (tmp_path / "pyproject.toml").write_text((tmp_path / "pyproject.toml").read_text().replace('["a"]', '["jax"]'))
 

@@ -225,3 +225,17 @@ def test_programs_have_the_operations_of_their_models() -> None:
     assert encoder.training
     assert depthwise.shares == (0.0, 1.0, 0.0, 0.0, 0.0, 0.0)
     assert all(map(math.isfinite, unknown.place))
+
+
+@pytest.mark.parametrize("flops", [0.0, -1.0, math.nan, math.inf, 1e300, 5e-324])
+@pytest.mark.parametrize("moved", [0.0, -1.0, math.nan, math.inf, 1e300])
+def test_absurd_sizes_are_unknown_or_the_largest(flops: float, moved: float) -> None:
+    program = program_of_run(label_of(1e10), "model", flops=flops, bytes=moved)
+
+    (predicted,) = GainModel([measured(FAST, 0.1)], program_of, VARIANCES).predict(
+        [(FAST, PLAIN)], [((1.0, program),)], HERE
+    )
+
+    assert all(map(math.isfinite, program.place))
+    assert math.isfinite(float(predicted.means[0]))
+    assert float(predicted.variances[0]) > 0

@@ -67,7 +67,10 @@ def test_without_measured_programs_the_measured_operations_of_a_profile_count() 
 
     (case,) = cases(rows, *PARTS)
 
-    assert [(share, program.label) for share, program in case.programs[0]] == [(1.0, PRODUCT)]
+    shares = {program.label: share for share, program in case.programs[0]}
+    assert shares[PRODUCT] == 0.5
+    assert sum(shares.values()) == pytest.approx(1.0)
+    assert len(shares) == len(PARTS) + 1
     assert cases(rows, *PARTS[1:]) == []
 
 

@@ -44,7 +44,7 @@ def knowledge(first_knowledge: Path, tmp_path_factory: pytest.TempPathFactory) -
         )
         store.add(
             invented_blocks(
-                "tensorflow-cpu", {"2.20.0": 1.0, "2.12.1": 0.4, "2.15.1": 1.0}, device="cpu", hardware="cpu-zen4"
+                "tensorflow-cpu", {"2.20.0": 1.0, "2.12.1": 0.2, "2.15.1": 1.0}, device="cpu", hardware="cpu-zen4"
             )
         )
         for framework in FRAMEWORKS:
