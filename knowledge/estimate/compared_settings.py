@@ -27,6 +27,7 @@ _NAMES: Mapping[tuple[str, str], SettingValue] = {
     ("precision", "amp"): ("amp", "float16"),
     ("precision", "fp16"): ("amp", "float16"),
     ("precision", "bf16"): ("amp", "bfloat16"),
+    ("precision", "amp_bf16"): ("amp", "bfloat16"),
     ("precision", "tf32"): ("tf32", "on"),
 }
 """Settings of the catalogue that published ones stand for, if they have another name."""

@@ -27,11 +27,13 @@ WIDEST_VERSION, WIDEST_SETTING = math.log(2), math.log(8)
 """Largest log ratios of a pair that differs in the version, and in one setting. A row beyond them has another
 configuration or another machine than it says: in tables of `NVIDIA/DeepLearningExamples`, the code of a model was
 replaced between two releases. The bounds are a judgement."""
-DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off"}
+DEFAULTS: Mapping[str, str] = {"precision": "fp32", "xla": "off", "compile": "off", "channels_last": "off"}
 """Values of settings that rows name although they are what happens without the setting."""
+_CATALOGUE_NAMES = {("channels_last", "on"): ("memory_format", "channels_last")}
+"""Settings that the catalogue of settings has under another name."""
 _FIRST_WITH_TF32 = 3
 """Generation of the first tensor cores that compute with TF32."""
-_NEAREST_TO_DEFAULT = ("", "tf32", "fp16", "bf16", "amp")
+_NEAREST_TO_DEFAULT = ("", "tf32", "fp16", "bf16", "amp", "amp_bf16")
 _IDENTITY_DIGITS = 12
 _FIRST_CONTAINER = 17
 """Year of NVIDIA's first containers; no framework has such a major version."""
@@ -133,7 +135,9 @@ def published_side(o: Observation) -> Side:
         elif not has_tf32:
             # Tables that list two accelerators together name one precision for both.
             settings["precision"] = "fp32"
-    settings = {name: value for name, value in settings.items() if DEFAULTS.get(name) != value}
+    settings = dict(
+        _CATALOGUE_NAMES.get(item, item) for item in settings.items() if DEFAULTS.get(item[0]) != item[1]
+    )
     # The libraries of a container change with its framework: their effects cannot be separated.
     return Side(version=_release(side.version), companions={}, settings=settings)
 
@@ -212,6 +216,9 @@ def _ordered(one: _Arm, other: _Arm, change: str | None) -> tuple[_Arm, _Arm]:
 
 def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
     o = arm.observation
+    batch = o.indicator.parameters.get("batch")
+    # Few tables state the operations and the bytes of an item; with one of them, nothing is known of a step.
+    items = batch if isinstance(batch, int) and o.flops and o.bytes else 0
     return Contrast(
         block=o.block,
         arm=_number(arm),
@@ -231,6 +238,8 @@ def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
         is_control=False,
         reference_arm=_number(reference),
         year=int(o.started_at[:4]),
+        flops=o.flops * items,
+        bytes=o.bytes * items,
     )
 
 

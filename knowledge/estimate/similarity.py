@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     Array = NDArray[Any]
 
-SHORT_PRECISIONS = frozenset({"amp", "fp16", "bf16"})
+SHORT_PRECISIONS = frozenset({"amp", "amp_bf16", "fp16", "bf16"})
 SIMILARITY_OF_SHORT = 0.8
 """Values of the setting `precision` that use the same cores, and their similarity. Sources name mixed precision in
 different ways; in the pairs of `amp` and `fp16` of one source, the median ratio is 1. The similarity is a judgement."""
 
-_SHORT_NAMES = {"bf16": "bfloat16", "fp16": "float16", "amp": "bfloat16"}
+_SHORT_NAMES = {"bf16": "bfloat16", "amp_bf16": "bfloat16", "fp16": "float16", "amp": "bfloat16"}
 """Element types by other names that values of settings have. On processors, the one of mixed precision is bfloat16."""
 
 

@@ -120,23 +120,38 @@ def _linux(name: str, cpu: Cpu) -> HardwareProfile:
     return HardwareProfile(name=name, cpu=cpu, os="linux", libc="glibc", libc_version="2.28")
 
 
+def find_processor(model: str) -> Cpu | None:
+    """Return a processor by its marketing name; none if it is not listed."""
+    facts = _processors().get(model)
+    return _cpu(model, facts) if facts else None
+
+
+def _cpu(model: str, facts: Mapping[str, str]) -> Cpu:
+    return Cpu(
+        architecture=facts["architecture"],
+        microarchitecture=facts["microarchitecture"],
+        vendor=facts["vendor"],
+        model=model,
+    )
+
+
+@cache
+def _processors() -> Mapping[str, Mapping[str, str]]:
+    """Return what is known of each listed processor, by its marketing name."""
+    processors: Mapping[str, Mapping[str, str]] = _document("processors.yaml")["processors"]
+    return processors
+
+
 def _instances(provider: str) -> Iterator[ShippedMachine]:
-    processors = _document("processors.yaml")["processors"]
     models = {model.name: model for model in accelerator_models()}
     for group in _document(f"{provider}.yaml")["groups"]:
-        facts = processors[group["processor"]]
+        facts = _processors()[group["processor"]]
+        cpu = _cpu(group["processor"], facts)
         model = models[group["accelerator"]] if "accelerator" in group else None
         sources = (group["source"], facts["source"], *(model.sources if model is not None else ()))
         for name, (threads, memory_gib, count) in group["instances"].items():
-            cpu = Cpu(
-                architecture=facts["architecture"],
-                microarchitecture=facts["microarchitecture"],
-                vendor=facts["vendor"],
-                model=group["processor"],
-                threads=threads,
-            )
             profile = replace(
-                _linux(name, cpu),
+                _linux(name, replace(cpu, threads=threads)),
                 memory_bytes=None if memory_gib is None else int(memory_gib * _GIB),
                 accelerators=(_accelerator(model, count, group.get("accelerator_gib")),) if model is not None else (),
             )

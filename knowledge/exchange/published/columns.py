@@ -1,4 +1,7 @@
-"""The columns of a table of published measurements, and its rows: CSV or JSON Lines, plain or compressed with gzip."""
+"""The columns of a table of published measurements, and its rows: CSV or JSON Lines, plain or compressed with gzip.
+
+Tables of timm have other columns and become rows of the same kind (:mod:`knowledge.exchange.published.timm`).
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,13 @@ from dataclasses import dataclass
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 from knowledge.exchange.files import read_lines
+from knowledge.exchange.published.timm import rate_column, read_name, row_cells
 
 REQUIRED = ("repository", "date", "task", "phase", "framework", "gpu", "precision", "value", "unit")
 """Columns that every table has; a cell of ``gpu`` may be empty if the repository's paths name the GPU."""
 OPTIONAL = (
     "commit", "path", "framework_version", "container", "cuda", "cudnn", "driver", "gpus", "cpu", "settings", "batch",
-    "runs", "better", "licence",
+    "runs", "better", "licence", "flops", "bytes",
 )  # fmt: skip
 """Columns that a table may lack; an empty cell means that the source does not say it."""
 _COLUMNS = frozenset((*REQUIRED, *OPTIONAL))
@@ -105,14 +109,18 @@ def _csv_table(lines: Sequence[str], where: str) -> Table:
         header = [name.strip() for name in next(csv.reader([numbered[0][1]]))]
     except csv.Error as error:
         raise InputError(f"the first line of `{where}` does not name columns: {error}") from None
-    _check_header(header, numbered[0][1], where)
+    rate = rate_column(header)
+    common = read_name(where) if rate else {}
+    if not rate:
+        _check_header(header, numbered[0][1], where)
     rows, skipped = [], []
     for number, line in numbered[1:]:
         try:
-            rows.append(TableRow(number=number, cells=_checked(dict(zip(header, _cells(line, header), strict=True)))))
+            cells = _checked(dict(zip(header, _cells(line, header), strict=True)))
+            rows.append(TableRow(number=number, cells=row_cells(cells, rate, common) if rate else cells))
         except RowError as error:
             skipped.append(SkippedRow(number=number, reason=str(error)))
-    return Table(rows=tuple(rows), skipped=tuple(skipped), unknown=_unknown(header))
+    return Table(rows=tuple(rows), skipped=tuple(skipped), unknown=() if rate else _unknown(header))
 
 
 def _check_header(header: Sequence[str], line: str, where: str) -> None:

@@ -11,6 +11,7 @@ from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.exchange.published.measurement import Measurement
 from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator
 from knowledge.hardware.partitions import part_of, share_of, states_part
+from knowledge.hardware.shipped_machines import find_processor
 
 _VENDORS = {
     "amd": r"radeon|instinct|\bmi\d{2,3}",
@@ -81,8 +82,10 @@ def make_hardware(m: Measurement) -> HardwareProfile:
     count = max(1, m.gpus // nodes)
     accelerator = _accelerator(m, count)
     cpu = Cpu(architecture="x86_64", microarchitecture="", model=m.row.text("cpu"))
+    if accelerator is None:
+        cpu = find_processor(cpu.model) or cpu
     return HardwareProfile(
-        name=f"{_short(m)} x {count}" if accelerator else "cpu",
+        name=f"{_short(m)} x {count}" if accelerator else cpu.model or "cpu",
         cpu=cpu,
         accelerators=(accelerator,) if accelerator else (),
         driver=Driver(version=driver) if driver else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 
 from packaging.version import InvalidVersion, Version
@@ -107,7 +107,7 @@ def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement
     return Measurement(
         row=row,
         repository=repository,
-        task=names.read_task(row.text("task")),
+        task=_task(row),
         mode=names.read_phase(repository.facts.get("phase") or row.text("phase")),
         framework=framework,
         versions=_versions(row, framework, container),
@@ -122,6 +122,13 @@ def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement
         runs=whole_number(row.text("runs"), "runs") if row.text("runs") else 1,
         day=_day(row.text("date"), today or datetime.now(UTC).date()),
     )
+
+
+def _task(row: TableRow) -> names.Task:
+    """Return the task of a row, with the operations and bytes of an item that the row states."""
+    task = names.read_task(row.text("task"))
+    flops, moved = (_number(row, name, "an amount") if row.text(name) else 0.0 for name in ("flops", "bytes"))
+    return replace(task, flops=flops or task.flops, bytes=moved)
 
 
 def _precision(row: TableRow) -> str:
@@ -142,15 +149,20 @@ def _check_direction(row: TableRow, unit: Unit) -> None:
 
 
 def _value(row: TableRow, unit: Unit) -> float:
-    text = row.text("value")
+    value = _number(row, "value", "a rate or a latency")
+    if not unit.lower and value * unit.factor > _LARGEST:
+        raise RowError(f"`value` is {row.text('value')}: nothing processes {value * unit.factor:.3g} items in a second")
+    return value
+
+
+def _number(row: TableRow, column: str, what: str) -> float:
+    text = row.text(column)
     try:
         value = float(text)
     except ValueError:
-        raise RowError(f"`value` is `{text}`, which is not a number; the decimal mark is a point") from None
+        raise RowError(f"`{column}` is `{text}`, which is not a number; the decimal mark is a point") from None
     if not math.isfinite(value) or value <= 0:
-        raise RowError(f"`value` is {text}; a rate or a latency is more than 0")
-    if not unit.lower and value * unit.factor > _LARGEST:
-        raise RowError(f"`value` is {text}: nothing processes {value * unit.factor:.3g} items in a second")
+        raise RowError(f"`{column}` is {text}; {what} is more than 0")
     return value
 
 

@@ -10,11 +10,13 @@ from functools import cache
 from typing import Any
 
 from knowledge.exchange.published.columns import RowError, TableRow
+from knowledge.exchange.published.timm import PREFIX
 
 _PRECISIONS = {
     "fp32": r"fp ?32|float ?32|single( precision)?|f32",
     "tf32": r"tf ?32|tensor ?float ?32",
     "amp": r"amp|(automatic )?mixed( precision)?|(amp|mixed)[ /-]?(fp ?16|float ?16)|mixed float ?16",
+    "amp_bf16": r"(amp|mixed)[ /-]?(bf ?16|bfloat ?16)",
     "fp16": r"fp ?16|float ?16|half( precision)?|f16",
     "bf16": r"bf ?16|bfloat ?16",
     "fp8": r"fp ?8|float ?8",
@@ -41,12 +43,14 @@ class Task:
         name: The program's name of it; the table's own, in lower case, if no other is known.
         variant: What a source distinguishes, such as ``v1.5``; or empty.
         flops: Least floating-point operations for an item; 0 if unknown.
-        listed: Whether the list of tasks names it.
+        bytes: Least bytes that an item moves; 0 if unknown.
+        listed: Whether the list of tasks names it, or it is a model of timm.
     """
 
     name: str
     variant: str = ""
     flops: float = 0.0
+    bytes: float = 0.0
     listed: bool = True
 
 
@@ -59,6 +63,8 @@ def read_task(text: str) -> Task:
     """
     if not re.search(r"[a-z0-9]", text.lower()):
         raise RowError(f"`task` is `{text}`, which names no model" if text else "`task` is empty")
+    if re.fullmatch(rf"{PREFIX}\w+", text):
+        return Task(name=text)
     plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
     for entry in _load("tasks.yaml")["tasks"]:
         if re.fullmatch(entry["match"], plain):
@@ -72,7 +78,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def read_precision(text: str) -> str:
-    """Return ``fp32``, ``tf32``, ``amp``, ``fp16``, ``bf16``, ``fp8``, ``int8`` or ``fp64``.
+    """Return ``fp32``, ``tf32``, ``amp``, ``amp_bf16``, ``fp16``, ``bf16``, ``fp8``, ``int8`` or ``fp64``.
 
     Raises:
         RowError: If the text is no precision.

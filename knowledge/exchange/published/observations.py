@@ -191,6 +191,7 @@ def _observation(group: Group) -> Observation:
         loops=1,
         steady=True,
         flops=m.task.flops,
+        bytes=m.task.bytes,
         settings={"precision": m.precision, **m.configuration.speed},
         environment=_environment(m),
         metrics={"value": group.value, "runs": float(m.runs * len(group.values))},
