@@ -17,7 +17,7 @@ from dataclasses import asdict, replace
 from functools import cache, cached_property
 from typing import Any
 
-from knowledge.domain.identity import content_hash, hash_of_text
+from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.cases import MEASURED_HERE, own_ratios
@@ -27,6 +27,7 @@ from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Te
 from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.estimate.stored_evidence import load_evidence, shipped_blocks
+from knowledge.estimate.timm import timm_digest
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
@@ -104,7 +105,8 @@ class ModelCache:
     @cached_property
     def _state(self) -> str:
         """Hash of the content of the knowledge base."""
-        return content_hash([_FORMAT, EVIDENCE_FORMAT, *(block.state for block in self._store.blocks())])
+        blocks = (block.state for block in self._store.blocks())
+        return content_hash([_FORMAT, EVIDENCE_FORMAT, timm_digest(), *blocks])
 
     @cached_property
     def _evidence(self) -> BlockEvidence:
@@ -214,8 +216,8 @@ def shipped_ratio_variances() -> dict[str, float]:
 
 
 def shipped_digest() -> str:
-    """Return a hash of the shipped variances."""
-    return hash_of_text(_shipped_text())
+    """Return a hash of the shipped variances, and of what ships of timm's tables."""
+    return content_hash([_shipped_text(), timm_digest()])
 
 
 @cache

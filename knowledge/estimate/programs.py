@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from knowledge.domain.observation import PUBLISHED, words_of
+from knowledge.estimate.timm import TIMM_FAMILY, architecture_of, family_of
+from knowledge.exchange.published.timm import TIMM
 
 WHOLE_MODEL, BLOCK_OF_MODEL = "model", "block"
 """Names of the indicators of whole models and of blocks of models."""
@@ -69,6 +71,7 @@ class Program:  # Not slotted: its place is cached.
         label: Label of the run; equal labels are one program at one size.
         model: What the same program at several sizes has in common.
         architecture: What programs of one architecture and mode have in common.
+        family: What similar models have in common, such as all ResNets; the model itself if it is empty.
         flops: Floating-point operations of a step; 0 if unknown.
         bytes: Least bytes that a step moves; 0 if unknown.
         launches: Number of operations of a step; 0 if unknown.
@@ -80,6 +83,7 @@ class Program:  # Not slotted: its place is cached.
     label: str
     model: tuple[str, ...]
     architecture: tuple[str, ...]
+    family: str = ""
     flops: float = 0.0
     bytes: float = 0.0
     launches: float = 0.0
@@ -165,19 +169,26 @@ def program_of_run(label: str, family: str, *, flops: float = 0.0, bytes: float 
     words = words_of(label)
     name = words.get("task" if family == PUBLISHED else family, "") or words.get("model", "")
     mode = words.get("mode", "")
-    architecture = _ARCHITECTURE_OF.get(name)
+    architecture = _architecture_of(name)
     composition = composition_of(name, mode) if architecture else None
     indicator = with_groups(family, words.get("groups", ""))
     return Program(
         label=label,
         model=(family, name, mode) if name else (family, label),
         architecture=(architecture, _MODES.get(mode, mode)) if architecture else (family, label.partition("[")[0]),
+        family=family_of(name) if architecture else "",
         flops=flops,
         bytes=bytes,
         launches=composition.launches if composition else 0.0 if family == PUBLISHED else 1.0,
         training="training" in (mode, family.partition("_")[0]) or words.get("direction") == "backward",
         shares=composition.kinds if composition else shares_of_kinds({indicator: 1.0}),
     )
+
+
+def _architecture_of(name: str) -> str:
+    """Return the architecture of a model, a block, or a model or family of timm; empty for others."""
+    is_of_timm = name.startswith((TIMM, TIMM_FAMILY))
+    return architecture_of(family_of(name)) if is_of_timm else _ARCHITECTURE_OF.get(name, "")
 
 
 _MODES = {"prefill": "inference"}
@@ -203,7 +214,7 @@ def program_of_model(name: str, mode: str, size: str) -> Program | None:
 def composition_of(name: str, mode: str) -> Composition | None:
     """Return what a model consists of, or the usual model of its architecture; none for others."""
     table = _compositions()
-    usual = _USUAL_MODELS.get(_ARCHITECTURE_OF.get(name, ""), "")
+    usual = _USUAL_MODELS.get(_architecture_of(name), "")
     return table.get(f"{name} {mode}") or table.get(f"{usual} {mode}") or table.get(f"{usual} inference")
 
 

@@ -26,6 +26,7 @@ from knowledge.estimate.evidence import (
 from knowledge.estimate.mlperf_rows import TRAINING_BLOCK
 from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.estimate.published_rows import without_copies
+from knowledge.estimate.timm import BLOCK, is_shipped, timm_contrasts
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 SHIPPED = "contrasts.json.gz"
@@ -39,11 +40,12 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     """Return the evidence of a knowledge base, weighted by the trust in its sources.
 
     Observations are read only of blocks that are not as shipped and that changed since the last call; the evidence of
-    the others is shipped or cached.
+    the others is shipped or cached. What ships of timm's tables belongs to the shipped blocks.
     """
     stored = with_rounds(store.blocks())
     digests = {block.name: _digest(block) for block in stored}
     evidence = shipped_evidence(digests)
+    of_timm = tuple(timm_contrasts()) if evidence else ()
     own = [(name, digest) for name, digest in digests.items() if name not in evidence]
     cached = store.load_derived(_KIND, own) if own else {}
     new = []
@@ -61,7 +63,15 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     if any(name.startswith(f"{PUBLISHED}/") for name, _ in own):
         trusted = _without_copies(trusted, store)
     return BlockEvidence(
-        contrasts=tuple(_weighted(c, trust) for part, trust in trusted for c in part.contrasts),
+        contrasts=(
+            *(
+                _weighted(c, trust)
+                for part, trust in trusted
+                for c in part.contrasts
+                if not (of_timm and c.block == BLOCK and is_shipped(c))
+            ),
+            *of_timm,
+        ),
         runs=tuple(r for part, trust in trusted if trust >= FAILURE_TRUST for r in part.runs),
     )
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from knowledge.exchange.published.columns import RowError, TableRow
-from knowledge.exchange.published.timm import PREFIX
+from knowledge.exchange.published.timm import TIMM
 
 _PRECISIONS = {
     "fp32": r"fp ?32|float ?32|single( precision)?|f32",
@@ -63,7 +63,7 @@ def read_task(text: str) -> Task:
     """
     if not re.search(r"[a-z0-9]", text.lower()):
         raise RowError(f"`task` is `{text}`, which names no model" if text else "`task` is empty")
-    if re.fullmatch(rf"{PREFIX}\w+", text):
+    if re.fullmatch(rf"{TIMM}\w+", text):
         return Task(name=text)
     plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
     for entry in _load("tasks.yaml")["tasks"]:

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from knowledge.domain.errors import InputError
 
 REPOSITORY = "huggingface/pytorch-image-models"
-PREFIX = "timm/"
+TIMM = "timm/"
 """What the names of timm's models begin with, as tasks and as workloads."""
 _DAY = "2026-08-08"
 """The day of the commit of which the tables were read: they have no date."""
@@ -91,7 +91,7 @@ def row_cells(cells: Mapping[str, str], rate: str, common: Mapping[str, str]) ->
         flops, moved = flops / numbers[-1], moved / numbers[-1]
     return {
         **common,
-        "task": f"{PREFIX}{cells['model']}",
+        "task": f"{TIMM}{cells['model']}",
         "settings": ";".join(filter(None, (common["settings"], f"image_size={size}"))),
         "batch": batch,
         "value": cells[rate],
