@@ -54,7 +54,10 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
         *(("release", shared, "all") for shared in ("all", "architecture", "size", "near")),
         ("companion", "all", "all"),
         ("companion", "size", "all"),
-        *(("setting", shared, "all") for shared in ("all", "mode", "architecture", "model", "size", *_SIZES)),
+        *(
+            ("setting", shared, "all")
+            for shared in ("all", "mode", "architecture", "family", "model", "size", *_SIZES)
+        ),
         ("setting", "all", "kind"),
         ("setting", "near", "kind"),
         ("setting", "size", "kind"),
@@ -74,13 +77,16 @@ OWN_VARIANCE = 0.15**2
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
-        *(("version", shared, "all") for shared in ("all", "architecture", "model", "size", "near")),
+        *(("version", shared, "all") for shared in ("all", "architecture", "family", "model", "size", "near")),
         ("version", "all", "similar"),
         ("version", "model", "similar"),
         ("version", "size", "machine"),
         ("companion", "all", "all"),
-        *(("setting", shared, "units") for shared in ("all", "mode", "architecture", "model")),
-        *(("setting", shared, "similar") for shared in ("all", "mode", "architecture", "model", "near", "linear")),
+        *(("setting", shared, "units") for shared in ("all", "mode", "architecture", "family", "model")),
+        *(
+            ("setting", shared, "similar")
+            for shared in ("all", "mode", "architecture", "family", "model", "near", "linear")
+        ),
         ("setting", "model", "name"),
         ("setting", "size", "machine"),
         ("setting of a version", "all", "all"),
@@ -179,6 +185,7 @@ class Space:
             "all": np.ones((len(programs), len(programs))),
             "mode": equal([program.training for program in programs]),
             "architecture": equal([program.architecture for program in programs]),
+            "family": equal([program.family or program.model for program in programs]),
             "model": equal([program.model for program in programs]),
             "size": equal([program.label for program in programs]),
             "own": equal([program.label for program in programs]) * np.outer(own, own),
