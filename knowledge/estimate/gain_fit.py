@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.gain_model import Noise, Points, Registry, Term, Variances, covariance, terms_of
+from knowledge.estimate.gain_model import (
+    Noise,
+    Points,
+    Registry,
+    Term,
+    Variances,
+    common_value,
+    covariance,
+    terms_of,
+)
 from knowledge.estimate.programs import Program
 from knowledge.estimate.similarity import side_on
 
@@ -85,10 +94,11 @@ class _Problem:
         self._rows = [~self._noise.published, *rows, *([rare] if rare.any() else [])]
         self._settings = sorted(
             {
-                "=".join(item)
+                "=".join(value)
                 for c in contrasts
                 for side in (c.side, c.reference)
                 for item in side_on(side, c.machine).settings.items()
+                for value in (item, common_value(item))
             }
         )
 

@@ -499,10 +499,10 @@ def _shared(every: Sequence[Sequence[tuple[tuple[str, str], ...]]], scales: Mapp
     for own in every:
         rows.append({})
         for combination in own:
-            scale = float(np.prod([scales.get("=".join(item), 1.0) for item in combination])) ** (1 / len(combination))
-            short = tuple((name, "short") if _is_short(name, value) else (name, value) for name, value in combination)
+            short = tuple(map(common_value, combination))
             own_part = (1 - SIMILARITY_OF_SHORT) ** 0.5 if short != combination else 0.0
             for key, part in ((combination, own_part), (short, (1 - own_part**2) ** 0.5)):
+                scale = float(np.prod([scales.get("=".join(item), 1.0) for item in key])) ** (1 / len(key))
                 rows[-1][key] = rows[-1].get(key, 0.0) + scale * part
     numbers = {name: number for number, name in enumerate(dict.fromkeys(name for row in rows for name in row))}
     weights = np.zeros((len(every), max(1, len(numbers))))
@@ -512,8 +512,13 @@ def _shared(every: Sequence[Sequence[tuple[tuple[str, str], ...]]], scales: Mapp
     return shared
 
 
-def _is_short(name: str, value: str) -> bool:
-    return name == "precision" and value in SHORT_PRECISIONS
+def common_value(setting: tuple[str, str]) -> tuple[str, str]:
+    """Return what a setting has in common with others: one name for all short precisions, and else the setting.
+
+    What they have in common has a scale of its own, and so has what distinguishes each of them.
+    """
+    name, value = setting
+    return (name, "short") if name == "precision" and value in SHORT_PRECISIONS else setting
 
 
 def _companions(sides: Sequence[Side]) -> Array:
