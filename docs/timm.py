@@ -34,7 +34,7 @@ from packaging.version import Version
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Machine, Side, machine_of
-from knowledge.estimate.published_rows import WIDEST_SETTING, WIDEST_VERSION, published_side
+from knowledge.estimate.published_rows import WIDEST_SETTING, WIDEST_VERSION, number_of, published_side
 from knowledge.estimate.timm import SHIPPED, TimmTables, architecture_of, family_of, timm_tables
 from knowledge.exchange.files import read_lines
 from knowledge.exchange.published.observations import read_published
@@ -56,6 +56,7 @@ class Rows(NamedTuple):
         device: ``cpu`` or ``cuda``.
         machine: The machine.
         side: PyTorch and its settings.
+        number: Number of the software and the settings.
         cuda: Version of CUDA.
         rates: Observations by model and image size.
     """
@@ -64,6 +65,7 @@ class Rows(NamedTuple):
     device: str
     machine: Machine
     side: Side
+    number: int
     cuda: str
     rates: Mapping[tuple[str, int], Observation]
 
@@ -78,10 +80,18 @@ def read_tables(folder: Path) -> list[Rows]:
             print(f"left out: {error}")
             continue
         first = rows[0]
-        mode, device = str(first.indicator.parameters["mode"]), first.indicator.device
-        rates = {(_name(o), int(o.indicator.parameters["image_size"])): o for o in rows}
-        cuda = first.stack.cuda or ""
-        tables.append(Rows(mode, device, machine_of(first.hardware, device), published_side(first), cuda, rates))
+        device = first.indicator.device
+        tables.append(
+            Rows(
+                mode=str(first.indicator.parameters["mode"]),
+                device=device,
+                machine=machine_of(first.hardware, device),
+                side=published_side(first),
+                number=number_of(first),
+                cuda=first.stack.cuda or "",
+                rates={(_name(o), int(o.indicator.parameters["image_size"])): o for o in rows},
+            )
+        )
     return tables
 
 
@@ -171,7 +181,7 @@ def record_of(tables: Sequence[Rows], counts: Amounts) -> dict[str, Any]:
         },
         "machines": [asdict(machine) for machine in machines],
         "sides": [asdict(side) for side in sides],
-        "tables": [(t.mode, t.device, machines.index(t.machine), sides.index(t.side)) for t in tables],
+        "tables": [(t.mode, t.device, machines.index(t.machine), sides.index(t.side), t.number) for t in tables],
         "comparisons": chosen,
         "models": {name: [*counts[name], by_model[name]] for name in sorted(by_model)},
     }

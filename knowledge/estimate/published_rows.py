@@ -221,7 +221,7 @@ def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
     items = batch if isinstance(batch, int) and o.flops and o.bytes else 0
     return Contrast(
         block=o.block,
-        arm=_number(arm),
+        arm=number_of(arm.observation),
         label=o.indicator.label,
         family=o.indicator.name,
         backend=o.indicator.backend,
@@ -236,13 +236,14 @@ def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
         high=mean,
         rounds=min(arm.rows, reference.rows),
         is_control=False,
-        reference_arm=_number(reference),
+        reference_arm=number_of(reference.observation),
         year=int(o.started_at[:4]),
         flops=o.flops * items,
         bytes=o.bytes * items,
     )
 
 
-def _number(arm: _Arm) -> int:
+def number_of(o: Observation) -> int:
     """Return a number that equal software and settings share in all configurations of a source."""
-    return int(content_hash([arm.software, dict(arm.side.settings)])[:_IDENTITY_DIGITS], 16)
+    side = published_side(o)
+    return int(content_hash([(side.version, *_software(o)), dict(side.settings)])[:_IDENTITY_DIGITS], 16)

@@ -55,12 +55,14 @@ class Table(NamedTuple):
         device: ``cpu`` or ``cuda``.
         machine: Its machine.
         side: PyTorch and its settings.
+        number: Number of this software and these settings, as of other published rows.
     """
 
     mode: str
     device: str
     machine: Machine
     side: Side
+    number: int
 
 
 class Ratio(NamedTuple):
@@ -178,13 +180,12 @@ def _contrasts(task: str, models: Sequence[TimmModel], shipped: TimmTables, *, f
     for comparison, by_model in sorted(ratios.items()):
         if len(by_model) < fewest:
             continue
-        arm, reference = shipped.comparisons[comparison]
-        table, other = shipped.tables[arm], shipped.tables[reference]
+        table, other = (shipped.tables[number] for number in shipped.comparisons[comparison])
         mean = statistics.median(statistics.median(ratio.mean for ratio in listed) for listed in by_model.values())
         flops, moved = amounts[table.mode, table.device]
         yield Contrast(
             block=BLOCK,
-            arm=arm,
+            arm=table.number,
             label=f"{PUBLISHED}@1[mode={table.mode},task={task}] as-published torch/{table.device}",
             family=PUBLISHED,
             backend="torch",
@@ -199,7 +200,7 @@ def _contrasts(task: str, models: Sequence[TimmModel], shipped: TimmTables, *, f
             high=mean,
             rounds=len(by_model),
             is_control=False,
-            reference_arm=reference,
+            reference_arm=other.number,
             year=int(shipped.origin["day"][:4]),
             flops=flops,
             bytes=moved,
@@ -234,7 +235,7 @@ def timm_tables() -> TimmTables:
     sides = [Side(**entry) for entry in record["sides"]]
     return TimmTables(
         origin=record["origin"],
-        tables=tuple(Table(mode, device, machines[m], sides[s]) for mode, device, m, s in record["tables"]),
+        tables=tuple(Table(mode, device, machines[m], sides[s], n) for mode, device, m, s, n in record["tables"]),
         comparisons=tuple((arm, reference) for arm, reference in record["comparisons"]),
         models={name: _model(name, entry) for name, entry in record["models"].items()},
     )

@@ -41,7 +41,7 @@ def changes_of(record: Mapping[str, Any]) -> dict[tuple[str, ...], int]:
     """Return the number of each comparison: mode, machine, versions, and settings that differ."""
     changes = {}
     for number, (arm, reference) in enumerate(record["comparisons"]):
-        (mode, _, machine, one), (_, _, _, other) = record["tables"][arm], record["tables"][reference]
+        (mode, _, machine, one, _), (_, _, _, other, _) = record["tables"][arm], record["tables"][reference]
         side, old = record["sides"][one], record["sides"][other]
         settings = {f"{name}={value}" for name, value in {*side["settings"].items()} - {*old["settings"].items()}}
         name = record["machines"][machine]["name"]
