@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -62,16 +62,17 @@ def usual(fitted: Sequence[Variances]) -> Variances:
         return math.exp(sum(map(math.log, values)) / len(values))
 
     terms = {term: mean([own.terms[term] for own in fitted]) for term in fitted[0].terms}
-    sources: Mapping[str, float] = {}
-    if any(own.sources for own in fitted):
-        sources = {"": max(variance for own in fitted for variance in own.sources.values())}
+    sources, software = (
+        {"": max(variance for own in every for variance in own.values())} if any(every) else {}
+        for every in ([own.sources for own in fitted], [own.software for own in fitted])
+    )
     return Variances(
         terms=terms,
         label=mean([own.label for own in fitted]),
         arm=mean([own.arm for own in fitted]),
         noise=mean([own.noise for own in fitted]),
         sources=sources,
-        software=max(own.software for own in fitted),
+        software=software,
     )
 
 

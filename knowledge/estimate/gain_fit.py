@@ -110,21 +110,22 @@ class _Problem:
         parts = {term: covariance(space, self._points, {term: 1.0}) for term in self._usual}
         present = [term for term, matrix in parts.items() if np.abs(matrix).max(initial=0.0) > 1e-12]
         labels = [noise.label * np.outer(row, row) for row in self._rows]
-        stacked = np.stack([*(parts[term] for term in present), noise.rounds, noise.arm, noise.software, *labels])
-        least = [LEAST] * len(present) + [1.0, LEAST_ARM, LEAST_OF_SOURCE, LEAST_LABEL]
-        least += [LEAST_OF_SOURCE] * (len(labels) - 1)
+        software = [noise.software * np.outer(row, row) for row in self._rows[1:]]
+        stacked = np.stack([*(parts[term] for term in present), noise.rounds, noise.arm, *labels, *software])
+        least = [LEAST] * len(present) + [1.0, LEAST_ARM, LEAST_LABEL]
+        least += [LEAST_OF_SOURCE] * 2 * len(software)
         typical = [self._usual[term] for term in present] + least[len(present) :]
-        loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (len(labels) + 2)
+        loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (2 + 2 * len(software))
         fitted = _maximise(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
-        factor, arm, software, label, *of_sources = fitted[len(present) :]
+        factor, arm, label, *of_sources = fitted[len(present) :]
         return Variances(
             terms={**self._usual, **dict(zip(present, fitted, strict=False))},
             label=label,
             arm=arm,
             noise=factor,
             scales=dict(scales),
-            sources=dict(zip(self._sources, of_sources, strict=True)),
-            software=software if of_sources else 0.0,
+            sources=dict(zip(self._sources, of_sources, strict=False)),
+            software=dict(zip(self._sources, of_sources[len(software) :], strict=True)),
         )
 
     def fit_scales(self, variances: Variances) -> dict[str, float]:

@@ -129,7 +129,8 @@ class Variances:
         noise: Factor on the variance that was estimated from the rounds.
         scales: Standard deviation of the effect of each setting relative to the usual one, by ``name=value``.
         sources: Variance of a published ratio, by source; one that is not listed has the largest.
-        software: Variance of what all programs of a source have with one software and its settings only.
+        software: Variance of what all programs of a source have with one software and its settings only, by source; one
+            that is not listed has the largest.
     """
 
     terms: Mapping[Term, float]
@@ -138,11 +139,15 @@ class Variances:
     noise: float
     scales: Mapping[str, float] = field(default_factory=dict)
     sources: Mapping[str, float] = field(default_factory=dict)
-    software: float = 0.0
+    software: Mapping[str, float] = field(default_factory=dict)
 
     def of_source(self, source: str) -> float:
         """Return the variance of a published ratio: nobody knows how an unknown publisher measures."""
         return self.sources.get(source, max(self.sources.values(), default=self.label))
+
+    def of_software(self, source: str) -> float:
+        """Return the variance of what all programs of a source have with one software."""
+        return self.software.get(source, max(self.software.values(), default=0.0))
 
 
 class Space:
@@ -346,7 +351,8 @@ class Noise:
         of_source = {source: variances.of_source(source) for source in set(self._sources)}
         labels = np.where(self.published, [of_source[source] for source in self._sources], variances.label) ** 0.5
         total: Array = variances.noise * self.rounds + self.label * np.outer(labels, labels)
-        total += variances.arm * self.arm + variances.software * self.software
+        software = np.array([variances.of_software(source) for source in self._sources]) ** 0.5
+        total += variances.arm * self.arm + self.software * np.outer(software, software)
         return total
 
 
