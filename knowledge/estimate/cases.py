@@ -19,6 +19,7 @@ from knowledge.estimate.programs import (
     sizes_of,
     with_groups,
 )
+from knowledge.estimate.timm import timm_tables
 from knowledge.estimate.workloads import (
     INDICATOR,
     MODELS,
@@ -31,6 +32,8 @@ from knowledge.estimate.workloads import (
     Workload,
 )
 
+_BATCHES = {"small": 1, "medium": 32, "large": 256}
+"""Batch sizes of models of timm, by the name of the size: a judgement."""
 _UNKNOWN_SIZES = {"small": 1e9, "medium": 3e10, "large": 1e12}
 """Floating-point operations of a step of a profiled program whose trace does not contain them."""
 
@@ -79,6 +82,8 @@ def cases_of(workload: Workload, contrasts: Sequence[Contrast], machine: Machine
             return _of_profile(workload)
         if basis == MODELS and families & set(PROGRAMS):
             return _measured_here(workload, listed, machine, own) or _of_models(workload)
+        if basis == TASKS and workload.timm_model and listed:
+            return _of_timm(workload, listed, machine)
         if basis == TASKS and (tasks := _tasks_of(workload, listed)):
             return [Case(workload=workload.name, basis=TASKS, programs=tuple(((1.0, task),) for task in tasks))]
         if basis in (STEPS, OPERATIONS, INDICATOR, PROFILE) and (blend := _operations(workload, basis, listed, own)):
@@ -173,6 +178,29 @@ def _of_profile(workload: Workload) -> list[Case]:
         Case(workload=workload.name, basis=PROFILE, programs=(((1.0, replace(program, flops=flops)),),), size=size)
         for size, flops in _UNKNOWN_SIZES.items()
     ]
+
+
+def _of_timm(workload: Workload, contrasts: Sequence[Contrast], machine: Machine) -> list[Case]:
+    """Return a case for each usual batch of a model of timm; one if the operations of the model are not known.
+
+    The case nearest to the batch of the model's own ratios is the measured program.
+    """
+    (part,) = workload.parts[TASKS]
+    words = ",".join(f"{name}={value}" for name, value in sorted(part.parameters.items()))
+    label = f"{part.indicator}@1[{words}] as-published torch/{'cpu' if machine.is_processor else 'cuda'}"
+    model, trains = timm_tables().models[workload.timm_model], part.parameters["mode"] == "training"
+    amounts = {size: model.amounts(batch, training=trains) for size, batch in _BATCHES.items()}
+    amounts = amounts if all(flops > 0 for flops, _ in amounts.values()) else {"": (0.0, 0.0)}
+    measured = max((c.flops for c in contrasts if c.label == label), default=0.0)
+    nearest = min(amounts, key=lambda size: abs(math.log(amounts[size][0] / measured))) if measured else ""
+    cases = []
+    for size, (flops, moved) in amounts.items():
+        own = label if size == nearest else f"{label} {size}"
+        program = program_of_run(own, part.indicator, flops=flops, bytes=moved)
+        # Predictions for processors also use what this program measured itself.
+        basis = MODELS if machine.is_processor else TASKS
+        cases.append(Case(workload=workload.name, basis=basis, programs=(((1.0, program),),), size=size))
+    return cases
 
 
 def _tasks_of(workload: Workload, contrasts: Sequence[Contrast]) -> list[Program]:

@@ -35,6 +35,7 @@ from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect
 from knowledge.estimate.setting_gains import SettingGains
+from knowledge.estimate.timm import timm_contrasts
 from knowledge.estimate.workloads import (
     INDICATOR,
     MODELS,
@@ -95,7 +96,7 @@ class WorkloadEstimator:
         device, machine = self._device(name), self._machine(name)
         # A benchmark that ran on another kind of device says nothing about this one.
         own = [c for c in self._benchmark if c.framework == name and c.machine.is_processor == machine.is_processor]
-        contrasts = self._models.contrasts(name, device)
+        contrasts = (*self._models.contrasts(name, device), *self._ratios_of_timm(name, device))
         blocks = self._models.own_blocks
         cases = [case for w in self._workloads.values() for case in cases_of(w, contrasts, machine, blocks)]
         if not cases and not own:
@@ -116,6 +117,11 @@ class WorkloadEstimator:
         ratios = [c for c in (*contrasts, *own) if c in own or (c.family in families if families else is_program(c))]
         model = self._models.model(ratios, machine, families=families, own=programs)
         return FrameworkModel(MeasuredFramework(name, ratios, machine), model, cases, benchmark)
+
+    def _ratios_of_timm(self, name: str, device: str) -> list[Contrast]:
+        """Return the own ratios of the workload, if it is a model of timm."""
+        model = self._workload.timm_model if self._workload is not None and name == "torch" else ""
+        return [c for c in timm_contrasts(model) if c.label.endswith(f"/{device}")] if model else []
 
     def _device(self, name: str) -> str:
         """Return the device that a framework runs on: ``cpu`` or ``cuda``."""

@@ -28,6 +28,7 @@ from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.estimate.stored_evidence import load_evidence, shipped_blocks
 from knowledge.estimate.timm import timm_digest
+from knowledge.exchange.published.timm import TIMM
 from knowledge.store.base import KnowledgeBase
 
 _KIND = "fit"
@@ -54,7 +55,7 @@ class ModelCache:
         """Create the cache; the knowledge base is read on first use."""
         self._store = store
         self._read: dict[str, dict[str, Any]] = {}
-        self._models: dict[tuple[str, str, str, frozenset[str]], GainModel] = {}
+        self._models: dict[tuple[str, str, str, frozenset[str], frozenset[str]], GainModel] = {}
 
     def contrasts(self, framework: str, device: str) -> tuple[Contrast, ...]:
         """Return the measured ratios of a framework on a device: ``cpu`` or ``cuda``."""
@@ -77,7 +78,8 @@ class ModelCache:
             own: Programs of the project's own benchmark, by label.
         """
         framework, device = contrasts[0].framework, "cpu" if machine.is_processor else "cuda"
-        key = framework, device, machine.identity, families
+        of_timm = frozenset(c.label for c in contrasts if f"task={TIMM}" in c.label)
+        key = framework, device, machine.identity, families, of_timm
         if own or key not in self._models:
             listed = selected(merged(contrasts), machine, self.own_blocks)
             here = {c.label for c in own_ratios(listed, machine, self.own_blocks)}

@@ -10,6 +10,7 @@ a single model if it is the workload.
 
 from __future__ import annotations
 
+import difflib
 import gzip
 import importlib.resources
 import json
@@ -145,6 +146,11 @@ def architecture_of(family: str) -> str:
     """
     is_transformer = _TRANSFORMERS.fullmatch(family) is not None and family not in _WITH_CONVOLUTIONS
     return "transformer" if is_transformer else "convolutional"
+
+
+def closest_models(name: str) -> list[str]:
+    """Return at most three models whose names are similar to a name, the most similar first."""
+    return difflib.get_close_matches(name, timm_tables().models, n=3, cutoff=0.5)
 
 
 def timm_contrasts(model: str = "") -> Iterator[Contrast]:

@@ -14,6 +14,8 @@ from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.programs import DEPTHWISE, composition_of
+from knowledge.estimate.timm import closest_models, timm_tables
+from knowledge.exchange.published.timm import TIMM
 
 OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"
 """Names of the lists of parts, in their order of preference; the first is a project's own benchmark, the last is of
@@ -25,6 +27,8 @@ INDICATOR = "indicator"
 USUAL_TYPE = "float32"
 """Element type of operations of which a trace does not name it."""
 _NO_PARAMETERS = ("indicator", "dtype")
+_TRAINING = "-training"
+"""End of the name of a workload that trains a model of timm."""
 UNATTRIBUTED = "unattributed"
 """Indicator of the time of a profiled workload that no part stands for: nothing measures it."""
 
@@ -86,6 +90,12 @@ class Workload:
     flops: float = 0.0
     bytes: float = 0.0
     launches: float = 0.0
+
+    @property
+    def timm_model(self) -> str:
+        """The model of timm that it is; empty for others."""
+        tasks = (part.parameters["task"] for part in self.parts.get(TASKS, ()))
+        return next((task.removeprefix(TIMM) for task in tasks if task.startswith(TIMM)), "")
 
 
 @lru_cache(maxsize=1)
@@ -217,14 +227,37 @@ def _catalogue_text() -> str:
 
 
 def find_workload(name: str) -> Workload:
-    """Return a shipped workload.
+    """Return a shipped workload, or one of a model of timm: ``timm/NAME`` for inference, or ``timm/NAME-training``.
 
     Raises:
         InputError: If there is no workload with this name.
     """
+    if name.startswith(TIMM):
+        return _timm_workload(name)
     catalogue = workload_catalogue()
     if name not in catalogue:
         raise InputError(
             f"there is no workload `{name}`", hint=f"the workloads are {', '.join(f'`{other}`' for other in catalogue)}"
         )
     return catalogue[name]
+
+
+def _timm_workload(name: str) -> Workload:
+    model = name.removeprefix(TIMM).removesuffix(_TRAINING)
+    shipped = timm_tables()
+    if model not in shipped.models:
+        nearest = ", ".join(f"`{TIMM}{other}`" for other in closest_models(model))
+        raise InputError(
+            f"there is no workload `{name}`: timm's benchmark tables do not contain the model `{model}`",
+            hint=f"the closest models are {nearest}" if nearest else "write `timm/` and the name of a model of timm",
+        )
+    mode = "training" if name.endswith(_TRAINING) else "inference"
+    task = TimePart(indicator=PUBLISHED, parameters={"task": f"{TIMM}{model}", "mode": mode}, share=1.0)
+    composition = composition_of(task.parameters["task"], mode)
+    return Workload(
+        name=name,
+        summary=f"{mode} of timm's `{model}`",
+        parts={TASKS: (task,), OPERATIONS: operation_parts(composition.shares if composition else {})},
+        backends=("torch",),
+        source=shipped.origin["address"],
+    )
