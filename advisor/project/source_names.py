@@ -6,6 +6,10 @@ import ast
 import warnings
 from typing import NamedTuple
 
+NAMED = ("timm.create_model", "timm.models.create_model", "torchvision.models.get_model")
+"""Functions whose first argument is the name of a model."""
+_NAME_PARAMETERS = ("model_name", "name")
+
 
 class SourceNames(NamedTuple):
     """Names in a source file.
@@ -13,7 +17,8 @@ class SourceNames(NamedTuple):
     Attributes:
         imports: Top-level packages that it imports.
         calls: Full name and line of each call and of each base class, such as ``torch.nn.Conv2d``, sorted; of a method
-            of a result, ``.`` and its name.
+            of a result, ``.`` and its name; of :data:`NAMED` with the literal name of the model, such as
+            ``timm.create_model("resnet50")``.
     """
 
     imports: frozenset[str]
@@ -44,10 +49,20 @@ def names_of(code: str) -> SourceNames:
     calls: list[tuple[str, int]] = []
     for node in nodes:
         if isinstance(node, ast.Call):
-            calls.append((_full_name(node.func, aliases), node.lineno))
+            calls.append((_with_model(_full_name(node.func, aliases), node), node.lineno))
         elif isinstance(node, ast.ClassDef):
             calls += [(_full_name(base, aliases), node.lineno) for base in node.bases]
     return SourceNames(imports=frozenset(imports), calls=tuple(sorted((name, line) for name, line in calls if name)))
+
+
+def _with_model(name: str, call: ast.Call) -> str:
+    """Return the name of a call, with the model that it names, if it names one by a literal."""
+    if name not in NAMED:
+        return name
+    arguments = [*call.args[:1], *(k.value for k in call.keywords if k.arg in _NAME_PARAMETERS)]
+    literals = (a.value for a in arguments if isinstance(a, ast.Constant) and isinstance(a.value, str))
+    model = next(literals, "")
+    return f'{name}("{model}")' if model else name
 
 
 def _full_name(node: ast.expr, aliases: dict[str, str]) -> str:

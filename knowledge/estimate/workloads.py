@@ -242,6 +242,11 @@ def find_workload(name: str) -> Workload:
     return catalogue[name]
 
 
+def timm_workload_name(model: str, *, trains: bool) -> str:
+    """Return the name of the workload of a model of timm."""
+    return f"{TIMM}{model}{_TRAINING if trains else ''}"
+
+
 def _timm_workload(name: str) -> Workload:
     model = name.removeprefix(TIMM).removesuffix(_TRAINING)
     shipped = timm_tables()

@@ -34,6 +34,47 @@ def test_imports_and_calls_propose_a_workload(tmp_path: Path, workload: str) -> 
     assert proposal.signs
 
 
+@pytest.mark.parametrize(
+    ("code", "workload"),
+    [
+        ("import timm\nm = timm.create_model('resnet50', pretrained=True)\n", "timm/resnet50"),
+        ("import timm\nm = timm.create_model('resnet50.a1_in1k')\nloss.backward()\n", "timm/resnet50-training"),
+        ("import timm as t\nm = t.create_model(model_name='hf-hub:timm/resnet18.a1', n=2)\n", "timm/resnet18"),
+        ("from timm import create_model\nm = create_model('no_such_net')\n", "cnn-inference"),
+        ("import timm\nm = timm.create_model(name)\n", "cnn-inference"),
+        ("from torchvision import models\nm = models.resnet18()\n", "timm/resnet18"),
+        ("import torchvision\nm = torchvision.models.vit_b_16()\n", "timm/vit_base_patch16_224"),
+        ("from torchvision.models import get_model\nm = get_model('swin_t')\n", "timm/swin_tiny_patch4_window7_224"),
+        ("import torchvision\nm = torchvision.models.detection.fcos_resnet50_fpn()\n", "cnn-inference"),
+        ("import torchvision\nm = torchvision.models.quantization.resnet50()\n", "cnn-inference"),
+    ],
+)  # fmt: skip
+def test_a_named_model_of_timm_is_the_workload(tmp_path: Path, code: str, workload: str) -> None:
+    (tmp_path / "train.py").write_text(code)
+
+    proposal = propose_workload(tmp_path)
+
+    assert proposal is not None
+    assert proposal.workload == workload
+
+
+def test_a_named_model_counts_more_than_layers_and_less_than_a_more_frequent_kind(tmp_path: Path) -> None:
+    layers = "import timm\nfrom torch import nn\nh = [nn.Conv2d(1, 1, 1), nn.Conv2d(1, 1, 1)]\n"
+    calls = "m = timm.create_model('resnet50')\nn = timm.create_model('resnet18')\n"
+    (tmp_path / "model.py").write_text(layers + calls)
+    (tmp_path / "more.py").write_text("import timm\n\nm = timm.create_model('resnet18')\n")
+
+    first = propose_workload(tmp_path)
+    (tmp_path / "text.py").write_text("import transformers\n" + "m = transformers.AutoModel.from_pretrained('x')\n" * 6)
+    second = propose_workload(tmp_path)
+
+    assert first is not None
+    assert second is not None
+    assert first.workload == "timm/resnet18"
+    assert first.signs[0] == 'timm.create_model("resnet18") (model.py:5)'
+    assert second.workload == "transformer-inference"
+
+
 def test_the_most_frequent_kind_decides_and_is_reported_with_its_place(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("from torch import nn\n\nx = nn.Conv2d(1, 1, 1)\ny = nn.Conv2d(1, 1, 1)\n")
     (tmp_path / "b.py").write_text("import torch\nclass N(torch.nn.LSTM):\n    pass\n")
