@@ -105,7 +105,7 @@ class _Problem:
         least += [LEAST_OF_SOURCE] * (len(labels) - 1)
         typical = [self._usual[term] for term in present] + least[len(present) :]
         loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (len(labels) + 2)
-        fitted = _maximise(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
+        fitted = maximise_likelihood(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
         factor, arm, software, label, *of_sources = fitted[len(present) :]
         return Variances(
             terms={**self._usual, **dict(zip(present, fitted, strict=False))},
@@ -137,7 +137,7 @@ class _Problem:
             for name in self._settings
         ]
         count = len(self._settings)
-        fitted = _maximise(
+        fitted = maximise_likelihood(
             self._means,
             np.stack(parts),
             rest + self._noise.covariance(variances),
@@ -148,7 +148,7 @@ class _Problem:
         return {name: math.sqrt(value) for name, value in zip(self._settings, fitted, strict=True)}
 
 
-def _maximise(
+def maximise_likelihood(
     means: Array,
     parts: Array,
     rest: Array,
