@@ -12,6 +12,9 @@ differ by more than 5 %, coverage and mean width of 90 % intervals:
 - mean: the mean of the same change at other programs, or of the same setting in other releases;
 - nearest: the same change at the program, or on the machine, with the most similar features.
 
+For accelerators, the mean is that of the same two elsewhere, in the same regime if there are any, and else the ratio of
+their memory bandwidths; the last column of these rows is this ratio.
+
 At last the regret of the advice: how much slower the chosen version is than the best one that was measured.
 """
 
@@ -33,9 +36,9 @@ from advisor.resolve.speed_steps import speed_steps
 from docs.fits import program_of
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
-from knowledge.estimate.accelerator_ratio import predict_ratio
+from knowledge.estimate.accelerator_ratio import RatioModel
 from knowledge.estimate.cases import is_program
-from knowledge.estimate.evidence import BlockEvidence, Contrast, evidence_of
+from knowledge.estimate.evidence import BlockEvidence, Contrast, evidence_of, features_of
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.model_cache import (
@@ -49,6 +52,7 @@ from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.published.observations import read_published
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 from knowledge.store.engine import open_knowledge_base
 
 OBSERVATIONS = (".jsonl", ".jsonl.gz")
@@ -176,24 +180,53 @@ def groups_of(contrasts: Sequence[Contrast], key: Callable[[Contrast], object], 
 
 
 def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the rows of ratios of accelerators: each accelerator, task and source is held out."""
-    keys: dict[str, Callable[[AcceleratorPair], object]] = {
-        "GPU": lambda pair: pair.accelerator,
-        "task": lambda pair: (pair.task, pair.mode),
-        "source": lambda pair: pair.source,
+    """Yield the rows of ratios of accelerators: each family of GPUs, task, source and publisher is held out."""
+    keys: dict[str, Callable[[AcceleratorPair], set[object]]] = {
+        "GPU": lambda pair: {_accelerator(pair.accelerator).family, _accelerator(pair.reference).family},
+        "task": lambda pair: {(pair.task, pair.mode)},
+        "source": lambda pair: {pair.source},
+        "publisher": lambda pair: {pair.publisher},
     }
-    variances = shipped_ratio_variances()
+    model = RatioModel(pairs, shipped_ratio_variances())
+    by_names: dict[frozenset[str], list[int]] = defaultdict(list)
+    for number, pair in enumerate(pairs):
+        by_names[frozenset((pair.accelerator, pair.reference))].append(number)
     for name, key in keys.items():
+        groups: dict[object, list[int]] = defaultdict(list)
+        for number, pair in enumerate(pairs):
+            for value in key(pair):
+                groups[value].append(number)
         rows = []
-        for value in sorted(set(map(key, pairs)), key=str):
-            known, targets = ([p for p in pairs if (key(p) == value) == is_target] for is_target in (False, True))
-            means, covariance = predict_ratio(known, variances, targets)
-            noise = 2 * variances["row"] + np.array([0.0 if p.has_one_batch else variances["batch"] for p in targets])
-            for pair, mean, variance in zip(targets, means, np.diag(covariance) + noise, strict=True):
-                like = [p.mean for p in known if (p.accelerator, p.reference) == (pair.accelerator, pair.reference)]
-                usual = statistics.fmean(like) if like else 0.0
-                rows.append(Row(pair.mean, float(mean), math.sqrt(variance), usual, usual))
+        for group, means, deviations in model.held_out(groups.values()):
+            hidden = set(group)
+            for number, mean, deviation in zip(group, means, deviations, strict=True):
+                pair = pairs[number]
+                same = by_names[frozenset((pair.accelerator, pair.reference))]
+                known = [pairs[other] for other in same if other not in hidden]
+                bandwidth = bandwidth_ratio(pair)
+                usual = usual_ratio(known, pair, bandwidth)
+                rows.append(Row(pair.mean, float(mean), float(deviation), usual, bandwidth))
         yield name, rows
+
+
+def usual_ratio(known: Sequence[AcceleratorPair], pair: AcceleratorPair, otherwise: float) -> float:
+    """Return the mean of known pairs of the same two accelerators, of the same regime if there are any."""
+    like = [other for other in known if other.regime == pair.regime] or known
+    signs = (1.0 if other.accelerator == pair.accelerator else -1.0 for other in like)
+    return statistics.fmean(sign * other.mean for sign, other in zip(signs, like, strict=True)) if like else otherwise
+
+
+def bandwidth_ratio(pair: AcceleratorPair) -> float:
+    """Return the log ratio of the memory bandwidths of two accelerators: the best guess from one of their rates."""
+    one, other = (features_of(_accelerator(name))[-1] for name in (pair.accelerator, pair.reference))
+    return 2 * math.log(2) * (one - other)
+
+
+def _accelerator(name: str) -> AcceleratorModel:
+    model = find_accelerator(name)
+    if model is None:
+        raise ValueError(f"`{name}` is not in the catalogue")
+    return model
 
 
 def regrets(contrasts: Sequence[Contrast], framework: str) -> dict[str, list[tuple[float, float]]]:

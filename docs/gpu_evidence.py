@@ -2,7 +2,7 @@
 
 pip install 'seshat-advisor[docs]' && python docs/gpu_evidence.py
 
-The table of held-out predictions is that of `python -m benchmarks.published`.
+The table of held-out predictions is that of `python -m benchmarks.held_out`.
 """
 
 from __future__ import annotations

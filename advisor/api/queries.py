@@ -62,7 +62,8 @@ class HardwareComparison:
         reference: Model of the one that it is compared with.
         workload: Name of the workload.
         tasks: Published tasks that stand for the workload, each with its mode.
-        ratio: The ratio, its interval, and the published pairs of these two; none if no published pairs connect them.
+        ratios: A ratio for each regime with evidence, with its interval and the published pairs of these two; empty if
+            no published pairs connect them.
         bound: What peak rates say in this case.
     """
 
@@ -70,7 +71,7 @@ class HardwareComparison:
     reference: str
     workload: str
     tasks: tuple[tuple[str, str], ...]
-    ratio: AcceleratorRatio | None
+    ratios: tuple[AcceleratorRatio, ...]
     bound: PeakBound | None = None
 
 
@@ -217,8 +218,9 @@ def compare_hardware(
         knowledge: Address of the knowledge base; by default the user's own.
 
     Returns:
-        The predicted ratio of speed, its interval, and the published pairs that support it. If no chain of published
-        pairs leads from one to the other, it is a bound from peak rates.
+        The predicted ratio of speed for each regime (the default precision, a shorter one, MLPerf, latencies), its
+        interval, and the published pairs that support it. If no chain of published pairs leads from one to the other,
+        it is a bound from peak rates.
 
     Raises:
         InputError: If an accelerator or the workload is unknown, or nothing was published for it (exit code 2).
@@ -227,7 +229,7 @@ def compare_hardware(
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
     from knowledge.estimate.accelerator_pairs import load_pairs
-    from knowledge.estimate.accelerator_ratio import accelerator_ratio, are_connected
+    from knowledge.estimate.accelerator_ratio import accelerator_ratios, are_connected
     from knowledge.estimate.evidence import features_of
     from knowledge.estimate.model_cache import shipped_ratio_variances
     from knowledge.estimate.workloads import TASKS, find_workload, workload_catalogue
@@ -254,9 +256,10 @@ def compare_hardware(
             hint=f"published are {quoted([name for name, w in workload_catalogue().items() if TASKS in w.parts])}",
         )
     names = {"accelerator": models[0].name, "reference": models[1].name}
-    ratio = bound = None
+    ratios: tuple[AcceleratorRatio, ...] = ()
+    bound = None
     if are_connected(pairs, **names):
-        ratio = accelerator_ratio(pairs, shipped_ratio_variances(), **names, tasks=tasks)
+        ratios = accelerator_ratios(pairs, shipped_ratio_variances(), **names, tasks=tasks)
     else:
         limits = ratio_bounds(*models)
         bound = PeakBound(low=limits[0], high=limits[1]) if limits else None
@@ -265,7 +268,7 @@ def compare_hardware(
         reference=models[1].model,
         workload=workload,
         tasks=tuple(tasks),
-        ratio=ratio,
+        ratios=ratios,
         bound=bound,
     )
 

@@ -10,9 +10,16 @@ from typing import Any
 from advisor.api.queries import HardwareComparison, PeakBound
 from advisor.domain.words import count, speed_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, render
-from knowledge.estimate.accelerator_pairs import AcceleratorPair
+from knowledge.estimate.accelerator_pairs import DEFAULT, MLPERF, REQUESTS, SHORT, AcceleratorPair
+from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 
 _MOST_ROWS = 6
+_REGIMES = {
+    DEFAULT: "in the default precision (float32 or TF32)",
+    SHORT: "in a short precision (mixed, 16 bits or fewer)",
+    MLPERF: "in MLPerf (precision of the submitters)",
+    REQUESTS: "in the latency of few requests",
+}
 
 
 def hardware_comparison_text(comparison: HardwareComparison, layout: Layout | None = None) -> str:
@@ -21,20 +28,21 @@ def hardware_comparison_text(comparison: HardwareComparison, layout: Layout | No
 
 
 def _blocks(comparison: HardwareComparison) -> Iterator[Block]:
-    ratio = comparison.ratio
     tasks = ", ".join(f"{task} {mode}" for task, mode in comparison.tasks)
     first = [
         *labelled("compared", [f"{comparison.accelerator} with {comparison.reference}"]),
         *labelled("workload", [f"{comparison.workload}: {tasks}"]),
     ]
-    if ratio is None:
+    if not comparison.ratios:
         yield [*first, *_bound(comparison.bound)]
         return
-    basis = f"{count(len(ratio.pairs), 'published pair')} of these two, and {ratio.related} pairs in all"
-    if not ratio.pairs:
-        basis = f"nobody published this pair in one configuration: {count(ratio.related, 'pair')} of others"
-    yield [*first, *labelled("speed", [speed_text(ratio)]), *labelled("basis", [basis])]
-    yield _pairs(ratio.pairs)
+    related, own = comparison.ratios[0].related, sum(len(ratio.pairs) for ratio in comparison.ratios)
+    basis = f"{count(own, 'published pair')} of these two, and {related} pairs in all"
+    if not own:
+        basis = f"nobody published this pair in one configuration: {count(related, 'pair')} of others"
+    yield [*first, *labelled("basis", [basis])]
+    for ratio in comparison.ratios:
+        yield [*labelled("speed", [f"{speed_text(ratio)} {_REGIMES[ratio.regime]}"]), *_pairs(ratio.pairs)]
 
 
 def _bound(bound: PeakBound | None) -> Iterator[TextRow]:
@@ -66,17 +74,24 @@ def _batch(pair: AcceleratorPair) -> str:
 
 def hardware_comparison_document(comparison: HardwareComparison) -> dict[str, Any]:
     """Return what :func:`hardware_comparison_text` has as JSON-ready values."""
-    ratio, bound = comparison.ratio, comparison.bound
+    bound = comparison.bound
     return {
-        "schema_version": 2,
+        "schema_version": 3,
         "accelerator": comparison.accelerator,
         "reference": comparison.reference,
         "workload": comparison.workload,
         "tasks": [{"task": task, "mode": mode} for task, mode in comparison.tasks],
-        "ratio": round(ratio.speedup, 6) if ratio else None,
-        "low": round(ratio.low, 6) if ratio else None,
-        "high": round(ratio.high, 6) if ratio else None,
+        "ratios": [_ratio_document(ratio) for ratio in comparison.ratios],
         "bound_from_peak_rates": [round(bound.low, 6), round(bound.high, 6)] if bound else None,
-        "pairs": [{**asdict(pair), "mean": round(pair.mean, 6)} for pair in (ratio.pairs if ratio else ())],
-        "related_pairs": ratio.related if ratio else 0,
+    }
+
+
+def _ratio_document(ratio: AcceleratorRatio) -> dict[str, Any]:
+    return {
+        "regime": ratio.regime,
+        "ratio": round(ratio.speedup, 6),
+        "low": round(ratio.low, 6),
+        "high": round(ratio.high, 6),
+        "pairs": [{**asdict(pair), "mean": round(pair.mean, 6)} for pair in ratio.pairs],
+        "related_pairs": ratio.related,
     }

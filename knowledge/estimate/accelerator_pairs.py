@@ -11,7 +11,7 @@ from dataclasses import asdict, astuple, dataclass
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, PUBLISHED_BLOCKS, Observation
 from knowledge.estimate.evidence import features_of
-from knowledge.estimate.mlperf_rows import inference_rows, training_rows
+from knowledge.estimate.mlperf_rows import INFERENCE_BLOCK, TRAINING_BLOCK, inference_rows, training_rows
 from knowledge.estimate.published_rows import first_publications, published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.hardware.peaks import largest_ratio
@@ -22,8 +22,16 @@ MARGIN = 2.0
 accelerator in the same degree. The factor is a judgement."""
 WIDEST_RATIO = math.log(20)
 """Largest log ratio of a pair whose peak rates are not stated. The bound is a judgement."""
+DEFAULT, SHORT, MLPERF, REQUESTS = REGIMES = ("default", "short", "mlperf", "requests")
+"""What decides how much faster a newer accelerator is: the default precision (none stated, float32, TF32), a shorter
+one (mixed, 16 bits or fewer), that which a submitter to MLPerf chose, or the latency of few requests at a time."""
+_DEFAULT_PRECISIONS = ("", "fp32", "tf32")
+_FEW_REQUESTS = 4
+"""Largest batch size of inference whose time is a latency: such a batch does not fill an accelerator. A judgement."""
+_LATENCIES = ("SingleStream", "MultiStream")
+"""Scenarios of MLPerf Inference that measure latencies."""
 _KIND = "accelerator pairs"
-_FORMAT = 5
+_FORMAT = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +43,7 @@ class AcceleratorPair:
         configuration: What is the same in both, for people: settings and software.
         task: The whole model.
         mode: ``training`` or ``inference``.
+        regime: One of :data:`REGIMES`.
         accelerator: Name of the model in the catalogue.
         reference: Name of the model that it is compared with.
         mean: Log speed-up over the reference.
@@ -49,6 +58,7 @@ class AcceleratorPair:
     configuration: str
     task: str
     mode: str
+    regime: str
     accelerator: str
     reference: str
     mean: float
@@ -61,6 +71,18 @@ class AcceleratorPair:
     def has_one_batch(self) -> bool:
         """Whether both rows have the same batch size, or neither states one."""
         return self.batch == self.reference_batch
+
+    @property
+    def log_batch(self) -> float:
+        """Logarithm of the ratio of the batch sizes; 0 if one is not a number."""
+        if not (self.batch.isdecimal() and self.reference_batch.isdecimal()):
+            return 0.0
+        return math.log(int(self.batch) / int(self.reference_batch))
+
+    @property
+    def publisher(self) -> str:
+        """The source without the round of MLPerf."""
+        return self.source.partition(" v")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +102,7 @@ class _Configuration:
     source: str
     task: str
     mode: str
+    regime: str
     words: str
     count: int
 
@@ -196,6 +219,7 @@ def _pair(key: _Configuration, row: _Row, reference: _Row) -> AcceleratorPair:
         configuration=key.words,
         task=key.task,
         mode=key.mode,
+        regime=REQUESTS if key.mode == "inference" and _is_small(row.batch) else key.regime,
         accelerator=row.model.name,
         reference=reference.model.name,
         mean=_log_ratio(row, reference),
@@ -216,7 +240,20 @@ def _configuration(o: Observation, count: int) -> _Configuration:
     task, mode = words.pop("task"), words.pop("mode")
     words.pop("batch", None)
     round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""
-    return _Configuration(f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}", task, mode, _text(words), count)
+    source = f"{o.block.removeprefix(f'{PUBLISHED}/')}{round_}"
+    return _Configuration(source, task, mode, _regime(o, side.settings), _text(words), count)
+
+
+def _regime(o: Observation, settings: Mapping[str, str]) -> str:
+    if o.indicator.parameters.get("scenario") in _LATENCIES:
+        return REQUESTS
+    if o.block in (TRAINING_BLOCK, INFERENCE_BLOCK):
+        return MLPERF
+    return DEFAULT if settings.get("precision", "") in _DEFAULT_PRECISIONS else SHORT
+
+
+def _is_small(batch: str) -> bool:
+    return batch.isdecimal() and int(batch) <= _FEW_REQUESTS
 
 
 def _text(words: Mapping[str, str]) -> str:

@@ -1,51 +1,73 @@
 """How much faster one accelerator is than another at a workload: a Gaussian process over published pairs.
 
-The log speed of an accelerator at a task is a sum of independent effects: one that is linear in each of its properties
-(memory bandwidth, operations per byte with and without tensor cores), one that similar accelerators share, and one of
-its own; each has a part that all tasks share, one for training and inference, and one for each task. A pair is a
-difference of two such speeds. Each row has noise of its own, and a pair of rows with different batch sizes more.
+The log speed of an accelerator at a task is a sum of independent effects: one that is linear in its rates (memory
+bandwidth, operations per second in float32, with TF32 and in 16 bits, generation of the tensor cores), one that similar
+accelerators share, and one of its own. Each has parts that all pairs share, or those of one mode or regime
+(:data:`knowledge.estimate.accelerator_pairs.REGIMES`), or of one architecture or task in a regime: where float32 became
+TF32, programs of matrix products gained most. A pair is a difference of two such speeds, plus an effect of the ratio of
+its batch sizes. Each row has noise of its own, and so has each configuration of a publisher: it is not the user's. Rows
+that are far from what the others predict count less.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from knowledge.estimate.accelerator_pairs import AcceleratorPair
+from knowledge.domain.observation import PUBLISHED
+from knowledge.estimate.accelerator_pairs import REGIMES, AcceleratorPair
 from knowledge.estimate.evidence import features_of
-from knowledge.estimate.gain_model import equal, half_shared
+from knowledge.estimate.gain_model import half_shared, robust_inverse
 from knowledge.estimate.interface import NORMAL_QUANTILE
-from knowledge.hardware.accelerators import find_accelerator
+from knowledge.estimate.programs import program_of_run
+from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Array = NDArray[Any]
 
-EFFECTS = tuple((effect, shared) for effect in ("linear", "similar", "model") for shared in ("all", "mode", "task"))
-"""Effects of an accelerator, and the tasks that share them."""
-NOISE, BATCH = "row", "batch"
-_TYPICAL = 0.1**2
-_LOOSE = 2.5
-MOST_PAIRS = 800
-"""Maximum number of pairs, evenly selected, that variances are fitted to; predictions use all pairs."""
+EFFECTS = (
+    *(("rates", shared) for shared in ("all", "regime", "mode", "architecture", "task")),
+    *(("similar", shared) for shared in ("all", "regime", "task")),
+    ("model", "all"),
+    *(("batch", shared) for shared in ("all", "task")),
+)
+"""Effects of an accelerator, and of the ratio of batch sizes, and the pairs that share them."""
+ROW, CONFIGURATION = "row", "configuration"
+"""Keys of the variances of a row, and, followed by a publisher, of a configuration; rare publishers count together."""
+MOST_PAIRS = 2000
+"""Maximum number of pairs that variances are fitted to and a model is conditioned on, to bound time and memory."""
+FEWEST = 20
+"""Fewest pairs of a publisher with a variance of its own."""
+LEAST, LEAST_ROW = 0.003**2, 0.01**2
+"""Least variances of an effect, and of a row and a configuration."""
+_JITTER = 1e-9
+"""What makes the covariance of equal pairs invertible."""
+_TYPICAL, _LOOSE = 0.1**2, 2.5
+"""Mean and standard deviation, of its logarithm, of the prior of a variance."""
+_WITH_TF32 = 3
+"""First generation of tensor cores that compute with TF32, at half of the rate of 16-bit floats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorRatio:
-    """A predicted ratio of speed of two accelerators.
+    """A predicted ratio of speed of two accelerators at a program of a workload.
 
     Attributes:
+        regime: One of :data:`knowledge.estimate.accelerator_pairs.REGIMES`.
         speedup: How much faster the accelerator is than the reference.
-        low: Lower end of the interval.
+        low: Lower end of the interval that contains the ratio of a program of this kind.
         high: Upper end.
         pairs: Published pairs of just these accelerators at the tasks: those of one batch size first, then the newest.
         related: Number of pairs of any accelerators with which the model was conditioned.
     """
 
+    regime: str
     speedup: float
     low: float
     high: float
@@ -56,69 +78,100 @@ class AcceleratorRatio:
 def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
     """Return the variance of each effect, and of the noise, that maximise the marginal likelihood."""
     import numpy as np
-    from scipy.linalg import cho_factor, cho_solve
-    from scipy.optimize import minimize
 
-    pairs = _evenly(pairs)
-    parts = np.stack([*(_covariance(pairs, pairs, effect) for effect in EFFECTS), _noise(pairs), _batch_noise(pairs)])
-    means = np.array([pair.mean for pair in pairs])
+    from knowledge.estimate.gain_fit import maximise_likelihood
 
-    def objective(logs: Array) -> tuple[float, Array]:
-        amplitudes = np.exp(logs)
-        total = np.tensordot(amplitudes, parts, axes=1) + 1e-9 * np.eye(len(means))
-        factor = cho_factor(total, lower=True, check_finite=False)
-        weights = cho_solve(factor, means, check_finite=False)
-        inverse = cho_solve(factor, np.eye(len(means)), check_finite=False) - np.outer(weights, weights)
-        value = 0.5 * means @ weights + np.log(np.diag(factor[0])).sum()
-        away = (logs - math.log(_TYPICAL)) / _LOOSE
-        gradient = 0.5 * amplitudes * np.einsum("kij,ij->k", parts, inverse) + away / _LOOSE
-        return float(value + 0.5 * away @ away), gradient
-
-    start = np.full(len(parts), math.log(_TYPICAL))
-    bounds = [(-16.0, 3.0)] * len(EFFECTS) + [(math.log(0.01**2), 0.0), (-16.0, 0.0)]
-    fitted = np.exp(minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
-    names = [*(" ".join(effect) for effect in EFFECTS), NOISE, BATCH]
-    return {name: float(value) for name, value in zip(names, fitted, strict=True)}
-
-
-def predict_ratio(
-    pairs: Sequence[AcceleratorPair], variances: Mapping[str, float], targets: Sequence[AcceleratorPair]
-) -> tuple[Array, Array]:
-    """Predict the log speed-ups of pairs from others, without the noise of a single row.
-
-    Args:
-        pairs: The known pairs.
-        variances: Variances, as :func:`fit_ratios` returns them.
-        targets: Pairs whose means are ignored.
-
-    Returns:
-        Means (n,) and covariances (n, n).
-    """
-    import numpy as np
-
-    def total(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPair]) -> Array:
-        parts = [variances[" ".join(effect)] * _covariance(rows, columns, effect) for effect in EFFECTS]
-        result: Array = np.sum(parts, axis=0)
-        return result
-
-    own = total(pairs, pairs) + variances[NOISE] * _noise(pairs) + variances[BATCH] * _batch_noise(pairs)
-    own += 1e-9 * np.eye(len(pairs))
-    cross = total(targets, pairs)
-    solved = np.linalg.solve(own, np.column_stack([[pair.mean for pair in pairs], cross.T]))
-    means: Array = cross @ solved[:, 0]
-    covariances: Array = total(targets, targets) - cross @ solved[:, 1:]
-    return means, covariances
+    pairs = _evenly(pairs, MOST_PAIRS)
+    space, noise = _Space(pairs), _Noise(pairs)
+    counts = Counter(pair.publisher for pair in pairs)
+    known = [publisher for publisher, count in counts.items() if count >= FEWEST]
+    groups = {name: np.array([pair.publisher == name for pair in pairs]) for name in known}
+    rare = np.array([pair.publisher not in known for pair in pairs])
+    groups |= {"": rare} if rare.any() else {}
+    every = slice(None)
+    parts = np.stack(
+        [
+            *(space.covariance({effect: 1.0}, every, every) for effect in EFFECTS),
+            noise.row,
+            *(noise.configuration * np.outer(own, own) for own in groups.values()),
+        ]
+    )
+    least = [LEAST] * len(EFFECTS) + [LEAST_ROW] * (1 + len(groups))
+    fitted = maximise_likelihood(
+        np.array([pair.mean for pair in pairs]),
+        parts,
+        _JITTER * np.eye(len(pairs)),
+        [_TYPICAL] * len(parts),
+        [_LOOSE] * len(parts),
+        least,
+    )
+    names = [*(" ".join(effect) for effect in EFFECTS), ROW, *(f"{CONFIGURATION} {name}" for name in groups)]
+    return dict(zip(names, fitted, strict=True))
 
 
-def accelerator_ratio(
+class RatioModel:
+    """The model, conditioned on published pairs."""
+
+    def __init__(self, pairs: Sequence[AcceleratorPair], variances: Mapping[str, float]) -> None:
+        """Condition on pairs.
+
+        Args:
+            pairs: The known pairs.
+            variances: Variances, as :func:`fit_ratios` returns them.
+        """
+        import numpy as np
+
+        self.pairs = tuple(pairs)
+        self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
+        every = slice(None)
+        effects = _Space(self.pairs).covariance(self._terms, every, every)
+        noise = _Noise(self.pairs).covariance(variances)
+        self._means: Array = np.array([pair.mean for pair in self.pairs])
+        self._inverse = robust_inverse(effects, noise, self._means, np.ones(len(noise), dtype=bool))
+
+    def predict(self, targets: Sequence[AcceleratorPair]) -> tuple[Array, Array]:
+        """Predict the log speed-ups of pairs, without the noise of a row and of a configuration.
+
+        Args:
+            targets: Pairs whose means are ignored.
+
+        Returns:
+            Means (n,) and covariances (n, n).
+        """
+        space = _Space((*self.pairs, *targets))
+        known, asked = slice(len(self.pairs)), slice(len(self.pairs), None)
+        cross = space.covariance(self._terms, asked, known)
+        weights = cross @ self._inverse
+        means: Array = weights @ self._means
+        covariances: Array = space.covariance(self._terms, asked, asked) - weights @ cross.T
+        return means, covariances
+
+    def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
+        """Predict groups of the known pairs, each from all others (:meth:`GainModel.held_out`).
+
+        Args:
+            groups: Numbers of the pairs of each group.
+
+        Yields:
+            A group, its predictions (n,), and their standard deviations (n,), with the noise of the rows.
+        """
+        import numpy as np
+
+        solved = self._inverse @ self._means
+        for group in groups:
+            spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
+            yield group, self._means[group] - spread @ solved[group], np.sqrt(np.diag(spread))
+
+
+def accelerator_ratios(
     pairs: Sequence[AcceleratorPair],
     variances: Mapping[str, float],
     *,
     accelerator: str,
     reference: str,
     tasks: Sequence[tuple[str, str]],
-) -> AcceleratorRatio:
-    """Predict how much faster an accelerator is than another one, on the mean of some tasks.
+) -> tuple[AcceleratorRatio, ...]:
+    """Predict how much faster an accelerator is than another one at a program like some tasks, for each regime.
 
     Args:
         pairs: The published pairs.
@@ -126,40 +179,72 @@ def accelerator_ratio(
         accelerator: Name in the catalogue.
         reference: Name in the catalogue.
         tasks: Task and mode of each part of the workload.
-    """
-    import numpy as np
 
+    Returns:
+        A ratio for each regime in which the two were compared at the tasks; if there is none, for each in which any two
+        were.
+    """
+    direct = [pair for pair in direct_pairs(pairs, accelerator, reference) if (pair.task, pair.mode) in tasks]
+    published = {(pair.regime, pair.task, pair.mode) for pair in pairs if (pair.task, pair.mode) in tasks}
+    regimes = {pair.regime for pair in direct} or {regime for regime, *_ in published}
     # A name may stand for several variants: any of them is meant.
     variants = [(one, other) for one in variants_of(accelerator) for other in variants_of(reference)]
-    targets = [
-        AcceleratorPair(
-            source="",
-            configuration="",
-            task=task,
-            mode=mode,
-            accelerator=one,
-            reference=other,
-            mean=0.0,
-            count=1,
-            year=0,
+    model = RatioModel(selected(pairs, {name for names in variants for name in names}), variances)
+    ratios = []
+    for regime in (name for name in REGIMES if name in regimes):
+        targets = [
+            _target(one, other, regime, *task)
+            for one, other in variants
+            for task in tasks
+            if (regime, *task) in published
+        ]
+        mean, half = _blend(*model.predict(targets), variances)
+        own = [pair for pair in direct if pair.regime == regime]
+        ratios.append(
+            AcceleratorRatio(
+                regime=regime,
+                speedup=math.exp(mean),
+                low=math.exp(mean - half),
+                high=math.exp(mean + half),
+                pairs=tuple(sorted(own, key=lambda pair: (not pair.has_one_batch, -pair.year, *astuple(pair)))),
+                related=len(model.pairs),
+            )
         )
-        for one, other in variants
-        for task, mode in tasks
-    ]
-    means, covariance = predict_ratio(pairs, variances, targets)
-    weights = np.kron(np.eye(len(variants)), np.full((1, len(tasks)), 1 / len(tasks)))
-    by_variant = weights @ means
-    mean = float(by_variant.mean())
-    variance = float(np.diag(weights @ covariance @ weights.T).mean()) + float(by_variant.var())
-    half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
-    direct = [pair for pair in direct_pairs(pairs, accelerator, reference) if (pair.task, pair.mode) in tasks]
-    return AcceleratorRatio(
-        speedup=math.exp(mean),
-        low=math.exp(mean - half),
-        high=math.exp(mean + half),
-        pairs=tuple(sorted(direct, key=lambda pair: (not pair.has_one_batch, -pair.year, *astuple(pair)))),
-        related=len(pairs),
+    return tuple(ratios)
+
+
+def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> tuple[float, float]:
+    """Return mean and half the interval of the log ratio of a program that is like any of some targets.
+
+    The program has a configuration of its own, which two accelerators run differently, too.
+    """
+    variance = float(covariances.diagonal().mean() + means.var())
+    variance += 2 * statistics.fmean(_of_publishers(variances).values())
+    return float(means.mean()), NORMAL_QUANTILE * math.sqrt(variance)
+
+
+def _target(accelerator: str, reference: str, regime: str, task: str, mode: str) -> AcceleratorPair:
+    return AcceleratorPair(
+        source="",
+        configuration="",
+        task=task,
+        mode=mode,
+        regime=regime,
+        accelerator=accelerator,
+        reference=reference,
+        mean=0.0,
+        count=1,
+        year=0,
     )
+
+
+def selected(pairs: Sequence[AcceleratorPair], names: Iterable[str]) -> list[AcceleratorPair]:
+    """Return at most :data:`MOST_PAIRS` pairs: those of some accelerators first, then others, evenly selected."""
+    wanted = set(names)
+    first = [pair for pair in pairs if wanted & {*variants_of(pair.accelerator), *variants_of(pair.reference)}]
+    taken = set(map(id, first))
+    first = _evenly(first, MOST_PAIRS)
+    return [*first, *_evenly([pair for pair in pairs if id(pair) not in taken], MOST_PAIRS - len(first))]
 
 
 def are_connected(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> bool:
@@ -208,36 +293,63 @@ def _through_references(group: Sequence[AcceleratorPair], one: str, other: str) 
     return [pair for pair in pairs if pair.has_one_batch] or pairs
 
 
-def _evenly(pairs: Sequence[AcceleratorPair]) -> Sequence[AcceleratorPair]:
-    step = len(pairs) / MOST_PAIRS
-    return pairs if step <= 1 else [pairs[int(i * step)] for i in range(MOST_PAIRS)]
+def _evenly(pairs: Sequence[AcceleratorPair], most: int) -> list[AcceleratorPair]:
+    if len(pairs) <= most:
+        return list(pairs)
+    return [pairs[int(i * len(pairs) / most)] for i in range(most)]
 
 
-def _covariance(rows: Sequence[AcceleratorPair], columns: Sequence[AcceleratorPair], effect: tuple[str, str]) -> Array:
-    """Return the covariance (rows, columns) of unit variance of an effect."""
+class _Space:
+    """Pairs, and how much of each effect any two of them share."""
+
+    def __init__(self, pairs: Sequence[AcceleratorPair]) -> None:
+        import numpy as np
+
+        names = sorted({name for pair in pairs for name in (pair.accelerator, pair.reference)})
+        self._kernels = _kernels(names)
+        place = {name: number for number, name in enumerate(names)}
+        self._sides: Array = np.array([(place[p.accelerator], place[p.reference]) for p in pairs]).reshape(-1, 2)
+        self._batch: Array = np.array([pair.log_batch for pair in pairs])
+        architecture = {
+            (p.task, p.mode): program_of_run(f"[mode={p.mode},task={p.task}]", PUBLISHED).architecture for p in pairs
+        }
+        self._shared: dict[str, Array] = {
+            "all": np.zeros(len(pairs), dtype=int),
+            "regime": _numbers([pair.regime for pair in pairs]),
+            "mode": _numbers([pair.mode for pair in pairs]),
+            "architecture": _numbers([(architecture[pair.task, pair.mode], pair.regime) for pair in pairs]),
+            "task": _numbers([(pair.task, pair.mode, pair.regime) for pair in pairs]),
+        }
+
+    def covariance(self, terms: Mapping[tuple[str, str], float], rows: slice, columns: slice) -> Array:
+        """Return the covariance of effects with these variances, for some of the pairs with others (n, m)."""
+        import numpy as np
+
+        sums: dict[str, Array] = {}
+        for (effect, shared), variance in terms.items():
+            numbers = self._shared[shared]
+            own = variance * (numbers[rows, None] == numbers[None, columns])
+            sums[effect] = sums[effect] + own if effect in sums else own
+        total: Array = np.sum([own * self._differences(effect, rows, columns) for effect, own in sums.items()], axis=0)
+        return total
+
+    def _differences(self, effect: str, rows: slice, columns: slice) -> Array:
+        """Return the covariance (n, m) of unit variance of the effects on pairs."""
+        import numpy as np
+
+        if effect == "batch":
+            return np.outer(self._batch[rows], self._batch[columns])
+        kernel, (a, r), (b, s) = self._kernels[effect], self._sides[rows].T, self._sides[columns].T
+        result: Array = kernel[a[:, None], b] - kernel[a[:, None], s] - kernel[r[:, None], b] + kernel[r[:, None], s]
+        return result
+
+
+def _numbers(values: Sequence[object]) -> Array:
+    """Return values as numbers (n,): equal ones have the same."""
     import numpy as np
 
-    kind, shared = effect
-    names = sorted({name for pair in (*rows, *columns) for name in (pair.accelerator, pair.reference)})
-    place = {name: number for number, name in enumerate(names)}
-    # A published name may stand for several variants: their mean.
-    variants = {name: variants_of(name) for name in names}
-    models = sorted({variant for listed in variants.values() for variant in listed})
-    mean = np.array([[(model in variants[name]) / len(variants[name]) for model in models] for name in names])
-    kernel = mean @ _kernel(models, kind) @ mean.T
-
-    def difference(pairs: Sequence[AcceleratorPair]) -> Array:
-        signs = np.zeros((len(pairs), len(names)))
-        for number, pair in enumerate(pairs):
-            signs[number, place[pair.accelerator]] += 1.0
-            signs[number, place[pair.reference]] -= 1.0
-        return signs
-
-    total: Array = difference(rows) @ kernel @ difference(columns).T
-    if shared != "all":
-        keys = [p.mode if shared == "mode" else f"{p.task} {p.mode}" for p in (*rows, *columns)]
-        total *= equal(keys)[: len(rows), len(rows) :]
-    return total
+    numbers: dict[object, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
 
 
 def variants_of(name: str, *, with_name: bool = False) -> tuple[str, ...]:
@@ -252,35 +364,64 @@ def variants_of(name: str, *, with_name: bool = False) -> tuple[str, ...]:
     return tuple(dict.fromkeys((name, *listed))) if with_name else listed or (name,)
 
 
-def _kernel(names: Sequence[str], kind: str) -> Array:
-    """Return the covariance (n, n) of unit variance of an effect of accelerators."""
+def _kernels(names: Sequence[str]) -> dict[str, Array]:
+    """Return the covariances (n, n) of unit variance of the effects of accelerators.
+
+    A published name may stand for several variants: their mean.
+    """
     import numpy as np
 
-    if kind == "model":
-        return np.eye(len(names))
-    models = [find_accelerator(name) for name in names]
-    features = np.array([features_of(model) if model is not None else () for model in models])
-    if kind == "linear":
-        centred: Array = features - features.mean(axis=0)
-        return centred @ centred.T
-    distances = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
-    similar: Array = np.exp(-0.5 * distances)
-    return similar
+    variants = {name: variants_of(name) for name in names}
+    models = sorted({variant for listed in variants.values() for variant in listed})
+    mean = np.array([[(model in variants[name]) / len(variants[name]) for model in models] for name in names])
+    rates = np.array([_rates(model) for name in models if (model := find_accelerator(name)) is not None])
+    # Accelerators are similar whose rates differ by a factor of four at most, and whose tensor cores by one generation.
+    scaled = rates / (2.0, 2.0, 2.0, 2.0, 1.0)
+    distances = ((scaled[:, None, :] - scaled[None, :, :]) ** 2).sum(axis=2)
+    kernels = {"rates": rates @ rates.T, "similar": np.exp(-0.5 * distances), "model": np.eye(len(models))}
+    return {effect: mean @ kernel @ mean.T for effect, kernel in kernels.items()}
 
 
-def _noise(pairs: Sequence[AcceleratorPair]) -> Array:
-    """Return the covariance (n, n) of the noise of rows; pairs of one configuration share that of the reference."""
-    keys = [(pair.source, pair.task, pair.mode, pair.configuration, pair.count) for pair in pairs]
-    effects = [
-        (key, *effect)
-        for key, pair in zip(keys, pairs, strict=True)
-        for effect in ((pair.accelerator, pair.batch), (pair.reference, pair.reference_batch))
-    ]
-    return 2 * half_shared(effects)
+def _rates(model: AcceleratorModel) -> tuple[float, ...]:
+    """Return the rates of an accelerator as logarithms to the base 2, and the generation of its tensor cores.
+
+    The rates are those of memory, float32, float32 with TF32 where the accelerator has it, and 16-bit floats.
+    """
+    generation, short, plain, bandwidth = features_of(model)
+    short, plain, bandwidth = 2 * (short + bandwidth), 2 * (plain + bandwidth), 2 * bandwidth
+    stated = model.flops.get("tfloat32")
+    tf32 = math.log2(stated) if stated else short - 1 if generation >= _WITH_TF32 else plain
+    return bandwidth, plain, max(plain, tf32), short, generation
 
 
-def _batch_noise(pairs: Sequence[AcceleratorPair]) -> Array:
-    """Return the covariance (n, n) of what different batch sizes do to a pair."""
-    import numpy as np
+class _Noise:
+    """Noise of rows and of configurations: pairs share that of a common reference."""
 
-    return np.diag([0.0 if pair.has_one_batch else 1.0 for pair in pairs])
+    def __init__(self, pairs: Sequence[AcceleratorPair]) -> None:
+        keys = [(pair.source, pair.task, pair.mode, pair.configuration) for pair in pairs]
+        rows, configurations = [], []
+        for key, pair in zip(keys, pairs, strict=True):
+            rows += [
+                (key, pair.count, pair.accelerator, pair.batch),
+                (key, pair.count, pair.reference, pair.reference_batch),
+            ]
+            configurations += [(key, pair.accelerator), (key, pair.reference)]
+        self.row = 2 * half_shared(rows)
+        self.configuration = 2 * half_shared(configurations)
+        self._publishers = [pair.publisher for pair in pairs]
+
+    def covariance(self, variances: Mapping[str, float]) -> Array:
+        """Return the covariance (n, n) of the noise."""
+        import numpy as np
+
+        known = _of_publishers(variances)
+        # Nobody knows how an unknown publisher measures: it has the largest variance.
+        own = np.sqrt([known.get(publisher, max(known.values())) for publisher in self._publishers])
+        total: Array = variances[ROW] * self.row + self.configuration * np.outer(own, own)
+        return total + _JITTER * np.eye(len(own))
+
+
+def _of_publishers(variances: Mapping[str, float]) -> dict[str, float]:
+    """Return the variance of a configuration by publisher."""
+    prefix = f"{CONFIGURATION} "
+    return {name.removeprefix(prefix): value for name, value in variances.items() if name.startswith(prefix)}

@@ -116,7 +116,7 @@ class _Problem:
         least += [LEAST_OF_SOURCE] * 2 * len(software)
         typical = [self._usual[term] for term in present] + least[len(present) :]
         loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (2 + 2 * len(software))
-        fitted = _maximise(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
+        fitted = maximise_likelihood(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
         factor, arm, label, *of_sources = fitted[len(present) :]
         return Variances(
             terms={**self._usual, **dict(zip(present, fitted, strict=False))},
@@ -148,7 +148,7 @@ class _Problem:
             for name in self._settings
         ]
         count = len(self._settings)
-        fitted = _maximise(
+        fitted = maximise_likelihood(
             self._means,
             np.stack(parts),
             rest + self._noise.covariance(variances),
@@ -159,7 +159,7 @@ class _Problem:
         return {name: math.sqrt(value) for name, value in zip(self._settings, fitted, strict=True)}
 
 
-def _maximise(
+def maximise_likelihood(
     means: Array,
     parts: Array,
     rest: Array,

@@ -390,13 +390,7 @@ class GainModel:
         space, noise = self._registry.space(variances.scales), Noise(contrasts)
         own, effects = noise.covariance(variances), covariance(space, self._points, variances.terms)
         means = np.array([c.mean for c in contrasts])
-        self._inverse: Array = np.linalg.inv(effects + own)
-        if noise.published.any():
-            # One step of the expectation of the weights of Student's t distribution, from each ratio's prediction by
-            # the others (Lange, Little and Taylor, Journal of the American Statistical Association 84, 1989).
-            squares = (self._inverse @ means) ** 2 / np.diag(self._inverse)
-            factors = np.where(noise.published, np.maximum(1.0, (DEGREES + squares) / (DEGREES + 1)), 1.0)
-            self._inverse = np.linalg.inv(effects + own + np.diag((factors - 1) * np.diag(own)))
+        self._inverse = robust_inverse(effects, own, means, noise.published)
         self._solved: Array = self._inverse @ means
 
     def predict(
@@ -474,6 +468,28 @@ class GainModel:
         for group in groups:
             spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
             yield group, truth[group] - spread @ self._solved[group], spread
+
+
+def robust_inverse(effects: Array, noise: Array, means: Array, published: Array) -> Array:
+    """Return the inverse of the covariance (n, n) of measured values; published ones far from the others count less.
+
+    It is one step of the expectation of the weights of Student's t distribution, from each value's prediction by the
+    others (Lange, Little and Taylor, Journal of the American Statistical Association 84, 1989).
+
+    Args:
+        effects: Covariance (n, n) of the true values.
+        noise: That of the noise (n, n).
+        means: The values (n,).
+        published: Whether each value is a published one (n,).
+    """
+    import numpy as np
+
+    inverse: Array = np.linalg.inv(effects + noise)
+    if published.any():
+        squares = (inverse @ means) ** 2 / np.diag(inverse)
+        factors = np.where(published, np.maximum(1.0, (DEGREES + squares) / (DEGREES + 1)), 1.0)
+        inverse = np.linalg.inv(effects + noise + np.diag((factors - 1) * np.diag(noise)))
+    return inverse
 
 
 def equal(values: Sequence[object]) -> Array:

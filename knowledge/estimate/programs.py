@@ -34,14 +34,18 @@ _ARCHITECTURES = {
     "convolutional": (
         *("resnet18", "resnet50", "mobilenet_v2", "unet", "cnn", "convolution_block", "residual_block"),
         *("inverted_residual_block", "resnet152", "resnext101_32x4d", "efficientnet", "inception3", "inception4"),
-        *("nnunet", "vnet", "maskrcnn", "ssd300", "ssd_resnet34", "unet3d"),
+        *("nnunet", "vnet", "maskrcnn", "ssd300", "ssd_resnet34", "unet3d", "se_resnext101_32x4d", "efficientdet"),
+        *("ssd-resnet34", "ssd-mobilenet", "retinanet", "3d-unet-99", "3d-unet-99.9"),
     ),
     "transformer": (
         *("vit_b16", "bert_base", "encoder", "gpt2", "encoder_block", "transformer", "bert", "bert_large"),
         *("transformer_xl", "bart", "transformerxlbase", "transformerxllarge"),
+        *("bert-99", "bert-99.9", "llama2_70b_lora", "llama31_405b"),
     ),
-    "recurrent": ("seq2seq", "recurrent_block", "gnmt", "tacotron2"),
-    "recommender": ("dlrm", "recommender", "ncf", "wide_and_deep", "sim"),
+    "recurrent": ("seq2seq", "recurrent_block", "gnmt", "tacotron2", "rnnt"),
+    "recommender": (
+        *("dlrm", "recommender", "ncf", "wide_and_deep", "sim", "vae_cf", "dlrm-99", "dlrm-99.9", "dlrm_dcnv2"),
+    ),
 }
 """Architecture of whole models and blocks, and of the tasks of published measurements."""
 _ARCHITECTURE_OF = {name: architecture for architecture, names in _ARCHITECTURES.items() for name in names}

@@ -68,14 +68,17 @@ def test_two_accelerators_are_compared_with_the_published_pairs(advisor_here: Ad
     text = advisor_here(*arguments).stdout
     document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
 
-    match = re.search(r"^speed +(\S+) times as fast \[(\S+), (\S+)\]$", text, re.MULTILINE)
-    assert match is not None
-    speedup, low, high = map(float, match.groups())
-    assert 0.8 < low < speedup < high < 8
-    assert 1.5 < speedup < 4
-    assert document["ratio"] == pytest.approx(speedup, abs=0.006)
-    assert document["pairs"]
-    assert all("h100" in pair["accelerator"] and "a100" in pair["reference"] for pair in document["pairs"])
+    ratios = {ratio["regime"]: ratio for ratio in document["ratios"]}
+    for words, regime in (("the default precision", "default"), ("a short precision", "short")):
+        match = re.search(rf"^speed +(\S+) times as fast \[(\S+), (\S+)\] in {words} ", text, re.MULTILINE)
+        assert match is not None
+        speedup, low, high = map(float, match.groups())
+        assert 0.8 < low < speedup < high < 8
+        assert 1.5 < speedup < 4
+        assert ratios[regime]["ratio"] == pytest.approx(speedup, abs=0.006)
+        assert ratios[regime]["pairs"]
+        assert {pair["regime"] for pair in ratios[regime]["pairs"]} == {regime}
+        assert all("h100" in p["accelerator"] and "a100" in p["reference"] for p in ratios[regime]["pairs"])
     assert "lambdal/deeplearning-benchmark" in text
 
 
@@ -86,8 +89,7 @@ def test_without_a_chain_of_published_pairs_there_is_only_a_bound_from_peak_rate
     document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
 
     assert "speed not known: no published measurement connects the two" in text
-    assert document["ratio"] is None
-    assert document["pairs"] == []
+    assert document["ratios"] == []
     low, high = document["bound_from_peak_rates"]
     # 163.4 and 66.9 TFLOPS in float32, 1307 and 989 in 16-bit floats, 5.3 and 3.35 TB/s.
     assert low == pytest.approx(1.32, abs=0.03)
@@ -101,11 +103,12 @@ def test_batch_sizes_are_shown_and_different_ones_are_marked(advisor_here: Advis
     text = advisor_here(*arguments).stdout
     document = json.loads(advisor_here(*arguments, "--format", "json").stdout)
 
-    rows = [line for line in text.splitlines() if " x " in line]
-    different = [p["batch"] != p["reference_batch"] for p in document["pairs"]]
+    (pairs,) = (ratio["pairs"] for ratio in document["ratios"] if ratio["regime"] == "short")
+    rows = [line for line in text.partition("in a short precision")[2].splitlines() if " x " in line]
+    different = [p["batch"] != p["reference_batch"] for p in pairs]
     assert sorted(different) == different
     assert {True, False} == set(different)
-    for pair, row in zip(document["pairs"], rows, strict=False):
+    for pair, row in zip(pairs[:6], rows, strict=False):
         sizes = dict.fromkeys((pair["batch"] or "not stated", pair["reference_batch"] or "not stated"))
         assert row.endswith(f", batch {' against '.join(sizes)}")
     assert "pairs with different batch sizes were published without a common one" in text
@@ -118,8 +121,10 @@ def test_an_accelerator_with_more_bandwidth_only_is_not_much_faster(advisor_here
     document = json.loads(result.stdout)
 
     # 4.8 and 3.35 TB/s, with the same peak rates.
-    assert 1 < document["ratio"] < 1.6
-    assert all(math.exp(pair["mean"]) < 2 * 4.8 / 3.35 for pair in document["pairs"])
+    assert document["ratios"]
+    for ratio in document["ratios"]:
+        assert 1 < ratio["ratio"] < 1.6
+        assert all(math.exp(pair["mean"]) < 2 * 4.8 / 3.35 for pair in ratio["pairs"])
 
 
 @pytest.mark.shipped
