@@ -54,10 +54,7 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
         *(("release", shared, "all") for shared in ("all", "architecture", "size", "near")),
         ("companion", "all", "all"),
         ("companion", "size", "all"),
-        *(
-            ("setting", shared, "all")
-            for shared in ("all", "mode", "architecture", "family", "model", "size", *_SIZES)
-        ),
+        *(("setting", shared, "all") for shared in ("all", "mode", "architecture", "family", "model", "size", *_SIZES)),
         ("setting", "all", "kind"),
         ("setting", "near", "kind"),
         ("setting", "size", "kind"),

@@ -135,9 +135,7 @@ def published_side(o: Observation) -> Side:
         elif not has_tf32:
             # Tables that list two accelerators together name one precision for both.
             settings["precision"] = "fp32"
-    settings = dict(
-        _CATALOGUE_NAMES.get(item, item) for item in settings.items() if DEFAULTS.get(item[0]) != item[1]
-    )
+    settings = dict(_CATALOGUE_NAMES.get(item, item) for item in settings.items() if DEFAULTS.get(item[0]) != item[1])
     # The libraries of a container change with its framework: their effects cannot be separated.
     return Side(version=_release(side.version), companions={}, settings=settings)
 
