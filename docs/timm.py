@@ -35,7 +35,7 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Machine, Side, machine_of
 from knowledge.estimate.published_rows import WIDEST_SETTING, WIDEST_VERSION, number_of, published_side
-from knowledge.estimate.timm import SHIPPED, TimmTables, architecture_of, family_of, timm_tables
+from knowledge.estimate.timm import SHIPPED, TimmTable, TimmTables, architecture_of, family_of, timm_tables
 from knowledge.exchange.files import read_lines
 from knowledge.exchange.published.observations import read_published
 from knowledge.exchange.published.timm import REPOSITORY, TIMM
@@ -112,12 +112,12 @@ def comparisons(tables: Sequence[Rows]) -> list[tuple[int, int]]:
         if differ_in_one_thing(tables[arm], tables[reference]):
             possible.append((len(ratios(tables[arm], tables[reference])), arm, reference))
     group = list(range(len(tables)))
-    chosen = []
+    pairs = []
     for _, arm, reference in sorted(possible, key=lambda pair: (-pair[0], pair)):
         if group[arm] != group[reference]:
             group = [group[arm] if number == group[reference] else number for number in group]
-            chosen.append((arm, reference))
-    return sorted(chosen)
+            pairs.append((arm, reference))
+    return sorted(pairs)
 
 
 def differ_in_one_thing(arm: Rows, reference: Rows) -> bool:
@@ -150,25 +150,25 @@ def ratios(arm: Rows, reference: Rows) -> dict[str, list[tuple[int, int, int, fl
 
 def amounts(folder: Path) -> Amounts:
     """Return the counts of the tables of a folder; those of a newer release of PyTorch count more operations."""
-    known: Amounts = {}
+    counts: Amounts = {}
     for path in sorted(folder.glob("*.csv*"), key=lambda path: re.findall(r"-pt(\d+)-", path.name)):
         lines = read_lines(path.read_bytes(), where=path.name)
         for row in csv.DictReader(lines):
-            parameters, sizes = known.setdefault(row["model"], (0.0, {}))
+            parameters, sizes = counts.setdefault(row["model"], (0.0, {}))
             gmacs, macts = row.get("infer_gmacs"), row.get("infer_macts")
             if gmacs and macts:
                 sizes[int(row["infer_img_size"])] = float(gmacs), float(macts)
-            known[row["model"]] = float(row["param_count"] or parameters), sizes
-    return known
+            counts[row["model"]] = float(row["param_count"] or parameters), sizes
+    return counts
 
 
 def record_of(tables: Sequence[Rows], counts: Amounts) -> dict[str, Any]:
     """Return the content of the file."""
     machines = list(dict.fromkeys(table.machine for table in tables))
     sides = list({table.side.key: table.side for table in tables}.values())
-    chosen = comparisons(tables)
+    pairs = comparisons(tables)
     by_model: dict[str, list[tuple[int, int, int, int, float]]] = defaultdict(list)
-    for number, (arm, reference) in enumerate(chosen):
+    for number, (arm, reference) in enumerate(pairs):
         for name, rows in ratios(tables[arm], tables[reference]).items():
             by_model[name] += [(number, *row) for row in rows]
     return {
@@ -182,13 +182,13 @@ def record_of(tables: Sequence[Rows], counts: Amounts) -> dict[str, Any]:
         "machines": [asdict(machine) for machine in machines],
         "sides": [asdict(side) for side in sides],
         "tables": [(t.mode, t.device, machines.index(t.machine), sides.index(t.side), t.number) for t in tables],
-        "comparisons": chosen,
+        "comparisons": pairs,
         "models": {name: [*counts[name], by_model[name]] for name in sorted(by_model)},
     }
 
 
 def print_medians(shipped: TimmTables) -> None:
-    """Print the median, and the 5th and 95th percentile, of the ratios of each comparison, by architecture."""
+    """Print the median of the ratios of each comparison, with the 5th and 95th percentile, by architecture."""
     logs: dict[tuple[int, str], list[float]] = defaultdict(list)
     for model in shipped.models.values():
         own: dict[int, list[float]] = defaultdict(list)
@@ -196,21 +196,32 @@ def print_medians(shipped: TimmTables) -> None:
             own[ratio.comparison].append(ratio.mean)
         for number, means in own.items():
             logs[number, architecture_of(family_of(model.name))].append(statistics.median(means))
-    print("| comparison | machine | architecture | models | median | 5 % to 95 % |")
-    print("| --- " * 6 + "|")
-    for (number, architecture), means in sorted(logs.items()):
-        arm, reference = (shipped.tables[table] for table in shipped.comparisons[number])
-        name = f"{arm.mode}, {text_of(arm.side)} over {text_of(reference.side)}"
-        cuts = statistics.quantiles(means, n=20, method="inclusive")
-        low, middle, high = (math.exp(value) for value in (cuts[0], statistics.median(means), cuts[-1]))
-        cells = (name, arm.machine.name, architecture, str(len(means)), f"{middle:.2f}", f"{low:.2f} to {high:.2f}")
+    architectures = ("convolutional", "transformer")
+    print(f"| change | with | machine | {' | '.join(architectures)} |")
+    print("| --- " * (3 + len(architectures)) + "|")
+    for number, (arm, reference) in enumerate(shipped.comparisons):
+        cells = [*texts_of(shipped.tables[arm], shipped.tables[reference])]
+        cells += [spread(logs[number, architecture]) for architecture in architectures]
         print(f"| {' | '.join(cells)} |")
-    print(f"{len(shipped.models)} models, {sum(len(model.ratios) for model in shipped.models.values())} ratios")
+    print(f"\n{len(shipped.models)} models, {sum(len(model.ratios) for model in shipped.models.values())} ratios")
 
 
-def text_of(side: Side) -> str:
-    """Return a stack as text."""
-    return " ".join((side.version, *(f"{name}={value}" for name, value in sorted(side.settings.items()))))
+def texts_of(arm: TimmTable, reference: TimmTable) -> tuple[str, str, str]:
+    """Return what differs between two tables, what they have in common, and their machine."""
+    one, other = (
+        {"torch": table.side.version, **table.side.settings, "mode": table.mode} for table in (arm, reference)
+    )
+    (name,) = (name for name in one if one[name] != other.get(name))
+    old = f" over {other[name]}" if name in other else ""
+    common = ", ".join(f"{key}={value}" for key, value in one.items() if key != name)
+    return f"`{name}={one[name]}`{old}", common, arm.machine.name
+
+
+def spread(means: Sequence[float]) -> str:
+    """Return the median of ratios with the range of the middle 90 %, and their number."""
+    cuts = statistics.quantiles(means, n=20, method="inclusive")
+    low, middle, high = (math.exp(value) for value in (cuts[0], statistics.median(means), cuts[-1]))
+    return f"{middle:.2f} ({low:.2f} to {high:.2f}; {len(means)})"
 
 
 def main() -> None:

@@ -48,7 +48,7 @@ _WITH_CONVOLUTIONS = frozenset({"mobilevit", "efficientvit", "fastvit", "nextvit
 """Families whose names say otherwise: most of their time is spent in convolutions."""
 
 
-class Table(NamedTuple):
+class TimmTable(NamedTuple):
     """A table, as far as its ratios need it.
 
     Attributes:
@@ -66,7 +66,7 @@ class Table(NamedTuple):
     number: int
 
 
-class Ratio(NamedTuple):
+class ModelRatio(NamedTuple):
     """Rate of a model in one table over that in another one.
 
     Attributes:
@@ -98,7 +98,7 @@ class TimmModel:
     name: str
     parameters: float
     sizes: Mapping[int, tuple[float, float]]
-    ratios: tuple[Ratio, ...]
+    ratios: tuple[ModelRatio, ...]
 
     def amounts(self, batch: float, *, training: bool) -> tuple[float, float]:
         """Return the floating-point operations and least bytes of a step at the usual size of images.
@@ -125,7 +125,7 @@ class TimmTables:
     """
 
     origin: Mapping[str, str]
-    tables: tuple[Table, ...]
+    tables: tuple[TimmTable, ...]
     comparisons: tuple[tuple[int, int], ...]
     models: Mapping[str, TimmModel]
 
@@ -173,7 +173,7 @@ def timm_contrasts(model: str = "") -> Iterator[Contrast]:
 
 def _contrasts(task: str, models: Sequence[TimmModel], shipped: TimmTables, *, fewest: int) -> Iterator[Contrast]:
     """Yield the median of models in each comparison with enough of them."""
-    ratios: dict[int, dict[str, list[Ratio]]] = defaultdict(lambda: defaultdict(list))
+    ratios: dict[int, dict[str, list[ModelRatio]]] = defaultdict(lambda: defaultdict(list))
     for own in models:
         for ratio in own.ratios:
             ratios[ratio.comparison][own.name].append(ratio)
@@ -216,8 +216,8 @@ def _contrasts(task: str, models: Sequence[TimmModel], shipped: TimmTables, *, f
 def _usual_amounts(models: Iterable[TimmModel], batches: Sequence[float], mode: str) -> tuple[float, float]:
     """Return the median operations and bytes of a step of models with known ones, at the median batch."""
     batch = statistics.median(batches)
-    known = [pair for own in models if (pair := own.amounts(batch, training=mode == "training"))[0] > 0]
-    flops, moved = (statistics.median(column) for column in zip(*known, strict=True)) if known else (0.0, 0.0)
+    steps = [pair for own in models if (pair := own.amounts(batch, training=mode == "training"))[0] > 0]
+    flops, moved = (statistics.median(column) for column in zip(*steps, strict=True)) if steps else (0.0, 0.0)
     return flops, moved
 
 
@@ -241,7 +241,7 @@ def timm_tables() -> TimmTables:
     sides = [Side(**entry) for entry in record["sides"]]
     return TimmTables(
         origin=record["origin"],
-        tables=tuple(Table(mode, device, machines[m], sides[s], n) for mode, device, m, s, n in record["tables"]),
+        tables=tuple(TimmTable(mode, device, machines[m], sides[s], n) for mode, device, m, s, n in record["tables"]),
         comparisons=tuple((arm, reference) for arm, reference in record["comparisons"]),
         models={name: _model(name, entry) for name, entry in record["models"].items()},
     )
@@ -253,7 +253,7 @@ def _model(name: str, entry: Sequence[Any]) -> TimmModel:
         name=name,
         parameters=parameters,
         sizes={int(size): (gmacs, macts) for size, (gmacs, macts) in sizes.items()},
-        ratios=tuple(Ratio(*ratio) for ratio in ratios),
+        ratios=tuple(ModelRatio(*ratio) for ratio in ratios),
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from docs.timm import TARGET, amounts, comparisons, differ_in_one_thing, read_tables, record_of
+from docs.timm import TARGET, amounts, comparisons, differ_in_one_thing, print_medians, read_tables, record_of
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.stored_evidence import load_evidence
@@ -118,6 +118,15 @@ def test_the_shipped_file_is_small_and_states_its_origin() -> None:
     }
     assert len(shipped.models) > 1000
     assert len(shipped.comparisons) < len(shipped.tables)
+
+
+def test_the_documented_medians_are_those_of_what_ships(capsys: pytest.CaptureFixture[str]) -> None:
+    print_medians(timm_tables())
+
+    *table, _, total = capsys.readouterr().out.splitlines()
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "gpu-evidence.md").read_text(encoding="utf-8")
+    assert "\n".join(table) in page
+    assert total == "1157 models, 11064 ratios"
 
 
 @pytest.mark.parametrize(
