@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -195,15 +195,22 @@ def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
     return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
 
 
-def evidence_of(observations: Iterable[Observation]) -> BlockEvidence:
-    """Return the evidence of observations; a project's own benchmark says nothing about other projects."""
+def evidence_of(
+    observations: Iterable[Observation], is_copy: Callable[[Observation], bool] = lambda _: False
+) -> BlockEvidence:
+    """Return the evidence of observations; a project's own benchmark says nothing about other projects.
+
+    Args:
+        observations: The observations.
+        is_copy: Returns whether another source published a row before.
+    """
     from knowledge.estimate.published_rows import published_contrasts
 
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)
     shares = common_shares(measured)
     contrasts = [contrast_of(c, shares.get(c.block, 0.0)) for c in compare_block(measured)]
-    contrasts += published_contrasts(o for o in observations if o.indicator.name == PUBLISHED)
+    contrasts += published_contrasts((o for o in observations if o.indicator.name == PUBLISHED), is_copy)
     # A published number proves that the version ran somewhere, not that its public files do on such a machine.
     runs = {_run(o): None for o in measured if o.stack.version_of(o.framework) is not None}
     return BlockEvidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))

@@ -3,7 +3,7 @@
 Two rows are a pair if they have the same source, accelerators, task, mode, batch, unit and other configuration, and
 differ either in the software (framework, CUDA, cuDNN) or in one setting. The pairs of one configuration form a tree,
 so that n rows give at most n - 1 contrasts, and nothing is counted twice. A published number has no rounds: its noise
-is estimated for each source (:mod:`knowledge.estimate.amplitudes`), as the code or the host may have changed as well.
+is estimated for each source (:mod:`knowledge.estimate.gain_fit`), as the code or the host may have changed as well.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.domain.observation import Observation
 from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.hardware.accelerators import model_of
@@ -48,13 +48,18 @@ class _Arm:
     software: tuple[str, ...]
     seconds: float
     rows: int
+    is_copy: bool
 
 
-def published_contrasts(observations: Iterable[Observation]) -> Iterator[Contrast]:
+def published_contrasts(
+    observations: Iterable[Observation], is_copy: Callable[[Observation], bool] = lambda _: False
+) -> Iterator[Contrast]:
     """Yield the contrasts of published measurements, in order of source, configuration and arm.
 
     Args:
         observations: Observations of the indicator ``published``.
+        is_copy: Returns whether another source published a row before (:func:`first_publications`): two such rows are
+            that source's contrast.
     """
     groups: dict[tuple[str, ...], dict[object, list[Observation]]] = defaultdict(lambda: defaultdict(list))
     for o in observations:
@@ -62,11 +67,14 @@ def published_contrasts(observations: Iterable[Observation]) -> Iterator[Contras
             key = o.block, o.framework, o.hardware.name, _accelerators(o), o.indicator.label
             groups[key][(published_side(o).key, _software(o))].append(o)
     for _, rows in sorted(groups.items(), key=lambda entry: entry[0]):
-        yield from _contrasts_of([_arm(listed) for _, listed in sorted(rows.items(), key=lambda arm: str(arm[0]))])
+        ordered = [listed for _, listed in sorted(rows.items(), key=lambda arm: str(arm[0]))]
+        yield from _contrasts_of([_arm(listed, all(map(is_copy, listed))) for listed in ordered])
 
 
 def first_publications(observations: Iterable[Observation]) -> list[Observation]:
     """Return published rows without those that another source published before: forks and mirrors copy tables.
+
+    A row that several sources published on one day counts for the first of them by name.
 
     Args:
         observations: Observations of the indicator ``published``.
@@ -80,34 +88,6 @@ def first_publications(observations: Iterable[Observation]) -> list[Observation]
 
 def _row_key(o: Observation) -> object:
     return o.framework, _accelerators(o), o.indicator.label, published_side(o).key, _software(o), o.samples
-
-
-def without_copies(contrasts: Sequence[Contrast], first_day: Callable[[str], str]) -> tuple[Contrast, ...]:
-    """Return contrasts without those of published rows that another source published before.
-
-    A row counts for the source that published it in the earliest year; of several in that year, for the source whose
-    first table is the oldest, and at last by the name of the source.
-
-    Args:
-        contrasts: Contrasts of any blocks.
-        first_day: Returns the day of the first table of a block; it is called only for blocks with equal rows.
-    """
-    sources: dict[object, set[tuple[int, str]]] = defaultdict(set)
-    for c in contrasts:
-        if c.family == PUBLISHED:
-            sources[_contrast_key(c)].add((c.year, c.block))
-    first = {key: _first_source(listed, first_day) for key, listed in sources.items()}
-    return tuple(c for c in contrasts if c.family != PUBLISHED or first[_contrast_key(c)] == c.block)
-
-
-def _first_source(sources: Collection[tuple[int, str]], first_day: Callable[[str], str]) -> str:
-    year = min(year for year, _ in sources)
-    blocks = [block for published, block in sources if published == year]
-    return blocks[0] if len(blocks) == 1 else min(blocks, key=lambda block: (first_day(block), block))
-
-
-def _contrast_key(c: Contrast) -> object:
-    return c.framework, c.machine, c.label, c.side.key, c.reference.key, c.mean
 
 
 def _accelerators(o: Observation) -> str:
@@ -158,19 +138,20 @@ def _software(o: Observation) -> tuple[str, ...]:
     return o.stack.cuda or "", o.stack.cudnn or "", str(o.environment.get("container", ""))
 
 
-def _arm(rows: list[Observation]) -> _Arm:
+def _arm(rows: list[Observation], is_copy: bool) -> _Arm:
     seconds = statistics.median(o.samples[0] for o in rows)
     newest = max(rows, key=lambda o: (o.started_at, o.identity))
     side = published_side(newest)
-    return _Arm(newest, side, (side.version, *_software(newest)), seconds, len(rows))
+    return _Arm(newest, side, (side.version, *_software(newest)), seconds, len(rows), is_copy)
 
 
 def _contrasts_of(arms: list[_Arm]) -> Iterator[Contrast]:
     """Yield the contrasts of the arms of one configuration: a tree of pairs that differ in one thing, if there is one.
 
-    Pairs that differ in a setting come first, as nothing else can have changed between them.
+    Pairs that differ in a setting come first, as nothing else can have changed between them. Copies are connected: the
+    source that published them first has their contrasts.
     """
-    tree = list(range(len(arms)))
+    tree = [-1 if arm.is_copy else number for number, arm in enumerate(arms)]
     pairs = [
         (bool(change is None), one, other, change)
         for one, other in combinations(range(len(arms)), 2)

@@ -7,11 +7,11 @@ import importlib.resources
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import PUBLISHED
+from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.estimate.evidence import (
     FAILURE_TRUST,
     FORMAT,
@@ -25,7 +25,7 @@ from knowledge.estimate.evidence import (
 )
 from knowledge.estimate.mlperf_rows import TRAINING_BLOCK
 from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
-from knowledge.estimate.published_rows import without_copies
+from knowledge.estimate.published_rows import first_publications
 from knowledge.estimate.timm import BLOCK, is_shipped, timm_contrasts
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
@@ -43,7 +43,7 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     the others is shipped or cached. What ships of timm's tables belongs to the shipped blocks.
     """
     stored = with_rounds(store.blocks())
-    digests = {block.name: _digest(block) for block in stored}
+    digests, blocks = _digests(stored), _Blocks(store, stored)
     evidence = shipped_evidence(digests)
     of_timm = tuple(timm_contrasts()) if evidence else ()
     own = [(name, digest) for name, digest in digests.items() if name not in evidence]
@@ -56,12 +56,10 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
                 contrasts=tuple(map(_contrast_from, contrasts)), runs=tuple(map(_run_from, runs))
             )
         else:
-            evidence[name] = _compute(store, stored, name)
+            evidence[name] = blocks.evidence(name)
             new.append((name, digest, asdict(evidence[name])))
     store.store_derived(_KIND, new)
     trusted = [(evidence[block.name], block.trust) for block in stored if block.trust > 0]
-    if any(name.startswith(f"{PUBLISHED}/") for name, _ in own):
-        trusted = _without_copies(trusted, store)
     return BlockEvidence(
         contrasts=(
             *(
@@ -74,21 +72,6 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
         ),
         runs=tuple(r for part, trust in trusted if trust >= FAILURE_TRUST for r in part.runs),
     )
-
-
-def _without_copies(
-    trusted: Sequence[tuple[BlockEvidence, float]], store: KnowledgeBase
-) -> list[tuple[BlockEvidence, float]]:
-    """Return evidence with each published table once; the shipped ones are no copies of each other."""
-
-    @cache
-    def first_day(block: str) -> str:
-        return min(o.started_at for o in store.observations(block=block, indicator=PUBLISHED))
-
-    unique = set(map(id, without_copies([c for part, _ in trusted for c in part.contrasts], first_day)))
-    return [
-        (replace(part, contrasts=tuple(c for c in part.contrasts if id(c) in unique)), trust) for part, trust in trusted
-    ]
 
 
 def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
@@ -120,7 +103,8 @@ def shipped_blocks() -> frozenset[str]:
 def compute_evidence(store: KnowledgeBase) -> dict[str, Any]:
     """Return the evidence of all blocks, computed from the observations, as the content of :data:`SHIPPED`."""
     stored = with_rounds(store.blocks())
-    parts = [_compute(store, stored, block.name) for block in stored]
+    blocks = _Blocks(store, stored)
+    parts = [blocks.evidence(block.name) for block in stored]
     return {
         "digests": {block.name: _digest(block) for block in stored},
         "contrasts": pack_contrasts([contrast for part in parts for contrast in part.contrasts]),
@@ -149,15 +133,49 @@ def _is_round(block: str) -> bool:
     return block.startswith("mlperf-training-")
 
 
-def _compute(store: KnowledgeBase, stored: Sequence[StoredBlock], name: str) -> BlockEvidence:
-    if name != TRAINING_BLOCK:
-        return evidence_of(store.observations(block=name))
-    rounds = [block.name for block in stored if _is_round(block.name)]
-    return evidence_of_rounds(o for block in rounds for o in store.observations(block=block))
+class _Blocks:
+    """Observations of blocks, and which rows of tables are copies."""
+
+    def __init__(self, store: KnowledgeBase, stored: Sequence[StoredBlock]) -> None:
+        self._store = store
+        self._tables = [block.name for block in stored if _is_table(block)]
+        self._rounds = [block.name for block in stored if _is_round(block.name)]
+
+    @cached_property
+    def _rows(self) -> Mapping[str, Sequence[Observation]]:
+        return {name: tuple(self._store.observations(block=name)) for name in self._tables}
+
+    @cached_property
+    def _first(self) -> frozenset[int]:
+        return frozenset(map(id, first_publications(o for rows in self._rows.values() for o in rows)))
+
+    def evidence(self, name: str) -> BlockEvidence:
+        """Return the evidence of a block."""
+        if name == TRAINING_BLOCK:
+            return evidence_of_rounds(o for block in self._rounds for o in self._store.observations(block=block))
+        if name in self._tables:
+            return evidence_of(self._rows[name], is_copy=lambda o: id(o) not in self._first)
+        return evidence_of(self._store.observations(block=name))
+
+
+def _is_table(block: StoredBlock) -> bool:
+    return block.name.startswith(f"{PUBLISHED}/") and block.name != TRAINING_BLOCK and block.trust > 0
+
+
+def _digests(stored: Sequence[StoredBlock]) -> dict[str, str]:
+    """Return a digest of what the evidence of each block is computed from.
+
+    Tables are no copies of each other if all are as shipped; else the evidence of each depends on the others.
+    """
+    digests = {block.name: _digest(block) for block in stored}
+    tables = {block.name: digests[block.name] for block in stored if _is_table(block)}
+    if tables.items() <= _shipped()["digests"].items():
+        return digests
+    return digests | {name: content_hash([digest, tables]) for name, digest in tables.items()}
 
 
 def _digest(block: StoredBlock) -> str:
-    """Return a digest of what the evidence of a block is computed from, as long as that of the block."""
+    """Return a digest of a block and of the format of its evidence, as long as that of the block."""
     return f"{FORMAT:02}{block.digest[2:]}"
 
 

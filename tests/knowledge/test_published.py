@@ -232,12 +232,14 @@ def test_units_are_normalised(text: str, name: str, factor: float, lower: bool) 
     assert unit.factor == pytest.approx(factor)
 
 
-def test_a_rate_of_each_gpu_is_kept_as_such() -> None:
+def test_a_rate_of_each_gpu_becomes_that_of_all_where_their_number_is_stated() -> None:
     result = table(*({**ROW, "gpus": n, "unit": "images/s/GPU"} for n in ("1", "8", "16")))
+    (unstated,) = table({**ROW, "gpus": "", "unit": "images/s/GPU"}).observations
 
-    assert [o.indicator.parameters["unit"] for o in result.observations] == ["images per device"] * 3
-    assert {o.samples for o in result.observations} == {(0.0004,)}
+    assert [o.indicator.parameters["unit"] for o in result.observations] == ["images"] * 3
+    assert [o.samples[0] for o in result.observations] == [0.0004, 0.0004 / 8, 0.0004 / 16]
     assert result.skipped == ()
+    assert (unstated.indicator.parameters["unit"], unstated.samples) == ("images per device", (0.0004,))
 
 
 def test_rates_of_each_gpu_and_of_all_in_one_table_are_converted_where_the_number_is_stated() -> None:
@@ -252,6 +254,13 @@ def test_rates_of_each_gpu_and_of_all_in_one_table_are_converted_where_the_numbe
     (skipped,) = result.skipped
     assert skipped.number == 4
     assert "does not state the number of devices" in skipped.reason
+
+
+def test_a_rate_of_each_gpu_and_the_same_rate_of_all_are_duplicates() -> None:
+    result = table({**ROW, "gpus": "8", "value": "8000"}, {**ROW, "gpus": "8", "value": "1000", "unit": "images/s/GPU"})
+
+    assert [o.metrics["value"] for o in result.observations] == [8000.0]
+    assert result.duplicates == (3,)
 
 
 def test_rates_of_each_user_and_of_all_in_one_table_are_converted_where_the_number_is_stated() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -161,6 +162,23 @@ def test_a_table_that_another_source_published_again_is_evidence_once(tmp_path: 
         ("published/someone/benchmarks", "NVIDIA A100-SXM4-40GB"),
     ]
     assert [pair.source for pair in pairs] == ["someone/benchmarks"]
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("share", [1, 2])
+def test_a_shipped_table_that_another_source_published_again_is_no_more_evidence(
+    knowledge_file: Path, share: int
+) -> None:
+    """The whole table, or every second row of it: what the copied rows alone say is known, too."""
+    with open_knowledge_base(str(knowledge_file)) as store:
+        before, pairs = load_evidence(store).contrasts, load_pairs(store)
+        rows = list(store.observations(block="published/NVIDIA/DeepLearningExamples"))[::share]
+        store.add(replace(o, block="published/a/fork", started_at="2026-01-01T00:00:00+00:00") for o in rows)
+
+        after = load_evidence(store).contrasts
+
+        assert Counter(c.block for c in after) == Counter(c.block for c in before)
+        assert load_pairs(store) == pairs
 
 
 @pytest.mark.parametrize(("fork_day", "source"), [("2023-06-01", "someone/benchmarks"), ("2023-01-01", "a/fork")])

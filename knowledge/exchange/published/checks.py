@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -76,28 +75,24 @@ def check_table(
 
 
 def _with_common_units(measurements: Sequence[Measurement]) -> tuple[list[Measurement], Mapping[int, str]]:
-    """Convert rates of each device or user where other rows of the same work have that of all of them.
+    """Convert rates of each device or user into those of all of them, where their number is stated.
 
     Returns:
-        The rows, and those that do not state the number of devices or users, with the reason.
+        The rows, and those that do not state it although other rows of the same work have the rate of all, with the
+        reason.
     """
-    units: dict[Hashable, set[str]] = defaultdict(set)
-    for m in measurements:
-        units[m.row.text("repository"), *_work(m), m.unit.item].add(m.unit.per)
-    converted: list[Measurement] = []
-    reasons = {}
-    for m in measurements:
-        is_mixed = len(units[m.row.text("repository"), *_work(m), m.unit.item]) > 1
-        if is_mixed and m.unit.per and m.unit.per not in m.counts:
-            reasons[m.row.number] = (
-                f"its unit is `{m.row.text('unit')}`, other rows have the rate of all {m.unit.per}s together, and it "
-                f"does not state the number of {m.unit.per}s"
-            )
-        elif is_mixed and m.unit.per:
-            converted.append(replace(m, unit=m.unit.of_all(m.counts[m.unit.per])))
-        else:
-            converted.append(m)
-    return converted, reasons
+    converted = [
+        replace(m, unit=m.unit.of_all, value=m.value * m.counts[m.unit.per]) if m.unit.per in m.counts else m
+        for m in measurements
+    ]
+    of_all = {(m.row.text("repository"), *_work(m), m.unit.item) for m in converted if not m.unit.per}
+    reasons = {
+        m.row.number: f"its unit is `{m.row.text('unit')}`, other rows have the rate of all {m.unit.per}s together, "
+        f"and it does not state the number of {m.unit.per}s"
+        for m in converted
+        if m.unit.per and (m.row.text("repository"), *_work(m), m.unit.item) in of_all
+    }
+    return [m for m in converted if m.row.number not in reasons], reasons
 
 
 def _without_duplicates(measurements: Sequence[Measurement]) -> tuple[list[Measurement], tuple[int, ...]]:

@@ -62,13 +62,10 @@ class Unit:
         """What is counted, of whatever has the rate."""
         return self.name.partition(" per ")[0]
 
-    def of_all(self, count: int) -> Unit:
-        """Return the unit of all devices or users together.
-
-        Args:
-            count: Their number.
-        """
-        return replace(self, name=self.item, factor=self.factor * count, per="")
+    @property
+    def of_all(self) -> Unit:
+        """The unit of all devices or users together."""
+        return replace(self, name=self.item, per="")
 
     def seconds_per_item(self, value: float, batch: int | None) -> float:
         """Return the seconds for each item; a latency is that of a batch, or of one item if no batch is stated."""
