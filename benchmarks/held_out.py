@@ -202,9 +202,9 @@ def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]
             for number, mean, deviation in zip(group, means, deviations, strict=True):
                 pair = pairs[number]
                 same = by_names[frozenset((pair.accelerator, pair.reference))]
-                known = [pairs[other] for other in same if other not in hidden]
+                rest = [pairs[other] for other in same if other not in hidden]
                 bandwidth = bandwidth_ratio(pair)
-                usual = usual_ratio(known, pair, bandwidth)
+                usual = usual_ratio(rest, pair, bandwidth)
                 rows.append(Row(pair.mean, float(mean), float(deviation), usual, bandwidth))
         yield name, rows
 

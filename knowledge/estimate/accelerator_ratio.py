@@ -84,9 +84,9 @@ def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
     pairs = _evenly(pairs, MOST_PAIRS)
     space, noise = _Space(pairs), _Noise(pairs)
     counts = Counter(pair.publisher for pair in pairs)
-    known = [publisher for publisher, count in counts.items() if count >= FEWEST]
-    groups = {name: np.array([pair.publisher == name for pair in pairs]) for name in known}
-    rare = np.array([pair.publisher not in known for pair in pairs])
+    publishers = [publisher for publisher, count in counts.items() if count >= FEWEST]
+    groups = {name: np.array([pair.publisher == name for pair in pairs]) for name in publishers}
+    rare = np.array([pair.publisher not in publishers for pair in pairs])
     groups |= {"": rare} if rare.any() else {}
     every = slice(None)
     parts = np.stack(
@@ -240,11 +240,11 @@ def _target(accelerator: str, reference: str, regime: str, task: str, mode: str)
 
 def selected(pairs: Sequence[AcceleratorPair], names: Iterable[str]) -> list[AcceleratorPair]:
     """Return at most :data:`MOST_PAIRS` pairs: those of some accelerators first, then others, evenly selected."""
-    wanted = set(names)
-    first = [pair for pair in pairs if wanted & {*variants_of(pair.accelerator), *variants_of(pair.reference)}]
-    taken = set(map(id, first))
+    models = set(names)
+    first = [pair for pair in pairs if models & {*variants_of(pair.accelerator), *variants_of(pair.reference)}]
+    identities = set(map(id, first))
     first = _evenly(first, MOST_PAIRS)
-    return [*first, *_evenly([pair for pair in pairs if id(pair) not in taken], MOST_PAIRS - len(first))]
+    return [*first, *_evenly([pair for pair in pairs if id(pair) not in identities], MOST_PAIRS - len(first))]
 
 
 def are_connected(pairs: Sequence[AcceleratorPair], accelerator: str, reference: str) -> bool:
@@ -414,9 +414,9 @@ class _Noise:
         """Return the covariance (n, n) of the noise."""
         import numpy as np
 
-        known = _of_publishers(variances)
+        of_publishers = _of_publishers(variances)
         # Nobody knows how an unknown publisher measures: it has the largest variance.
-        own = np.sqrt([known.get(publisher, max(known.values())) for publisher in self._publishers])
+        own = np.sqrt([of_publishers.get(publisher, max(of_publishers.values())) for publisher in self._publishers])
         total: Array = variances[ROW] * self.row + self.configuration * np.outer(own, own)
         return total + _JITTER * np.eye(len(own))
 
