@@ -35,8 +35,8 @@ from packaging.version import Version
 from advisor.resolve.speed_steps import speed_steps
 from docs.fits import program_of
 from knowledge.domain.observation import Observation
-from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
-from knowledge.estimate.accelerator_ratio import RatioModel
+from knowledge.estimate.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
+from knowledge.estimate.accelerator_ratio import MOST_PAIRS, RatioModel
 from knowledge.estimate.cases import is_program
 from knowledge.estimate.evidence import BlockEvidence, Contrast, evidence_of, features_of
 from knowledge.estimate.gain_model import GainModel
@@ -188,25 +188,30 @@ def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]
         "publisher": lambda pair: {pair.publisher},
     }
     model = RatioModel(pairs, shipped_ratio_variances())
-    by_names: dict[frozenset[str], list[int]] = defaultdict(list)
-    for number, pair in enumerate(pairs):
-        by_names[frozenset((pair.accelerator, pair.reference))].append(number)
     for name, key in keys.items():
         groups: dict[object, list[int]] = defaultdict(list)
         for number, pair in enumerate(pairs):
             for value in key(pair):
                 groups[value].append(number)
-        rows = []
-        for group, means, deviations in model.held_out(groups.values()):
-            hidden = set(group)
-            for number, mean, deviation in zip(group, means, deviations, strict=True):
-                pair = pairs[number]
-                same = by_names[frozenset((pair.accelerator, pair.reference))]
-                rest = [pairs[other] for other in same if other not in hidden]
-                bandwidth = bandwidth_ratio(pair)
-                usual = usual_ratio(rest, pair, bandwidth)
-                rows.append(Row(pair.mean, float(mean), float(deviation), usual, bandwidth))
-        yield name, rows
+        yield name, hardware_rows(model, groups.values())
+
+
+def hardware_rows(model: RatioModel, groups: Iterable[Sequence[int]]) -> list[Row]:
+    """Return the rows of pairs of a model, by the numbers of those that are held out together."""
+    by_names: dict[frozenset[str], list[int]] = defaultdict(list)
+    for number, pair in enumerate(model.pairs):
+        by_names[frozenset((pair.accelerator, pair.reference))].append(number)
+    rows = []
+    for group, means, deviations in model.held_out(groups):
+        hidden = set(group)
+        for number, mean, deviation in zip(group, means, deviations, strict=True):
+            pair = model.pairs[number]
+            same = by_names[frozenset((pair.accelerator, pair.reference))]
+            rest = [model.pairs[other] for other in same if other not in hidden]
+            bandwidth = bandwidth_ratio(pair)
+            usual = usual_ratio(rest, pair, bandwidth)
+            rows.append(Row(pair.mean, float(mean), float(deviation), usual, bandwidth))
+    return rows
 
 
 def usual_ratio(known: Sequence[AcceleratorPair], pair: AcceleratorPair, otherwise: float) -> float:
@@ -297,9 +302,10 @@ def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> Non
             print(f"| {name} | {which} | {len(some)} | {own:.1%} | {newest:.1%} |")
 
 
-def of_files(evidence: BlockEvidence, files: Sequence[Path]) -> None:
+def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: Sequence[Path]) -> None:
     """Print the rows of files, predicted from what ships."""
-    new = evidence_of(o for path in files for o in observations_of(path))
+    observations = [o for path in files for o in observations_of(path)]
+    new = evidence_of(observations)
     for framework, device in frameworks_of(new):
         known, held = (programs_of(part, framework, device) for part in (evidence, new))
         names = {(c.block, c.label, c.arm) for c in held}
@@ -309,6 +315,11 @@ def of_files(evidence: BlockEvidence, files: Sequence[Path]) -> None:
             _print(
                 f"{framework} on {device}, {change}, files", contrasts, [hidden] if hidden else [], framework, device
             )
+    shipped = set(pairs)
+    own = [pair for pair in accelerator_pairs(observations) if pair not in shipped][:MOST_PAIRS]
+    if len(own) >= FEWEST:
+        model = RatioModel([*own, *pairs], shipped_ratio_variances())
+        print(line("hardware, files", hardware_rows(model, [range(len(own))])), flush=True)
 
 
 def _print(
@@ -329,7 +340,7 @@ def main() -> None:
     print("| framework, change, held out | n | model | none | mean | nearest | ratio | wrong signs | covered | width |")
     print("| --- " * 10 + "|")
     if files:
-        of_files(evidence, files)
+        of_files(evidence, pairs, files)
     else:
         of_shipped(evidence, pairs)
 

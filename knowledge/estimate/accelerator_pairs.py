@@ -236,7 +236,8 @@ def _configuration(o: Observation, count: int) -> _Configuration:
     # What an accelerator does by default differs between generations: float32 is TF32 on newer ones.
     settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
     parameters = {name: str(value) for name, value in o.indicator.parameters.items() if name != "gpus"}
-    words = {**parameters, **settings, o.framework: side.version}
+    # Where nothing says what a container contains, it stands for the versions.
+    words = {**parameters, **settings, o.framework: side.version or str(o.environment.get("container", ""))}
     task, mode = words.pop("task"), words.pop("mode")
     words.pop("batch", None)
     round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""

@@ -40,7 +40,9 @@ _ARCHITECTURES = {
     "transformer": (
         *("vit_b16", "bert_base", "encoder", "gpt2", "encoder_block", "transformer", "bert", "bert_large"),
         *("transformer_xl", "bart", "transformerxlbase", "transformerxllarge"),
-        *("bert-99", "bert-99.9", "llama2_70b_lora", "llama31_405b"),
+        *("bert-99", "bert-99.9", "llama2_70b_lora", "llama31_405b", "llama3_8b", "llama3_70b"),
+        *("deepseek_v3", "gpt_oss_120b", "qwen3_30b_a3b", "qwen3_235b_a22b", "kimi_k2", "nemotron_3_nano"),
+        "nemotron_3_super",
     ),
     "recurrent": ("seq2seq", "recurrent_block", "gnmt", "tacotron2", "rnnt"),
     "recommender": (

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+NEMO = "nemo:"
+"""Prefix of the releases of NeMo's containers, of which PyTorch is the framework."""
 CONTAINER_INDEX = "ngc"
 """Index of packages that came in a container of NVIDIA's GPU cloud."""
 COMPONENTS = ("cuda", "cublas", "cudnn", "nccl", "tensorrt", "python", "driver")
@@ -29,7 +31,8 @@ def container_versions(framework: str, release: str) -> Mapping[str, str]:
     Args:
         framework: Distribution name, such as ``torch``, ``tensorflow`` or ``mxnet``; also ``tensorrt`` and
             ``tritonserver``.
-        release: Release of the container, such as ``22.10``, or its tag, such as ``20.06-tf2-py3``.
+        release: Release of the container, such as ``22.10``, or its tag, such as ``20.06-tf2-py3``; with the prefix
+            :data:`NEMO`, a release of NeMo's container.
 
     Returns:
         ``version`` of the framework and those of :data:`COMPONENTS` that are known; empty if the release is not
@@ -59,13 +62,17 @@ def releases_with_version(framework: str, version: str) -> tuple[str, ...]:
 
 
 def is_release(text: str) -> bool:
-    """Whether a text is a release of a container, such as ``22.10`` or ``20.06-tf1-py3``."""
-    match = _RELEASE.match(text)
+    """Whether a text is a release of a container, such as ``22.10``, ``20.06-tf1-py3`` or ``nemo:26.04.01``."""
+    match = _RELEASE.match(text.removeprefix(NEMO))
     return match is not None and int(match["year"]) >= 17 and 1 <= int(match["month"]) <= 12
 
 
 def _entry(framework: str, release: str) -> Mapping[str, Any]:
-    entry: Mapping[str, Any] = _catalogue()["frameworks"].get(_name(framework), {}).get(_short(release), {})
+    name, key = _name(framework), _short(release)
+    if release.startswith(NEMO):
+        # A patch release may contain another PyTorch.
+        name, key = "nemo" if name == "torch" else "", release.removeprefix(NEMO)
+    entry: Mapping[str, Any] = _catalogue()["frameworks"].get(name, {}).get(key, {})
     return entry
 
 

@@ -19,7 +19,9 @@ _PRECISIONS = {
     "amp_bf16": r"(amp|mixed)[ /-]?(bf ?16|bfloat ?16)",
     "fp16": r"fp ?16|float ?16|half( precision)?|f16",
     "bf16": r"bf ?16|bfloat ?16",
-    "fp8": r"fp ?8|float ?8",
+    "fp8": r"fp ?8( cs)?|float ?8",
+    "mxfp8": r"mx ?fp ?8|fp ?8 mx",
+    "nvfp4": r"nv ?fp ?4",
     "int8": r"int ?8",
     "fp64": r"fp ?64|float ?64|double( precision)?",
 }
@@ -78,7 +80,9 @@ def task_names() -> tuple[str, ...]:
 
 
 def read_precision(text: str) -> str:
-    """Return ``fp32``, ``tf32``, ``amp``, ``amp_bf16``, ``fp16``, ``bf16``, ``fp8``, ``int8`` or ``fp64``.
+    """Return a precision, such as ``fp32``, ``tf32``, ``amp``, ``amp_bf16``, ``fp16``, ``bf16`` or ``fp8``.
+
+    ``fp8`` has one scale for each tensor (``FP8-CS`` in Megatron-Bridge), ``mxfp8`` one for each block of 32 values.
 
     Raises:
         RowError: If the text is no precision.
