@@ -84,7 +84,7 @@ def rows(page: str) -> Iterator[Mapping[str, str]]:
 def readings(stated: Mapping[str, str]) -> Iterator[dict[str, str]]:
     """Yield the configurations of a line: that of the numbers, and that of those in parentheses."""
     model, _, variant = stated["Model"].partition("(")
-    named = {"Model": model.strip(), "variant": variant.strip(" )")}
+    labels = {"Model": model.strip(), "variant": variant.strip(" )")}
     pairs = {name: re.fullmatch(r"(\S+) \((\S+)\)", text) for name, text in stated.items() if name != "Model"}
     first = {name: pair[1] if pair else stated[name] for name, pair in pairs.items()}
     other = {name: pair[2] if pair else stated[name] for name, pair in pairs.items()}
@@ -92,9 +92,9 @@ def readings(stated: Mapping[str, str]) -> Iterator[dict[str, str]]:
     if "Precision" not in stated:
         # The tables of 25.09 state no precision; their note says that numbers in parentheses differ in scales of FP8.
         first["Precision"], other["Precision"] = ("FP8-CS", "FP8-MX") if has_other else ("", "")
-    yield first | named
+    yield first | labels
     if has_other:
-        yield other | named
+        yield other | labels
 
 
 def row_of(reading: Mapping[str, str]) -> dict[str, str]:
