@@ -25,6 +25,7 @@ WIDEST_RATIO = math.log(20)
 DEFAULT, SHORT, MLPERF, REQUESTS = REGIMES = ("default", "short", "mlperf", "requests")
 """What decides how much faster a newer accelerator is: the default precision (none stated, float32, TF32), a shorter
 one (mixed, 16 bits or fewer), that which a submitter to MLPerf chose, or the latency of few requests at a time."""
+_MLPERF_BLOCKS = (TRAINING_BLOCK, INFERENCE_BLOCK)
 _DEFAULT_PRECISIONS = ("", "fp32", "tf32")
 _FEW_REQUESTS = 4
 """Largest batch size of inference whose time is a latency: such a batch does not fill an accelerator. A judgement."""
@@ -236,8 +237,10 @@ def _configuration(o: Observation, count: int) -> _Configuration:
     # What an accelerator does by default differs between generations: float32 is TF32 on newer ones.
     settings = {name: value for name, value in side.settings.items() if (name, value) != ("precision", "tf32")}
     parameters = {name: str(value) for name, value in o.indicator.parameters.items() if name != "gpus"}
-    # Where nothing says what a container contains, it stands for the versions.
-    words = {**parameters, **settings, o.framework: side.version or str(o.environment.get("container", ""))}
+    # Where nothing says what the container of a table contains, it stands for the versions. Submitters to MLPerf state
+    # their software for each system, in different words.
+    container = "" if o.block in _MLPERF_BLOCKS else str(o.environment.get("container", ""))
+    words = {**parameters, **settings, o.framework: side.version or container}
     task, mode = words.pop("task"), words.pop("mode")
     words.pop("batch", None)
     round_ = f" {o.environment['mlperf_round']}" if "mlperf_round" in o.environment else ""
@@ -248,7 +251,7 @@ def _configuration(o: Observation, count: int) -> _Configuration:
 def _regime(o: Observation, settings: Mapping[str, str]) -> str:
     if o.indicator.parameters.get("scenario") in _LATENCIES:
         return REQUESTS
-    if o.block in (TRAINING_BLOCK, INFERENCE_BLOCK):
+    if o.block in _MLPERF_BLOCKS:
         return MLPERF
     return DEFAULT if settings.get("precision", "") in _DEFAULT_PRECISIONS else SHORT
 
