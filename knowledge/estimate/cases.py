@@ -35,9 +35,7 @@ from knowledge.estimate.workloads import (
 _BATCHES = {"small": 1, "medium": 32, "large": 256}
 """Batch sizes of models of timm, by the name of the size: a judgement."""
 _UNKNOWN_SIZES = {"small": 1e9, "medium": 3e10, "large": 1e12}
-"""Floating-point operations of a step of a profiled program whose trace does not contain them."""
-
-
+"""Floating-point operations of a step of a profiled program whose trace does not contain them: a judgement."""
 MEASURED_HERE = 1 / 3
 """How much own measurements of a model of this program may differ from all others, relative to an own program: a
 judgement. More, and they would say less about other programs on the machine."""

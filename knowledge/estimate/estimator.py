@@ -114,7 +114,8 @@ class WorkloadEstimator:
             if operations and basis in _OF_OPERATIONS
             for part in parts
         )
-        ratios = [c for c in (*contrasts, *own) if c in own or (c.family in families if families else is_program(c))]
+        # The benchmark is in the knowledge base, too, and counts once.
+        ratios = [*own, *(c for c in contrasts if (c.family in families if families else is_program(c)))]
         model = self._models.model(ratios, machine, families=families, own=programs)
         return FrameworkModel(MeasuredFramework(name, ratios, machine), model, cases, benchmark)
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 RISK = 16.0
 """Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
-log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. By `python -m
-benchmarks.regret`, much larger values ignore measurements, and smaller ones make no difference."""
+log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. The value is
+a judgement; `python -m benchmarks.held_out` prints the regret of the advice with it."""
 CONFIDENCE = 0.95
 NORMAL_QUANTILE = 1.959963984540054
 """Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""

@@ -59,9 +59,9 @@ _USUAL_MODELS = {
 }
 """Model whose shares of the time stand for those of others of its architecture."""
 _UNITS = {"flops": 4.5, "intensity": 1.5, "training": 1.0, "launches": 5.0, "share": 0.25}
-"""Differences over which programs become unlike: of logarithms, of the mode, and of a share of the time. Those of
-`flops`, `launches` and `share` have the least errors of eight choices in `python -m benchmarks.held_out`; the others
-are judgements."""
+"""Differences over which programs become unlike: of logarithms, of the mode, and of a share of the time. With
+those of `flops`, `training` and `share`, the marginal likelihood of whole models on processors is the largest of three
+values of each; the others are judgements."""
 _USUAL_FLOPS, _USUAL_INTENSITY, _USUAL_LAUNCHES = 1e9, 10.0, 100.0
 """What counts where the size of a program is not known."""
 _LEAST_FLOPS, _MOST_FLOPS = 1e5, 1e13

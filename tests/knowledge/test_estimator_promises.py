@@ -252,3 +252,12 @@ def test_the_size_decides_about_bfloat16_and_the_report_knows_it(store: Knowledg
     speedups = [size.speedup for size in effect.sizes]
     assert speedups == sorted(speedups)
     assert speedups[-1] > 1.3 * speedups[0]
+
+
+def test_the_own_benchmark_counts_once(store: KnowledgeBase) -> None:
+    store.add(benchmark([("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, 0.3)]))
+
+    model = estimator(store).model("torch")
+
+    assert model is not None
+    assert [c.family for c in model.measured.contrasts] == ["benchmark"]
