@@ -4,9 +4,10 @@
 
 The shipped ratios of each framework on each kind of device; the effects of versions, of settings, and of another
 accelerator. Each model, size, architecture, release, machine, GPU and source is held out in turn; only the variances, a
-few numbers for each framework, were fitted to all. With files (tables of published measurements, of timm's format, or
-observations), those are predicted from what ships. Root mean square errors of log ratios, wrong signs among ratios that
-differ by more than 5 %, coverage and mean width of 90 % intervals:
+few numbers for each framework, were fitted to all. With files or folders of them (tables of published measurements, of
+timm's format, or observations), those are predicted from what ships; a model of timm also from its own ratios that
+ship, as in the advice. Root mean square errors of log ratios, wrong signs among ratios that differ by more than 5 %,
+coverage of 90 % intervals, of all ratios and of these, and their mean width:
 
 - none: no difference;
 - mean: the mean of the same change at other programs, or of the same setting in other releases;
@@ -24,8 +25,10 @@ import argparse
 import math
 import random
 import statistics
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +37,9 @@ from packaging.version import Version
 
 from advisor.resolve.speed_steps import speed_steps
 from docs.fits import program_of
-from knowledge.domain.observation import Observation
+from docs.timm import amounts, read_tables, record_of
+from knowledge.domain.errors import InputError
+from knowledge.domain.observation import Observation, words_of
 from knowledge.estimate.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
 from knowledge.estimate.accelerator_ratio import MOST_PAIRS, RatioModel
 from knowledge.estimate.cases import is_program
@@ -50,13 +55,17 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.estimate.stored_evidence import load_evidence
+from knowledge.estimate.timm import is_shipped, tables_from, timm_contrasts, timm_tables
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.published.observations import read_published
+from knowledge.exchange.published.timm import REPOSITORY, TIMM
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 from knowledge.store.engine import open_knowledge_base
 
 OBSERVATIONS = (".jsonl", ".jsonl.gz")
 """Endings of the names of files with observations; other files are tables."""
+MOST_TOGETHER = 600
+"""Most ratios that are predicted at once: time and memory grow with the third power and the square."""
 LARGE = 0.05
 """Least log ratio whose sign counts."""
 HALF = 1.6448536269514722
@@ -121,33 +130,38 @@ def settings_of(c: Contrast) -> tuple[object, ...]:
     return (*(tuple(sorted(own.items())) for own in sides), *releases)
 
 
-def baselines(known: Sequence[Contrast], target: Contrast) -> tuple[float, float]:
-    """Return the mean of the same change elsewhere, and the same change at the nearest program and machine."""
-    like = [c for c in known if change_of(c) == change_of(target)]
-    like = like or [c for c in known if settings_of(c) == settings_of(target)]
-    if not like:
-        return 0.0, 0.0
+class Baselines:
+    """Predictions by simple rules from known ratios."""
 
-    def distance(c: Contrast) -> float:
-        places = zip(program_of(c).place, program_of(target).place, strict=True)
-        return sum((a - b) ** 2 for a, b in places) - similarity_of(c.machine, target.machine)
+    def __init__(self, known: Iterable[Contrast]) -> None:
+        self._by_change: dict[object, list[Contrast]] = defaultdict(list)
+        for c in known:
+            for key in (change_of(c), settings_of(c)):
+                self._by_change[key].append(c)
 
-    return statistics.fmean(c.mean for c in like), min(like, key=distance).mean
+    def of(self, target: Contrast) -> tuple[float, float]:
+        """Return the mean of the same change elsewhere, and the same change at the nearest program and machine."""
+        like = self._by_change.get(change_of(target)) or self._by_change.get(settings_of(target))
+        if not like:
+            return 0.0, 0.0
+
+        def distance(c: Contrast) -> float:
+            places = zip(program_of(c).place, program_of(target).place, strict=True)
+            return sum((a - b) ** 2 for a, b in places) - similarity_of(c.machine, target.machine)
+
+        return statistics.fmean(c.mean for c in like), min(like, key=distance).mean
 
 
 def rows_of(
     contrasts: Sequence[Contrast], hidden: Iterable[Sequence[int]], framework: str, device: str
-) -> Iterator[tuple[Sequence[int], list[Row], np.ndarray]]:
-    """Yield the rows of each group of ratios that is held out, with the covariance of the errors."""
+) -> Iterator[Row]:
+    """Yield the rows of the ratios that are held out, group by group."""
     model = GainModel(contrasts, program_of, shipped_variances(framework, device))
     for group, means, spread in model.held_out(hidden):
         members = set(group)
-        rest = [c for number, c in enumerate(contrasts) if number not in members and not c.is_control]
-        rows = [
-            Row(contrasts[i].mean, float(mean), float(deviation), *baselines(rest, contrasts[i]))
-            for i, mean, deviation in zip(group, means, np.sqrt(np.diag(spread)), strict=True)
-        ]
-        yield group, rows, spread
+        simple = Baselines(c for number, c in enumerate(contrasts) if number not in members and not c.is_control)
+        for i, mean, deviation in zip(group, means, np.sqrt(np.diag(spread)), strict=True):
+            yield Row(contrasts[i].mean, float(mean), float(deviation), *simple.of(contrasts[i]))
 
 
 def line(name: str, rows: Sequence[Row]) -> str:
@@ -157,14 +171,15 @@ def line(name: str, rows: Sequence[Row]) -> str:
     errors = [math.sqrt(float(np.mean((column - truth) ** 2))) for column in columns]
     large = np.abs(truth) > LARGE
     signs = [int(np.sum((np.sign(column) != np.sign(truth)) & large)) for column in (model, mean, nearest)]
-    covered = float(np.mean(np.abs(model - truth) <= HALF * deviation))
+    covered = np.abs(model - truth) <= HALF * deviation
     cells = [
         name,
         str(len(truth)),
         *(f"{error:.3f}" for error in errors),
         f"{errors[0] / min(errors[1:]):.2f}",
         f"{' / '.join(map(str, signs))} of {int(large.sum())}",
-        f"{covered:.0%}",
+        f"{np.mean(covered):.0%}",
+        f"{np.mean(covered[large]):.0%}" if large.any() else "",
         f"{float(np.mean(2 * HALF * deviation)):.2f}",
     ]
     return f"| {' | '.join(cells)} |"
@@ -302,19 +317,40 @@ def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> Non
             print(f"| {name} | {which} | {len(some)} | {own:.1%} | {newest:.1%} |")
 
 
+def read_files(files: Iterable[Path]) -> tuple[list[Observation], list[Contrast]]:
+    """Return the observations of files and folders, and ratios of models of timm that do not ship."""
+    observations: list[Observation] = []
+    paths = [path for name in files for path in (sorted(name.iterdir()) if name.is_dir() else [name])]
+    of_timm = [path for path in paths if path.name.startswith("benchmark-") and ".csv" in path.name]
+    for path in paths:
+        try:
+            observations += observations_of(path)
+        except (InputError, OSError) as error:
+            print(f"left out: `{path}`: {error}", file=sys.stderr)
+    tables = read_tables(of_timm)
+    record = tables_from(record_of(tables, amounts(of_timm))) if tables else None
+    contrasts = [c for name in (record.models if record else ()) for c in timm_contrasts(name, record)]
+    return observations, [c for c in contrasts if not is_shipped(c)]
+
+
 def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: Sequence[Path]) -> None:
     """Print the rows of files, predicted from what ships."""
-    observations = [o for path in files for o in observations_of(path)]
-    new = evidence_of(observations)
+    observations, of_timm = read_files(files)
+    others = evidence_of(o for o in observations if REPOSITORY not in o.block)
+    new = replace(others, contrasts=(*others.contrasts, *of_timm))
     for framework, device in frameworks_of(new):
         known, held = (programs_of(part, framework, device) for part in (evidence, new))
         names = {(c.block, c.label, c.arm) for c in held}
-        contrasts = [*held, *(c for c in known if (c.block, c.label, c.arm) not in names)]
+        known = [c for c in known if (c.block, c.label, c.arm) not in names]
         for change, settings in CHANGES:
-            hidden = [n for n, c in enumerate(held) if not c.is_control and is_of_settings(c) == settings]
-            _print(
-                f"{framework} on {device}, {change}, files", contrasts, [hidden] if hidden else [], framework, device
-            )
+            changed = [c for c in held if not c.is_control and is_of_settings(c) == settings]
+            rows = [
+                row
+                for start in range(0, len(changed), MOST_TOGETHER)
+                for row in _predicted(changed[start : start + MOST_TOGETHER], known, held, framework, device)
+            ]
+            if len(rows) >= FEWEST:
+                print(line(f"{framework} on {device}, {change}, files", rows), flush=True)
     shipped = set(pairs)
     own = [pair for pair in accelerator_pairs(observations) if pair not in shipped][:MOST_PAIRS]
     if len(own) >= FEWEST:
@@ -322,23 +358,34 @@ def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: S
         print(line("hardware, files", hardware_rows(model, [range(len(own))])), flush=True)
 
 
+def _predicted(
+    hidden: Sequence[Contrast], known: Sequence[Contrast], held: Sequence[Contrast], framework: str, device: str
+) -> Iterator[Row]:
+    """Yield the rows of ratios, predicted from known ones, and from those that ship of the same models of timm."""
+    tasks = {words_of(c.label).get("task", "") for c in hidden}
+    names = [task.removeprefix(TIMM) for task in tasks if task.removeprefix(TIMM) in timm_tables().models]
+    own = [c for name in sorted(names) for c in timm_contrasts(name) if c.label.endswith(f"/{device}")]
+    controls = [c for c in held if c.is_control]
+    yield from rows_of([*hidden, *known, *own, *controls], [range(len(hidden))], framework, device)
+
+
 def _print(
     name: str, contrasts: Sequence[Contrast], hidden: Sequence[Sequence[int]], framework: str, device: str
 ) -> None:
     if sum(map(len, hidden)) >= FEWEST:
-        rows = [row for _, listed, _ in rows_of(contrasts, hidden, framework, device) for row in listed]
-        print(line(name, rows), flush=True)
+        print(line(name, list(rows_of(contrasts, hidden, framework, device))), flush=True)
 
 
 def main() -> None:
     """Hold out and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tables", nargs="+", type=Path, default=[], metavar="FILE")
+    parser.add_argument("--tables", nargs="+", type=Path, default=[], metavar="FILE", help="files or folders")
     files = parser.parse_args().tables
     with open_knowledge_base("sqlite://") as store:
         evidence, pairs = load_evidence(store), load_pairs(store)
-    print("| framework, change, held out | n | model | none | mean | nearest | ratio | wrong signs | covered | width |")
-    print("| --- " * 10 + "|")
+    columns = ("n", "model", "none", "mean", "nearest", "ratio", "wrong signs", "covered", "of large", "width")
+    print(f"| framework, change, held out | {' | '.join(columns)} |")
+    print("| --- " * (1 + len(columns)) + "|")
     if files:
         of_files(evidence, pairs, files)
     else:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.accelerator_pairs import load_pairs
@@ -33,11 +33,13 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.estimate.stored_evidence import load_evidence
+from knowledge.estimate.timm import TIMM_FAMILY, timm_contrasts, timm_tables
 from knowledge.store.engine import open_knowledge_base
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"
 FEWEST = 40
 """Fewest ratios to which variances are fitted."""
+Ratio = TypeVar("Ratio")
 MOST = 800
 """Most ratios to which they are fitted, evenly selected: the time grows with the third power."""
 
@@ -48,11 +50,23 @@ def program_of(c: Contrast) -> Program:
 
 
 def chosen(evidence: BlockEvidence, framework: str, device: str, *, of_operations: bool) -> list[Contrast]:
-    """Return the ratios that variances are fitted to."""
+    """Return the ratios that variances are fitted to; of timm, those of single models: medians hide how they differ."""
     contrasts = framework_contrasts(evidence, framework, device)
     listed = merged(c for c in contrasts if is_program(c) != of_operations)
-    step = max(1.0, len(listed) / MOST)
-    return [listed[int(i * step)] for i in range(min(len(listed), MOST))]
+    rest = [c for c in listed if TIMM_FAMILY not in c.label]
+    return [*_evenly(rest, MOST), *(_single_models(device, MOST - len(rest)) if len(rest) < len(listed) else ())]
+
+
+def _single_models(device: str, count: int) -> list[Contrast]:
+    """Return about a number of ratios of evenly selected models of timm."""
+    by_model = [[c for c in timm_contrasts(name) if c.label.endswith(device)] for name in timm_tables().models]
+    models = max(1, count * len(by_model) // max(1, sum(map(len, by_model))))
+    return [c for ratios in _evenly([ratios for ratios in by_model if ratios], models) for c in ratios]
+
+
+def _evenly(listed: Sequence[Ratio], count: int) -> list[Ratio]:
+    step = max(1.0, len(listed) / max(1, count))
+    return [listed[int(i * step)] for i in range(min(len(listed), count))]
 
 
 def usual(fitted: Sequence[Variances]) -> Variances:

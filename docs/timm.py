@@ -70,10 +70,10 @@ class Rows(NamedTuple):
     rates: Mapping[tuple[str, int], Observation]
 
 
-def read_tables(folder: Path) -> list[Rows]:
-    """Return the tables of a folder, by name; those that cannot be read are printed and left out."""
+def read_tables(paths: Sequence[Path]) -> list[Rows]:
+    """Return tables, by name; those that cannot be read are printed and left out."""
     tables = []
-    for path in sorted(folder.glob("*.csv*")):
+    for path in sorted(paths):
         try:
             rows = read_published(path).observations
         except InputError as error:
@@ -148,10 +148,10 @@ def ratios(arm: Rows, reference: Rows) -> dict[str, list[tuple[int, int, int, fl
     return {name: [row for row in rows if row[1] == row[2]] or rows for name, rows in every.items()}
 
 
-def amounts(folder: Path) -> Amounts:
-    """Return the counts of the tables of a folder; those of a newer release of PyTorch count more operations."""
+def amounts(paths: Sequence[Path]) -> Amounts:
+    """Return the counts of tables; those of a newer release of PyTorch count more operations."""
     counts: Amounts = {}
-    for path in sorted(folder.glob("*.csv*"), key=lambda path: re.findall(r"-pt(\d+)-", path.name)):
+    for path in sorted(paths, key=lambda path: re.findall(r"-pt(\d+)-", path.name)):
         lines = read_lines(path.read_bytes(), where=path.name)
         for row in csv.DictReader(lines):
             parameters, sizes = counts.setdefault(row["model"], (0.0, {}))
@@ -227,8 +227,8 @@ def spread(means: Sequence[float]) -> str:
 def main() -> None:
     """Read and write, if a folder is named; print."""
     if len(sys.argv) > 1:
-        folder = Path(sys.argv[1])
-        record = record_of(read_tables(folder), amounts(folder))
+        paths = list(Path(sys.argv[1]).glob("*.csv*"))
+        record = record_of(read_tables(paths), amounts(paths))
         content = json.dumps(record, separators=(",", ":")).encode()
         TARGET.write_bytes(gzip.compress(content, 9, mtime=0))
         print(f"{TARGET}: {TARGET.stat().st_size} bytes")

@@ -241,7 +241,7 @@ def _basis(effect: SettingEffect) -> str:
     text = count(_pairs(effect), "pair") + ("" if effect.same_tasks else " of other tasks")
     if effect.accelerator_pairs == _pairs(effect):
         return text
-    return f"{text}, {effect.accelerator_pairs or 'none'} on the target"
+    return f"{text}, {effect.accelerator_pairs or 'none'} on such hardware"
 
 
 def _pairs(effect: SettingEffect) -> int:

@@ -11,7 +11,7 @@ from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.programs import PROGRAMS
 from knowledge.estimate.setting_effect import SettingSource
 from knowledge.estimate.setting_gains import SettingValue
-from knowledge.estimate.similarity import side_on, similarity_of
+from knowledge.estimate.similarity import element_type_of, precision_feature, similarity_of
 from knowledge.estimate.workloads import TimePart
 from knowledge.settings.catalogue import shipped_settings
 
@@ -105,7 +105,8 @@ def compared_settings(contrasts: Sequence[Contrast], machine: Machine) -> tuple[
 
 def _acts_alike(c: Contrast, name: str, machine: Machine) -> bool:
     """Whether a setting is the same on the machine of a contrast and on another: a precision depends on features."""
-    return side_on(c.side, c.machine).settings.get(name) == side_on(c.side, machine).settings.get(name)
+    kind = element_type_of(name, c.side.settings.get(name, "")) if machine.is_processor else ""
+    return not kind or precision_feature(kind, c.machine) == precision_feature(kind, machine)
 
 
 def compared_pairs(contrasts: Iterable[Contrast], settings: Sequence[ComparedSetting]) -> tuple[SettingPair, ...]:

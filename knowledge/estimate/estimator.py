@@ -85,11 +85,14 @@ class WorkloadEstimator:
         # The benchmark may have compared versions of a package that is no framework.
         self._frameworks = frozenset({*frameworks, *(c.framework for c in self._benchmark)})
         self._made: dict[str, FrameworkModel | None] = {}
+        # Nothing that was measured stands for accelerators of other makers than NVIDIA.
+        self._only_processor = bool(hardware.accelerators) and hardware.gpu is None
 
     def model(self, name: str) -> FrameworkModel | None:
-        """Return the model of a framework; none if nothing was compared that stands for the workloads."""
+        """Return the model of a framework; none if nothing was compared that stands for the workloads and device."""
         if name not in self._made:
-            self._made[name] = self._make(name) if name in self._frameworks else None
+            is_known = name in self._frameworks and not (self._only_processor and name != "numpy")
+            self._made[name] = self._make(name) if is_known else None
         return self._made[name]
 
     def _make(self, name: str) -> FrameworkModel | None:

@@ -24,7 +24,7 @@ COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
 FAILURE_TRUST = 0.5
 """Minimum trust in a source whose reports of versions that do not run are used."""
-FORMAT = 11
+FORMAT = 12
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
 run ``python docs/contrasts.py``."""
 _QUANTILE = 1.959964
@@ -44,19 +44,19 @@ class Machine:
         identity: Identity of the hardware profile.
         name: Microarchitecture or accelerator model, for people.
         kind: Microarchitecture, or compute capability.
-        family: Vendor of the processor, or major number of the compute capability.
         features: Properties of the accelerator by which accelerators are similar (:func:`features_of`); empty for a
             processor, or if they are unknown.
         precision_features: Features of a processor that multiply matrices of a reduced precision, one for each of
             :func:`knowledge.hardware.matrix_features.element_types`; empty for an accelerator, or if they are unknown.
+        cores: Physical cores of a processor; 0 for an accelerator, or if they are unknown.
     """
 
     identity: str
     name: str
     kind: str
-    family: str
     features: tuple[float, ...] = ()
     precision_features: tuple[str, ...] = ()
+    cores: int = 0
 
     @property
     def is_processor(self) -> bool:
@@ -64,8 +64,8 @@ class Machine:
         return self.kind.startswith(_PROCESSOR)
 
     def is_like(self, other: Machine) -> bool:
-        """Whether it is the same model of accelerator, or a processor with the same features for matrices."""
-        if self.is_processor and other.is_processor and self.precision_features and other.precision_features:
+        """Whether it is the same model of accelerator or processor, or a processor with the same matrix units."""
+        if any(self.precision_features) or any(other.precision_features):
             return self.precision_features == other.precision_features
         return self.name == other.name
 
@@ -282,7 +282,6 @@ def machine_of(hardware: HardwareProfile, device: str) -> Machine:
             identity=hardware.identity,
             name=model.model if model is not None else gpu.model,
             kind=f"sm {capability}",
-            family=f"sm {capability.split('.')[0]}",
             features=features_of(model) if model is not None else (),
         )
     cpu = hardware.cpu
@@ -290,8 +289,8 @@ def machine_of(hardware: HardwareProfile, device: str) -> Machine:
         identity=hardware.identity,
         name=cpu.microarchitecture,
         kind=f"{_PROCESSOR}{cpu.microarchitecture}",
-        family=f"{_PROCESSOR}{cpu.vendor}",
         precision_features=matrix_units(cpu),
+        cores=cpu.cores or 0,
     )
 
 

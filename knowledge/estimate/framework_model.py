@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
@@ -32,9 +31,6 @@ from knowledge.estimate.interface import (
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.setting_gains import PairGain, SettingGains
-
-if TYPE_CHECKING:
-    pass
 
 Versions = Mapping[str, Version]
 Settings = Mapping[str, str]
@@ -60,9 +56,12 @@ class OwnBenchmark:
         return any(c.side.version != c.reference.version for c in self.contrasts)
 
     def compared(self, settings: Settings) -> bool:
-        """Whether it ran with all of some settings."""
-        tried = {item for c in self.contrasts for side in (c.side, c.reference) for item in side.settings.items()}
-        return bool(settings) and settings.items() <= tried
+        """Whether it compared exactly these settings with others, or with their absence."""
+        return any(
+            settings.items() in (side.settings.items(), side.settings.items() - other.settings.items())
+            for c in self.contrasts
+            for side, other in ((c.side, c.reference), (c.reference, c.side))
+        )
 
 
 class FrameworkModel:
@@ -84,7 +83,8 @@ class FrameworkModel:
         self.machine = measured.machine
         self.own = own
         self._model = model
-        self._cases = tuple(cases)
+        # Where nothing stands for the workload, the benchmark is all that is known.
+        self._cases = tuple(cases) or ((own.case,) if own is not None else ())
         self._gains_of_settings: dict[object, dict[Case, PredictedGain]] = {}
 
     @property
@@ -97,9 +97,10 @@ class FrameworkModel:
         """What gains of versions are for."""
         return (self.own.case,) if self.own is not None and self.own.compared_versions else self._cases
 
-    def cases_of_settings(self, settings: Settings) -> tuple[Case, ...]:
-        """Return what gains of some settings are for."""
-        return (self.own.case,) if self.own is not None and self.own.compared(settings) else self._cases
+    def cases_of_settings(self, *sides: Settings) -> tuple[Case, ...]:
+        """Return what gains of some settings are for: the benchmark, if it compared those of each side."""
+        tried = self.own is not None and all(self.own.compared(settings) for settings in sides if settings)
+        return (self.own.case,) if self.own is not None and tried else self._cases
 
     def _predict(
         self, pairs: Sequence[tuple[Side, Side]], cases: Sequence[Case], *, joint: bool = False
@@ -250,7 +251,7 @@ class FrameworkModel:
         new: dict[tuple[Case, ...], dict[object, tuple[Side, Side]]] = {}
         for version, one, other in requests:
             side = self.measured.whole({**stack, self.name: version})
-            cases = self.cases_of_settings({**one, **other})
+            cases = self.cases_of_settings(one, other)
             key = side.version, tuple(sorted(one.items())), tuple(sorted(other.items()))
             keys.append(key)
             if key not in self._gains_of_settings:

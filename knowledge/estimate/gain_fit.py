@@ -15,12 +15,11 @@ from knowledge.estimate.gain_model import (
     Registry,
     Term,
     Variances,
-    common_value,
     covariance,
     terms_of,
 )
 from knowledge.estimate.programs import Program
-from knowledge.estimate.similarity import side_on
+from knowledge.estimate.similarity import common_value, side_on
 
 if TYPE_CHECKING:
     from knowledge.estimate.gain_model import Array
@@ -35,7 +34,11 @@ distinguish them from an effect of the version. The place of a program in memory
 al., "Producing wrong data without doing anything obviously wrong!", ASPLOS 2009); the values are a judgement."""
 LEAST = 0.003**2
 """Least variance of a term: what data cannot show is not known to be zero."""
-LEAST_OF_SOURCE = 2 * 0.03**2
+LEAST_OF_KINDS = 0.02**2
+"""Least variance of how versions differ between kinds of processors: the data are of few kinds; a judgement."""
+LEAST_OF_SETTINGS_BY_VERSION = 0.1**2
+"""Least variance of what another release changes of a usual setting: the data are of few releases; a judgement."""
+LEAST_OF_SOURCE = 2 * 0.015**2
 """Least variance of a published ratio: tables are of one run, rounded; a judgement."""
 FEWEST = 20
 """Fewest published ratios of a source with a variance of its own."""
@@ -112,14 +115,15 @@ class _Problem:
         labels = [noise.label * np.outer(row, row) for row in self._rows]
         software = [noise.software * np.outer(row, row) for row in self._rows[1:]]
         stacked = np.stack([*(parts[term] for term in present), noise.rounds, noise.arm, *labels, *software])
-        least = [LEAST] * len(present) + [1.0, LEAST_ARM, LEAST_LABEL]
+        least = [*map(least_variance, present), 1.0, LEAST_ARM, LEAST_LABEL]
         least += [LEAST_OF_SOURCE] * 2 * len(software)
         typical = [self._usual[term] for term in present] + least[len(present) :]
         loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (2 + 2 * len(software))
         fitted = maximise_likelihood(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
         factor, arm, label, *of_sources = fitted[len(present) :]
+        terms = {**self._usual, **dict(zip(present, fitted, strict=False))}
         return Variances(
-            terms={**self._usual, **dict(zip(present, fitted, strict=False))},
+            terms={term: max(value, least_variance(term)) for term, value in terms.items()},
             label=label,
             arm=arm,
             noise=factor,
@@ -157,6 +161,13 @@ class _Problem:
             [LEAST_SCALE] * count,
         )
         return {name: math.sqrt(value) for name, value in zip(self._settings, fitted, strict=True)}
+
+
+def least_variance(term: Term) -> float:
+    """Return the least variance of a term."""
+    if term.change == "setting of a version" and term.programs == "all":
+        return LEAST_OF_SETTINGS_BY_VERSION
+    return LEAST_OF_KINDS if (term.change, term.machines) == ("version", "kind") else LEAST
 
 
 def maximise_likelihood(

@@ -26,7 +26,7 @@ from packaging.version import InvalidVersion, Version
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.programs import Program
-from knowledge.estimate.similarity import SHORT_PRECISIONS, SIMILARITY_OF_SHORT, side_on, similarity_of_machines
+from knowledge.estimate.similarity import SIMILARITY_OF_VALUES, common_value, side_on, similarity_of_machines
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,12 +65,17 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
     )
 )
 """Effects on processors."""
+_OWN_CHANGES = (("exact version",), ("exact setting", "exact pair"))
+"""Changes whose effects at the user's own program have a variance in common; settings have no scales there."""
 OWN_TERMS: tuple[Term, ...] = tuple(
-    Term(change, "own", shared) for change in ("exact version", "setting", "pair") for shared in ("all", "machine")
+    Term(change, "own", shared) for changes in _OWN_CHANGES for change in changes for shared in ("all", "machine")
 )
 """Effects at the user's own program only: on all machines, and on one."""
 OWN_VARIANCE = 0.15**2
 """Variance of each of them, which no shipped measurement can show: a judgement."""
+OWN_FACTORS = (1 / 25, 1 / 4, 1.0, 4.0)
+"""Factors on this variance, of which the likeliest for the user's measurements counts: a user's program may be like
+others, or like none of them. Without such measurements, it is like others."""
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
@@ -93,8 +98,11 @@ ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     )
 )
 """Effects on accelerators."""
+DRIFT, SPAN = 100.0, 10.0
+"""Effects of versions are almost a random walk, with this correlation length in minor releases: what a release changes
+stays, and later ones do not return to the mean. Their variance is that of two releases with this distance."""
 LENGTH, RELEASE = 9.0, 0.5
-"""Correlation lengths of effects of versions, and of single releases, in minor releases."""
+"""Correlation lengths of what settings do in a version, and of effects of single releases, in minor releases."""
 LEAST_ERROR = 0.005
 """Least standard error of a measured ratio."""
 DEGREES = 4.0
@@ -169,16 +177,19 @@ class Space:
 
         distances = _distances([side.version for side in sides])
         settings = [sorted(side.settings.items()) for side in sides]
-        alone = _shared([[(item,) for item in own] for own in settings], scales)
-        version = np.exp(-distances / LENGTH)
+        single = [[(item,) for item in own] for own in settings]
+        pairs = [list(combinations(own, 2)) for own in settings]
+        alone = _shared(single, scales)
         self.changes: dict[str, Array] = {
-            "version": version,
+            "version": np.exp(-distances / DRIFT) * DRIFT / (2 * SPAN),
             "release": np.exp(-distances / RELEASE),
             "exact version": equal([side.version for side in sides]),
             "companion": _companions(sides),
             "setting": alone,
-            "setting of a version": alone * version,
-            "pair": _shared([list(combinations(own, 2)) for own in settings], scales),
+            "setting of a version": alone * np.exp(-distances / LENGTH),
+            "pair": _shared(pairs, scales),
+            "exact setting": _shared(single, {}),
+            "exact pair": _shared(pairs, {}),
         }
         places = np.array([program.place for program in programs])
         squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
@@ -385,9 +396,16 @@ class GainModel:
         self._registry = Registry()
         self._points = self._registry.points_of(contrasts, program_of)
         space, noise = self._registry.space(variances.scales), Noise(contrasts)
-        own, effects = noise.covariance(variances), covariance(space, self._points, variances.terms)
-        means = np.array([c.mean for c in contrasts])
-        self._inverse = robust_inverse(effects, own, means, noise.published)
+        errors, means = noise.covariance(variances), np.array([c.mean for c in contrasts])
+        self._terms = {term: value for term, value in variances.terms.items() if term.programs != "own"}
+        effects = covariance(space, self._points, self._terms)
+        for changes in _OWN_CHANGES:
+            own = {t: v for t, v in variances.terms.items() if t.programs == "own" and t.change in changes}
+            of_user = covariance(space, self._points, own)
+            factor = likeliest_factor(effects + errors, of_user, means)
+            self._terms |= {term: factor * value for term, value in own.items()}
+            effects += factor * of_user
+        self._inverse = robust_inverse(effects, errors, means, noise.published)
         self._solved: Array = self._inverse @ means
 
     def predict(
@@ -433,8 +451,8 @@ class GainModel:
         for row, own in enumerate(shares):
             weights[row, list(own)] = list(own.values())
         measured = np.eye(len(registry.programs))[points.programs], points.machines
-        across = _sums(space, (weights, here), measured, self.variances.terms)
-        within = _sums(space, (weights, here), (weights, here), self.variances.terms)
+        across = _sums(space, (weights, here), measured, self._terms)
+        within = _sums(space, (weights, here), (weights, here), self._terms)
         # A change that no pair has, such as that of the version in pairs of settings, shares nothing.
         others = {name: space.differences(name, numbers, numbers) for name in across}
         others = {name: matrix for name, matrix in others.items() if matrix.any()}
@@ -465,6 +483,30 @@ class GainModel:
         for group in groups:
             spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
             yield group, truth[group] - spread @ self._solved[group], spread
+
+
+def likeliest_factor(others: Array, own: Array, means: Array) -> float:
+    """Return the factor on a part of the covariance that makes the values with this part likeliest, given the others.
+
+    Args:
+        others: Covariance (n, n) of the rest.
+        own: The part (n, n), zero for most values.
+        means: The values (n,).
+    """
+    import numpy as np
+
+    (rows,) = np.nonzero(np.diag(own) > 0)
+    if not len(rows):
+        return OWN_FACTORS[0]
+    inverse = np.linalg.inv(others)
+    spread = np.linalg.inv(inverse[np.ix_(rows, rows)])
+    residuals = spread @ (inverse @ means)[rows]
+
+    def likelihood(factor: float) -> float:
+        total = spread + factor * own[np.ix_(rows, rows)]
+        return -float(np.linalg.slogdet(total)[1] + residuals @ np.linalg.solve(total, residuals))
+
+    return max(OWN_FACTORS, key=likelihood)
 
 
 def robust_inverse(effects: Array, noise: Array, means: Array, published: Array) -> Array:
@@ -519,7 +561,7 @@ def _shared(every: Sequence[Sequence[tuple[tuple[str, str], ...]]], scales: Mapp
         rows.append({})
         for combination in own:
             short = tuple(map(common_value, combination))
-            own_part = (1 - SIMILARITY_OF_SHORT) ** 0.5 if short != combination else 0.0
+            own_part = (1 - SIMILARITY_OF_VALUES) ** 0.5 if short != combination else 0.0
             for key, part in ((combination, own_part), (short, (1 - own_part**2) ** 0.5)):
                 scale = float(np.prod([scales.get("=".join(item), 1.0) for item in key])) ** (1 / len(key))
                 rows[-1][key] = rows[-1].get(key, 0.0) + scale * part
@@ -529,15 +571,6 @@ def _shared(every: Sequence[Sequence[tuple[tuple[str, str], ...]]], scales: Mapp
         weights[place, [numbers[name] for name in row]] = list(row.values())
     shared: Array = weights @ weights.T
     return shared
-
-
-def common_value(setting: tuple[str, str]) -> tuple[str, str]:
-    """Return what a setting has in common with others: one name for all short precisions, and else the setting.
-
-    What they have in common has a scale of its own, and so has what distinguishes each of them.
-    """
-    name, value = setting
-    return (name, "short") if name == "precision" and value in SHORT_PRECISIONS else setting
 
 
 def _companions(sides: Sequence[Side]) -> Array:

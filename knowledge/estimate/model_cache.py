@@ -45,6 +45,8 @@ ACCELERATORS = "accelerators"
 """Key of the variances of the model of accelerators."""
 MOST_RATIOS = 1500
 """Maximum number of ratios that a model is conditioned on, to bound time and memory."""
+MOST_OWN = 500
+"""How many of them may be the user's own where not all fit."""
 _FEWEST_FOR_SPREAD = 3
 
 
@@ -171,19 +173,30 @@ def _median_of(rows: Sequence[Contrast]) -> Contrast:
 
 
 def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]) -> list[Contrast]:
-    """Return at most :data:`MOST_RATIOS`: first the user's own on this machine, then what ships, and then others.
+    """Return at most :data:`MOST_RATIOS`: what ships, and of the user's own ratios first those on this machine.
 
-    Of the others, the ratios with the largest errors are left out.
+    Where there are more, those of one comparison in several blocks count as their mean. What ships leaves room for
+    :data:`MOST_OWN` of the own ones; of those with the same rank, the ratios with the largest errors are left out.
     """
     if len(contrasts) <= MOST_RATIOS:
         return list(contrasts)
+    groups: dict[object, list[Contrast]] = defaultdict(list)
+    for c in contrasts:
+        groups[(c.label, c.machine, c.side.key, c.reference.key) if c.block in own else id(c)].append(c)
+    pooled = [_mean_of(listed) if len(listed) > 1 else listed[0] for listed in groups.values()]
+    shipped, mine = ([c for c in pooled if (c.block in own) == is_own] for is_own in (False, True))
+    mine.sort(key=lambda c: (c.machine.identity != machine.identity, c.error))
+    shipped.sort(key=lambda c: c.error)
+    kept = shipped[: MOST_RATIOS - min(len(mine), MOST_OWN)]
+    identities = set(map(id, [*kept, *mine[: MOST_RATIOS - len(kept)]]))
+    return [c for c in pooled if id(c) in identities]
 
-    def rank(c: Contrast) -> tuple[int, float]:
-        is_own = c.block in own
-        return (0 if is_own and c.machine.identity == machine.identity else 2 if is_own else 1), c.error
 
-    identities = set(map(id, sorted(contrasts, key=rank)[:MOST_RATIOS]))
-    return [c for c in contrasts if id(c) in identities]
+def _mean_of(rows: Sequence[Contrast]) -> Contrast:
+    """Return the mean of repeated ratios, each with equal weight: blocks differ by more than their errors."""
+    mean, rounds = statistics.fmean(c.mean for c in rows), sum(c.rounds for c in rows)
+    error = math.hypot(*(c.error for c in rows)) / len(rows)
+    return replace(rows[0], mean=mean, error=error, common=min(error, rows[0].common), rounds=rounds)
 
 
 def shipped_variances(framework: str, device: str, of_operations: bool = False) -> Variances:

@@ -178,6 +178,7 @@ def program_of_run(label: str, family: str, *, flops: float = 0.0, bytes: float 
     architecture = _architecture_of(name)
     composition = composition_of(name, mode) if architecture else None
     indicator = with_groups(family, words.get("groups", ""))
+    flops, bytes = (amount if 0 < amount < math.inf else 0.0 for amount in (flops, bytes))
     return Program(
         label=label,
         model=(family, name, mode) if name else (family, label),

@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 SHORT_PRECISIONS = frozenset({"amp", "amp_bf16", "fp16", "bf16"})
-SIMILARITY_OF_SHORT = 0.8
-"""Values of the setting `precision` that use the same cores, and their similarity. Sources name mixed precision in
-different ways; in the pairs of `amp` and `fp16` of one source, the median ratio is 1. The similarity is a judgement."""
+"""Values of the setting `precision` that use the same cores. Sources name mixed precision in different ways; in the
+pairs of `amp` and `fp16` of one source, the median ratio is 1."""
+SIMILARITY_OF_VALUES = 0.8
+"""Similarity of settings that have something in common (:func:`common_value`): a judgement."""
 
+_THREADS = ("threads", "interop_threads")
+"""Settings whose values are numbers of threads."""
+_OF = " of "
+"""What stands between a number of threads and the number of cores."""
 _SHORT_NAMES = {"bf16": "bfloat16", "amp_bf16": "bfloat16", "fp16": "float16", "amp": "bfloat16"}
 """Element types by other names that values of settings have. On processors, the one of mixed precision is bfloat16."""
 
@@ -29,10 +34,12 @@ torch.set_float32_matmul_precision.html, "medium" multiplies in bfloat16 where t
 
 
 def side_on(side: Side, machine: Machine) -> Side:
-    """Return a stack whose settings of a reduced precision also name what multiplies such matrices on a processor.
+    """Return a stack whose settings also name what they depend on in a processor, without those that change nothing.
 
-    Whether a reduced precision is fast or slow depends on this feature. So its effect is similar on processors with the
-    same one, and says nothing about others. Where the features are unknown, it says nothing about other machines.
+    Whether a reduced precision is fast or slow depends on the feature that multiplies such matrices. So its effect is
+    similar on processors with the same one, and says nothing about others. Where the features are unknown, it says
+    nothing about other machines. A number of threads has similar effects with other numbers of cores, and none if it is
+    one thread for one core.
 
     Args:
         side: The stack.
@@ -40,13 +47,40 @@ def side_on(side: Side, machine: Machine) -> Side:
     """
     if not side.settings or not machine.is_processor:
         return side
-    reduced = {name: kind for name, value in side.settings.items() if (kind := element_type_of(name, value))}
-    if not reduced:
-        return side
+    settings = {name: _value_on(name, value, machine) for name, value in side.settings.items()}
+    return replace(side, settings={name: value for name, value in settings.items() if value})
+
+
+def _value_on(name: str, value: str, machine: Machine) -> str:
+    """Return a value of a setting with what it depends on in a processor; empty if it is what happens anyway."""
+    if kind := element_type_of(name, value):
+        return f"{value} by {precision_feature(kind, machine) or 'no feature'}"
+    if name in _THREADS and machine.cores:
+        return "" if (value, machine.cores) == ("1", 1) else f"{value}{_OF}{machine.cores}"
+    return value
+
+
+def precision_feature(element_type: str, machine: Machine) -> str:
+    """Return the feature of a processor that multiplies matrices of an element type; empty if it has none.
+
+    Args:
+        element_type: The element type.
+        machine: The processor; if its features are unknown, its identity is returned.
+    """
     features = machine.precision_features or (machine.identity,) * len(element_types())
-    by_type = dict(zip(element_types(), features, strict=True))
-    settings = {name: f"{side.settings[name]} by {by_type[kind] or 'no feature'}" for name, kind in reduced.items()}
-    return replace(side, settings={**side.settings, **settings})
+    return dict(zip(element_types(), features, strict=True))[element_type]
+
+
+def common_value(setting: tuple[str, str]) -> tuple[str, str]:
+    """Return what a setting has in common with similar ones, and else the setting.
+
+    All short precisions have a name in common, and a number of threads is one whatever the number of cores. What they
+    have in common has a scale of its own, and so has what distinguishes each of them.
+    """
+    name, value = setting
+    if name == "precision" and value in SHORT_PRECISIONS:
+        return name, "short"
+    return (name, value.partition(_OF)[0]) if name in _THREADS else setting
 
 
 def element_type_of(name: str, value: str) -> str:

@@ -153,13 +153,14 @@ def closest_models(name: str) -> list[str]:
     return difflib.get_close_matches(name, timm_tables().models, n=3, cutoff=0.5)
 
 
-def timm_contrasts(model: str = "") -> Iterator[Contrast]:
+def timm_contrasts(model: str = "", tables: TimmTables | None = None) -> Iterator[Contrast]:
     """Yield the median log ratio of each family in each comparison, or the own log ratios of a model.
 
     Args:
         model: Name of a model; empty for the families.
+        tables: The tables, by default those that ship.
     """
-    shipped = timm_tables()
+    shipped = tables or timm_tables()
     if model:
         yield from _contrasts(f"{TIMM}{model}", [shipped.models[model]], shipped, fewest=1)
         return
@@ -236,7 +237,11 @@ def _places() -> frozenset[tuple[object, ...]]:
 @cache
 def timm_tables() -> TimmTables:
     """Return what ships of the tables."""
-    record = json.loads(_shipped_text())
+    return tables_from(json.loads(_shipped_text()))
+
+
+def tables_from(record: Mapping[str, Any]) -> TimmTables:
+    """Return the tables of a record as in :data:`SHIPPED`."""
     machines = [machine_from(entry) for entry in record["machines"]]
     sides = [Side(**entry) for entry in record["sides"]]
     return TimmTables(

@@ -109,13 +109,18 @@ def invented_arms(
     noise: float = 0.003,
     rounds: int = 12,
 ) -> Iterator[Observation]:
-    """Yield an invented block with one reference, the first arm."""
+    """Yield an invented block with one reference, the first arm; on the GPU, if the hardware has one."""
     drifts = random.Random(0)
     # Further arms do not change the others.
     noises = [random.Random(number + 1) for number in range(len(arms))]
     backend, dtype = ("program", "any") if indicator == "benchmark" else (FRAMEWORKS[framework], "float32")
     run = IndicatorRun(
-        name=indicator, version=1, backend=backend, device="cpu", dtype=dtype, parameters=dict(parameters)
+        name=indicator,
+        version=1,
+        backend=backend,
+        device="cuda" if hardware.gpu else "cpu",
+        dtype=dtype,
+        parameters=dict(parameters),
     )
     for round_ in range(rounds):
         drift = drifts.gauss(0, 0.01)

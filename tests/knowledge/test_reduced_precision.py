@@ -150,11 +150,11 @@ def test_the_element_type_of_a_setting_is_recognised(value: str, element_type: s
 
 def test_a_stack_on_an_accelerator_or_without_such_a_setting_stays_as_it_is() -> None:
     gpu = machine_of(find_profile("a100"), "cuda")
-    reduced, threads = with_setting("amp", "bfloat16"), with_setting("threads", "2")
+    reduced, allocator = with_setting("amp", "bfloat16"), with_setting("allocator", "tcmalloc")
 
     here = machine_of(AMX, "cpu")
     assert side_on(reduced, gpu) is reduced
-    assert side_on(threads, here) is threads
+    assert side_on(allocator, here) == allocator
     assert side_on(PLAIN, here) is PLAIN
 
 
