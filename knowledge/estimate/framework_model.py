@@ -194,7 +194,7 @@ class FrameworkModel:
             blend: Predicted(own.means.sum(keepdims=True), (own.variances * counted).sum(keepdims=True)[0])
             for blend, own in predicted.items()
         }
-        return {case: _mixed(case, sums, 0) for case in self.cases}
+        return {case: _mixed(case, sums)[0] for case in self.cases}
 
     def estimate(self, stack: Versions, against: Versions, *, confidence: float) -> Estimate:
         """Return the predicted speed-up of a stack over another, with the contrasts that support it."""
@@ -259,8 +259,9 @@ class FrameworkModel:
                 new.setdefault(cases, {})[key] = pair
         for cases, pairs in new.items():
             predicted = self._predict(list(pairs.values()), cases)
+            of_cases = {case: _mixed(case, predicted) for case in cases}
             for number, asked in enumerate(pairs):
-                self._gains_of_settings[asked] = {case: _mixed(case, predicted, number) for case in cases}
+                self._gains_of_settings[asked] = {case: gains[number] for case, gains in of_cases.items()}
         return [self._gains_of_settings[key] for key in keys]
 
     def setting_gains(
@@ -348,12 +349,14 @@ def mixture(gains: Sequence[PredictedGain]) -> PredictedGain:
     return PredictedGain(mean=mean, variance=sum(g.variance + (g.mean - mean) ** 2 for g in gains) / len(gains))
 
 
-def _mixed(case: Case, predicted: Mapping[Blend, Predicted], number: int) -> PredictedGain:
-    """Return the gain of a pair in a case."""
-    parts = [predicted[blend] for blend in case.programs]
-    return mixture(
-        [PredictedGain(mean=float(p.means[number]), variance=max(0.0, float(p.variances[number]))) for p in parts]
-    )
+def _mixed(case: Case, predicted: Mapping[Blend, Predicted]) -> list[PredictedGain]:
+    """Return the gain of each pair in a case: the mean of its programs', with their spread."""
+    import numpy as np
+
+    means = np.array([predicted[blend].means for blend in case.programs])
+    variances = np.maximum(0.0, [predicted[blend].variances for blend in case.programs]).mean(axis=0)
+    columns = means.mean(axis=0).tolist(), (variances + means.var(axis=0)).tolist()
+    return [PredictedGain(mean=mean, variance=variance) for mean, variance in zip(*columns, strict=True)]
 
 
 def _scaled(gain: PredictedGain, share: float) -> PredictedGain:

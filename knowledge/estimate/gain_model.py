@@ -422,24 +422,30 @@ class GainModel:
         import numpy as np
 
         predicted = []
-        for cross, prior in self._covariances(pairs, blends, machine):
-            weights = cross @ self._inverse
+        related, covariances = self._covariances(pairs, blends, machine)
+        inverse, solved = self._inverse[np.ix_(related, related)], self._solved[related]
+        for cross, prior in covariances:
+            weights = cross @ inverse
             explained = weights @ cross.T if joint else np.einsum("ij,ij->i", weights, cross)
-            predicted.append(Predicted(cross @ self._solved, (prior if joint else np.diag(prior)) - explained))
+            predicted.append(Predicted(cross @ solved, (prior if joint else np.diag(prior)) - explained))
         return predicted
 
     def weights(self, pair: Pair, blends: Sequence[Blend], machine: Machine) -> Array:
         """Return the weight (n,) of each measured ratio in the mean gain of a pair over blends of programs."""
         import numpy as np
 
-        crosses = [cross[0] for cross, _ in self._covariances([pair], blends, machine)]
-        weights: Array = np.mean(crosses, axis=0) @ self._inverse
+        related, covariances = self._covariances([pair], blends, machine)
+        weights: Array = np.mean([cross[0] for cross, _ in covariances], axis=0) @ self._inverse[related]
         return weights
 
     def _covariances(
         self, pairs: Sequence[Pair], blends: Sequence[Blend], machine: Machine
-    ) -> Iterator[tuple[Array, Array]]:
-        """Yield the covariances of the gains of pairs with the measured ratios (n, m), and (n, n), for each blend."""
+    ) -> tuple[Array, Iterator[tuple[Array, Array]]]:
+        """Return which measured ratios (m,) are related to pairs, and the covariances of their gains for each blend.
+
+        Those are with these ratios (n, m), and among the pairs (n, n). Ratios of versions say nothing about settings of
+        one version.
+        """
         import numpy as np
 
         registry, points = self._registry, self._points
@@ -456,14 +462,22 @@ class GainModel:
         # A change that no pair has, such as that of the version in pairs of settings, shares nothing.
         others = {name: space.differences(name, numbers, numbers) for name in across}
         others = {name: matrix for name, matrix in others.items() if matrix.any()}
-        measurements = {name: space.differences(name, numbers, points.pairs)[:, points.pair] for name in others}
-        for row in range(len(blends)):
-            cross: Array = np.zeros((len(pairs), len(self.contrasts)))
-            prior: Array = np.zeros((len(pairs), len(pairs)))
-            for name in others:
-                cross += measurements[name] * across[name][row][points.place]
-                prior += others[name] * within[name][row, row]
-            yield cross, prior
+        of_pairs = {name: space.differences(name, numbers, points.pairs) for name in others}
+        is_related = sum((abs(matrix).sum(axis=0) for matrix in of_pairs.values()), np.zeros(len(points.pairs)))
+        (related,) = np.nonzero(is_related[points.pair])
+        places, columns = points.place[related], points.pair[related]
+        measurements = {name: matrix[:, columns] for name, matrix in of_pairs.items()}
+
+        def covariances() -> Iterator[tuple[Array, Array]]:
+            for row in range(len(blends)):
+                cross: Array = np.zeros((len(pairs), len(related)))
+                prior: Array = np.zeros((len(pairs), len(pairs)))
+                for name in others:
+                    cross += measurements[name] * across[name][row][places]
+                    prior += others[name] * within[name][row, row]
+                yield cross, prior
+
+        return related, covariances()
 
     def held_out(self, groups: Iterable[Sequence[int]]) -> Iterator[tuple[Sequence[int], Array, Array]]:
         """Predict groups of the measured ratios, each from all others.

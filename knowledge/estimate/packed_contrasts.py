@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from knowledge.estimate.evidence import Contrast, Side, machine_from
+from knowledge.estimate.evidence import Contrast, Machine, Side, machine_from
 
 
 def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
@@ -18,6 +18,14 @@ def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
         text = json.dumps(value, sort_keys=True)
         return tables[table].setdefault(text, len(tables[table]))
 
+    places: dict[int, int] = {}
+
+    def place_of(table: str, value: Machine | Side) -> int:
+        """Return the place of an object that many contrasts share."""
+        if id(value) not in places:
+            places[id(value)] = place(table, asdict(value))
+        return places[id(value)]
+
     rows = [
         [
             place("texts", c.block),
@@ -26,9 +34,9 @@ def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
             place("texts", c.family),
             place("texts", c.backend),
             place("texts", c.framework),
-            place("machines", asdict(c.machine)),
-            place("sides", asdict(c.side)),
-            place("sides", asdict(c.reference)),
+            place_of("machines", c.machine),
+            place_of("sides", c.side),
+            place_of("sides", c.reference),
             *(round(value, 9) for value in (c.mean, c.error, c.common, c.low, c.high)),
             c.rounds,
             c.is_control,
