@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _BUCKET = "predictions"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-_FORMAT = 12
+_FORMAT = 13
 """Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]

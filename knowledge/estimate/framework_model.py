@@ -29,6 +29,7 @@ from knowledge.estimate.interface import (
     PredictedGain,
 )
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
+from knowledge.estimate.model_cache import number_left_out
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.setting_gains import PairGain, SettingGains
 
@@ -339,6 +340,7 @@ class FrameworkModel:
             high=high,
             measured=versions <= {str(v) for v in self.versions},
             evidence=tuple(evidence_line(c) for c in related or contrasts),
+            left_out=number_left_out(self.measured.contrasts, self._model.contrasts),
         )
 
 

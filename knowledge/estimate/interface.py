@@ -214,6 +214,7 @@ class PredictedChange:
         high: Upper end.
         measured: Whether both versions were measured.
         evidence: Comparisons that support the prediction.
+        left_out: Number of the user's comparisons that do not count, because there are too many.
     """
 
     package: str
@@ -222,6 +223,7 @@ class PredictedChange:
     high: float
     measured: bool
     evidence: tuple[Evidence, ...]
+    left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,7 +182,7 @@ def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[st
         return list(contrasts)
     groups: dict[object, list[Contrast]] = defaultdict(list)
     for c in contrasts:
-        groups[(c.label, c.machine, c.side.key, c.reference.key) if c.block in own else id(c)].append(c)
+        groups[_comparison(c) if c.block in own else id(c)].append(c)
     pooled = [_mean_of(listed) if len(listed) > 1 else listed[0] for listed in groups.values()]
     shipped, mine = ([c for c in pooled if (c.block in own) == is_own] for is_own in (False, True))
     mine.sort(key=lambda c: (c.machine.identity != machine.identity, c.error))
@@ -190,6 +190,16 @@ def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[st
     kept = shipped[: MOST_RATIOS - min(len(mine), MOST_OWN)]
     identities = set(map(id, [*kept, *mine[: MOST_RATIOS - len(kept)]]))
     return [c for c in pooled if id(c) in identities]
+
+
+def number_left_out(contrasts: Iterable[Contrast], kept: Iterable[Contrast]) -> int:
+    """Return how many measured comparisons of some ratios are not among the selected ones."""
+    every, rest = ({_comparison(c) for c in some if c.family != PUBLISHED} for some in (contrasts, kept))
+    return len(every - rest)
+
+
+def _comparison(c: Contrast) -> tuple[object, ...]:
+    return c.label, c.machine, c.side.key, c.reference.key
 
 
 def _mean_of(rows: Sequence[Contrast]) -> Contrast:

@@ -28,7 +28,7 @@ from advisor.report.check.text import check_text
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
 from advisor.report.reasons import explanation_text, prices_text
 from advisor.report.settings import setting_rows
-from advisor.report.text import advice_text
+from advisor.report.text import advice_text, evidence_lines
 from advisor.resolve.alternatives import Alternative, Explanation
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.prices import Price
@@ -413,3 +413,9 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:
 
     assert render([[row]], Layout()).isprintable() is False
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", render([[row]], Layout()))
+
+
+def test_own_comparisons_that_do_not_count_are_counted() -> None:
+    change = PredictedChange(package="torch", speedup=1.0, low=0.9, high=1.1, measured=True, evidence=(), left_out=2)
+
+    assert list(evidence_lines(change))[-1].startswith("2 comparisons of yours not used: ")

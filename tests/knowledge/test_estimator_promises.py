@@ -378,13 +378,16 @@ def test_many_own_measurements_do_not_push_out_what_ships(store: KnowledgeBase) 
         ("2.13.0+cpu", {"threads": str(n)}, -0.1 * n) for n in range(1, 11)
     ]
     for number in range(MOST_RATIOS // 10 + 5):
-        block = invented_arms(arms, parameters=tiny, hardware=ICELAKE, rounds=3)
+        block = invented_arms(arms, parameters={**tiny, "size": 100 + number}, hardware=ICELAKE, rounds=3)
         store.add(replace(o, block=f"mine-{number}") for o in block)
 
-    after = effects(estimator(store))["allocator=tcmalloc"]
+    own = estimator(store)
+    after = effects(own)["allocator=tcmalloc"]
+    (change,) = own.predict({"torch": Version("2.10.0")}, {"torch": Version("2.13.0+cpu")}).changes
 
     assert after.speedup == pytest.approx(before.speedup, rel=0.02)
     assert width(after) == pytest.approx(width(before), rel=0.1)
+    assert 500 < change.left_out < MOST_RATIOS
 
 
 @pytest.mark.shipped
