@@ -336,18 +336,18 @@ def read_files(files: Iterable[Path]) -> tuple[list[Observation], list[Contrast]
 def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: Sequence[Path]) -> None:
     """Print the rows of files, predicted from what ships."""
     observations, of_timm = read_files(files)
-    others = evidence_of(o for o in observations if REPOSITORY not in o.block)
-    new = replace(others, contrasts=(*others.contrasts, *of_timm))
+    of_tables = evidence_of(o for o in observations if REPOSITORY not in o.block)
+    new = replace(of_tables, contrasts=(*of_tables.contrasts, *of_timm))
     for framework, device in frameworks_of(new):
-        known, held = (programs_of(part, framework, device) for part in (evidence, new))
-        names = {(c.block, c.label, c.arm) for c in held}
-        known = [c for c in known if (c.block, c.label, c.arm) not in names]
+        ratios = programs_of(new, framework, device)
+        names = {(c.block, c.label, c.arm) for c in ratios}
+        others = [c for c in programs_of(evidence, framework, device) if (c.block, c.label, c.arm) not in names]
         for change, settings in CHANGES:
-            changed = [c for c in held if not c.is_control and is_of_settings(c) == settings]
+            changed = [c for c in ratios if not c.is_control and is_of_settings(c) == settings]
             rows = [
                 row
                 for start in range(0, len(changed), MOST_TOGETHER)
-                for row in _predicted(changed[start : start + MOST_TOGETHER], known, held, framework, device)
+                for row in _predicted(changed[start : start + MOST_TOGETHER], others, ratios, framework, device)
             ]
             if len(rows) >= FEWEST:
                 print(line(f"{framework} on {device}, {change}, files", rows), flush=True)
@@ -359,13 +359,13 @@ def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: S
 
 
 def _predicted(
-    hidden: Sequence[Contrast], known: Sequence[Contrast], held: Sequence[Contrast], framework: str, device: str
+    hidden: Sequence[Contrast], known: Sequence[Contrast], every: Sequence[Contrast], framework: str, device: str
 ) -> Iterator[Row]:
     """Yield the rows of ratios, predicted from known ones, and from those that ship of the same models of timm."""
     tasks = {words_of(c.label).get("task", "") for c in hidden}
     names = [task.removeprefix(TIMM) for task in tasks if task.removeprefix(TIMM) in timm_tables().models]
     own = [c for name in sorted(names) for c in timm_contrasts(name) if c.label.endswith(f"/{device}")]
-    controls = [c for c in held if c.is_control]
+    controls = [c for c in every if c.is_control]
     yield from rows_of([*hidden, *known, *own, *controls], [range(len(hidden))], framework, device)
 
 

@@ -187,7 +187,10 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
         return
     versions = {str(c.name): c.version for c in report.advice.optimum.stack}
     if any(effect.gains_from for effect in report.setting_effects):
-        yield "how large a step of the program is: `advisor workload profile` finds it, and what settings gain there"
+        yield (
+            "how large a step of the program is, on which the gain of settings depends: `--workload timm/NAME` states "
+            "the model, `advisor workload profile` finds the size, `advisor pi run --benchmark` measures the program"
+        )
     for name, newest in prediction.newest_measured:
         yield f"the speed of {name} {versions[name]} on such hardware (newest compared: {newest})"
     for name in basis.unmeasured:

@@ -118,9 +118,11 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
         if first.gains_from:
             ends = [f"{size.speedup:.2f}" for size in (first.sizes[0], first.sizes[-1])]
             return f"{' to '.join(ends)} times as fast{base}: faster from {flops_text(first.gains_from)} a step on"
+        size = f", at the measured {flops_text(first.sizes[0].flops)} a step" if len(first.sizes) == 1 else ""
+        interval = f"{interval_text(first)}{size}"
         if first.low <= 1 <= first.high:
-            return f"no clear difference{base.replace(' as', ' from')}: {first.speedup:.2f} {interval_text(first)}"
-        return f"{first.speedup:.2f} times as fast{base} {interval_text(first)}"
+            return f"no clear difference{base.replace(' as', ' from')}: {first.speedup:.2f} {interval}"
+        return f"{first.speedup:.2f} times as fast{base} {interval}"
     ends = [f"{e.speedup:.2f}" for e in (last, first)]
     ratio = " to ".join(dict.fromkeys(ends))
     if kinds > len(clear):

@@ -175,7 +175,7 @@ def evidence_lines(change: PredictedChange, most: int = _MOST_EVIDENCE) -> Itera
     if len(change.evidence) > most:
         yield f"and {len(change.evidence) - most} more (`--format json` lists them)"
     if change.left_out:
-        yield f"{count(change.left_out, 'comparison')} of yours not used: there are too many, and these are the least exact"
+        yield f"{count(change.left_out, 'comparison')} of yours not used: too many, and these are the least exact"
 
 
 def evidence_text(evidence: Evidence) -> str:

@@ -35,7 +35,9 @@ from knowledge.estimate.workloads import (
 _BATCHES = {"small": 1, "medium": 32, "large": 256}
 """Batch sizes of models of timm, by the name of the size: a judgement."""
 _UNKNOWN_SIZES = {"small": 1e9, "medium": 3e10, "large": 1e12}
-"""Floating-point operations of a step of a program whose profile or measurement does not state them: a judgement."""
+"""Floating-point operations of a step of a profiled program whose trace does not contain them: a judgement."""
+AS_MEASURED = "measured"
+"""Name of the sizes that the user measured of a workload's models on the machine."""
 MEASURED_HERE = 1 / 3
 """How much own measurements of a model of this program may differ from all others, relative to an own program: a
 judgement. More, and they would say less about other programs on the machine."""
@@ -139,7 +141,10 @@ def _of_models(workload: Workload) -> list[Case]:
 def _measured_here(
     workload: Workload, contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]
 ) -> list[Case]:
-    """Return the case of the sizes that the user measured of the workload's own models on this machine."""
+    """Return the case of the sizes that the user measured of the workload's own models on this machine.
+
+    A measurement that does not state its size says nothing about the sizes in question.
+    """
     if workload.is_kind or workload.is_similar:
         return []
     here = {
@@ -147,14 +152,8 @@ def _measured_here(
         for c in own_ratios(contrasts, machine, own)
         if any(part.matches(c.label, c.family) for part in workload.parts[MODELS])
     }
-    programs = [program for _, program in sorted(here.items())]
-    sizes = {"measured": 0.0} if all(program.flops > 0 for program in programs) else _UNKNOWN_SIZES
-    cases = [(size, [p if p.flops > 0 else replace(p, flops=flops) for p in programs]) for size, flops in sizes.items()]
-    return [
-        Case(workload=workload.name, basis=MODELS, programs=tuple(((1.0, p),) for p in of_size), size=size)
-        for size, of_size in cases
-        if of_size
-    ]
+    programs = tuple(((1.0, program),) for _, program in sorted(here.items()) if program.flops > 0)
+    return [Case(workload=workload.name, basis=MODELS, programs=programs, size=AS_MEASURED)] if programs else []
 
 
 def _of_profile(workload: Workload) -> list[Case]:

@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.cases import Case, case_of_benchmark, cases_of, is_program
+from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
 from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel, OwnBenchmark, mixture
@@ -424,6 +424,6 @@ def _setting_effect(
             EffectAtSize(flops=flops, speedup=mean, low=least, high=most)
             for flops, least, mean, most in sorted(at_sizes)
         )
-        if len(at_sizes) > 1
+        if len(at_sizes) > 1 or any(case.size == AS_MEASURED for case in gains)
         else (),
     )

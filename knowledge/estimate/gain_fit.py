@@ -36,7 +36,7 @@ LEAST = 0.003**2
 """Least variance of a term: what data cannot show is not known to be zero."""
 LEAST_OF_KINDS = 0.02**2
 """Least variance of how versions differ between kinds of processors: the data are of few kinds; a judgement."""
-LEAST_OF_SETTINGS_BY_VERSION = 0.1**2
+LEAST_OF_SETTINGS_BY_VERSION = 0.05**2
 """Least variance of what another release changes of a usual setting: the data are of few releases; a judgement."""
 LEAST_OF_SOURCE = 2 * 0.015**2
 """Least variance of a published ratio: tables are of one run, rounded; a judgement."""

@@ -68,14 +68,18 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
 _OWN_CHANGES = (("exact version",), ("exact setting", "exact pair"))
 """Changes whose effects at the user's own program have a variance in common; settings have no scales there."""
 OWN_TERMS: tuple[Term, ...] = tuple(
-    Term(change, "own", shared) for changes in _OWN_CHANGES for change in changes for shared in ("all", "machine")
+    Term(change, programs, shared)
+    for changes in _OWN_CHANGES
+    for change in changes
+    for programs in ("own", "measured here")
+    for shared in ("all", "machine")
 )
-"""Effects at the user's own program only: on all machines, and on one."""
+"""Effects at the user's own program, or at own measurements of a model, only: on all machines, and on one."""
 OWN_VARIANCE = 0.15**2
 """Variance of each of them, which no shipped measurement can show: a judgement."""
 OWN_FACTORS = (1 / 25, 1 / 4, 1.0, 4.0)
-"""Factors on this variance, of which the likeliest for the user's measurements counts: a user's program may be like
-others, or like none of them. Without such measurements, it is like others."""
+"""Factors on this variance at the user's own program, of which the likeliest for the measurements counts: it may be
+like others, or like none of them. Without measurements, it is like others."""
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
@@ -193,15 +197,17 @@ class Space:
         }
         places = np.array([program.place for program in programs])
         squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
-        size, own = places[:, 0], [program.own for program in programs]
+        size, own = places[:, 0], np.array([program.own for program in programs])
+        same = equal([program.label for program in programs])
         self.programs: dict[str, Array] = {
             "all": np.ones((len(programs), len(programs))),
             "mode": equal([program.training for program in programs]),
             "architecture": equal([program.architecture for program in programs]),
             "family": equal([program.family or program.model for program in programs]),
             "model": equal([program.model for program in programs]),
-            "size": equal([program.label for program in programs]),
-            "own": equal([program.label for program in programs]) * np.outer(own, own),
+            "size": same,
+            "own": same * np.outer(own == 1, own == 1),
+            "measured here": same * np.outer(own * (own < 1), own * (own < 1)),
             "near": np.exp(-0.5 * squares),
             "linear": np.outer(size, size),
         }

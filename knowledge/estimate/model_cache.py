@@ -175,7 +175,7 @@ def _median_of(rows: Sequence[Contrast]) -> Contrast:
 def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]) -> list[Contrast]:
     """Return at most :data:`MOST_RATIOS`: what ships, and of the user's own ratios first those on this machine.
 
-    Where there are more, those of one comparison in several blocks count as their mean. What ships leaves room for
+    Where there are more, those of one comparison in several blocks count as their mean. What ships leaves places for
     :data:`MOST_OWN` of the own ones; of those with the same rank, the ratios with the largest errors are left out.
     """
     if len(contrasts) <= MOST_RATIOS:
@@ -187,8 +187,8 @@ def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[st
     shipped, mine = ([c for c in pooled if (c.block in own) == is_own] for is_own in (False, True))
     mine.sort(key=lambda c: (c.machine.identity != machine.identity, c.error))
     shipped.sort(key=lambda c: c.error)
-    kept = shipped[: MOST_RATIOS - min(len(mine), MOST_OWN)]
-    identities = set(map(id, [*kept, *mine[: MOST_RATIOS - len(kept)]]))
+    del shipped[MOST_RATIOS - min(len(mine), MOST_OWN) :]
+    identities = set(map(id, [*shipped, *mine[: MOST_RATIOS - len(shipped)]]))
     return [c for c in pooled if id(c) in identities]
 
 

@@ -58,7 +58,8 @@ class SettingEffect:
         same_tasks: Whether the pairs are at the tasks of the workload.
         accelerator_pairs: Number of these pairs that were measured on the same model of accelerator, or on a processor
             with the same features for matrices.
-        sizes: Effects at the sizes that such programs have, the smallest first; empty if the size is known.
+        sizes: Effects at the sizes that such programs have, the smallest first, or at the usual one of those that the
+            user measured; empty if the size is known.
     """
 
     package: str

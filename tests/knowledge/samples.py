@@ -108,6 +108,7 @@ def invented_arms(
     hardware: HardwareProfile,
     noise: float = 0.003,
     rounds: int = 12,
+    flops: float = 1e9,
 ) -> Iterator[Observation]:
     """Yield an invented block with one reference, the first arm; on the GPU, if the hardware has one."""
     drifts = random.Random(0)
@@ -141,6 +142,7 @@ def invented_arms(
                 samples=(seconds, seconds * 1.001, seconds * 0.999),
                 loops=1,
                 settings=dict(settings),
+                flops=flops,
             )
 
 

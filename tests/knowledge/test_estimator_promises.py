@@ -136,7 +136,7 @@ def test_imprecise_data_create_no_certainty_about_a_setting(store: KnowledgeBase
 
     for name in ("allocator=tcmalloc", "spinning=off", "onednn=off"):
         # The gain of each program never widens; how much programs differ may.
-        assert 0.9 * width(before[name]) <= width(after[name]) <= 1.01 * width(before[name])
+        assert 0.9 * width(before[name]) <= width(after[name]) <= 1.02 * width(before[name])
 
 
 @pytest.mark.shipped
@@ -151,7 +151,7 @@ def test_what_was_measured_is_more_certain_than_what_never_was(store: KnowledgeB
 @pytest.mark.shipped
 def test_a_precise_measurement_of_the_model_on_this_machine_decides(store: KnowledgeBase) -> None:
     arms = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, 0.0)]
-    store.add(invented_arms([*arms, ("2.10.0", {}, 0.3)], parameters=BERT, hardware=ICELAKE))
+    store.add(invented_arms([*arms, ("2.10.0", {}, 0.3)], parameters=BERT, hardware=ICELAKE, flops=6.6e11))
     own = estimator(store, "bert-training")
     stacks = {"torch": Version("2.10.0")}, {"torch": Version("2.13.0+cpu")}
 
@@ -161,6 +161,7 @@ def test_a_precise_measurement_of_the_model_on_this_machine_decides(store: Knowl
     assert tcmalloc.low < 1 < tcmalloc.high
     assert release.speedup == pytest.approx(math.exp(0.3), rel=0.04)
     assert release.low < math.exp(0.3) < release.high
+    assert [size.flops for size in tcmalloc.sizes] == pytest.approx([6.6e11])
 
 
 def test_matrix_products_of_medium_precision_depend_on_the_feature_that_multiplies_bfloat16() -> None:
@@ -395,7 +396,7 @@ def test_many_own_measurements_do_not_push_out_what_ships(store: KnowledgeBase) 
 def test_an_own_measurement_of_unknown_size_may_be_of_any_size(store: KnowledgeBase, flops: float) -> None:
     hardware = find_profile("cpu-zen4")
     arms: list[InventedArm] = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"threads": "1"}, -0.2)]
-    store.add(replace(o, flops=flops) for o in invented_arms(arms, parameters=BERT, hardware=hardware))
+    store.add(invented_arms(arms, parameters=BERT, hardware=hardware, flops=flops))
 
     effect = effects(estimator(store, "bert-training", hardware))["amp=bfloat16"]
 
