@@ -177,48 +177,9 @@ class Space:
             machines: The machines.
             scales: See :class:`Variances`.
         """
-        import numpy as np
-
-        distances = _distances([side.version for side in sides])
-        settings = [sorted(side.settings.items()) for side in sides]
-        single = [[(item,) for item in own] for own in settings]
-        pairs = [list(combinations(own, 2)) for own in settings]
-        alone = _shared(single, scales)
-        self.changes: dict[str, Array] = {
-            "version": np.exp(-distances / DRIFT) * DRIFT / (2 * SPAN),
-            "release": np.exp(-distances / RELEASE),
-            "exact version": equal([side.version for side in sides]),
-            "companion": _companions(sides),
-            "setting": alone,
-            "setting of a version": alone * np.exp(-distances / LENGTH),
-            "pair": _shared(pairs, scales),
-            "exact setting": _shared(single, {}),
-            "exact pair": _shared(pairs, {}),
-        }
-        places = np.array([program.place for program in programs])
-        squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
-        size, own = places[:, 0], np.array([program.own for program in programs])
-        same = equal([program.label for program in programs])
-        self.programs: dict[str, Array] = {
-            "all": np.ones((len(programs), len(programs))),
-            "mode": equal([program.training for program in programs]),
-            "architecture": equal([program.architecture for program in programs]),
-            "family": equal([program.family or program.model for program in programs]),
-            "model": equal([program.model for program in programs]),
-            "size": same,
-            "own": same * np.outer(own == 1, own == 1),
-            "measured here": same * np.outer(own * (own < 1), own * (own < 1)),
-            "near": np.exp(-0.5 * squares),
-            "linear": np.outer(size, size),
-        }
-        self.machines: dict[str, Array] = {
-            "all": np.ones((len(machines), len(machines))),
-            "kind": equal([machine.precision_features or machine.kind for machine in machines]),
-            "similar": similarity_of_machines([machine.features or machine.kind for machine in machines]),
-            "units": equal([machine.has_matrix_units for machine in machines]),
-            "name": equal([machine.name for machine in machines]),
-            "machine": equal([machine.identity for machine in machines]),
-        }
+        self.changes = _similar_changes(sides, scales)
+        self.programs = _similar_programs(programs)
+        self.machines = _similar_machines(machines)
 
     def differences(self, change: str, rows: Array, columns: Array) -> Array:
         """Return the covariance (n, m) of the effects of a change on pairs of stacks (n, 2) and (m, 2)."""
@@ -244,6 +205,64 @@ class Space:
         if term.machines != "all":
             result = result * self.machines[term.machines][rows[1][:, None], columns[1][None]]
         return result
+
+
+def _similar_changes(sides: Sequence[Side], scales: Mapping[str, float]) -> dict[str, Array]:
+    """Return how similar stacks are (n, n), by what may differ."""
+    import numpy as np
+
+    distances = _distances([side.version for side in sides])
+    settings = [sorted(side.settings.items()) for side in sides]
+    single = [[(item,) for item in own] for own in settings]
+    pairs = [list(combinations(own, 2)) for own in settings]
+    alone = _shared(single, scales)
+    return {
+        "version": np.exp(-distances / DRIFT) * DRIFT / (2 * SPAN),
+        "release": np.exp(-distances / RELEASE),
+        "exact version": equal([side.version for side in sides]),
+        "companion": _companions(sides),
+        "setting": alone,
+        "setting of a version": alone * np.exp(-distances / LENGTH),
+        "pair": _shared(pairs, scales),
+        "exact setting": _shared(single, {}),
+        "exact pair": _shared(pairs, {}),
+    }
+
+
+def _similar_programs(programs: Sequence[Program]) -> dict[str, Array]:
+    """Return how similar programs are (n, n), by what they may share."""
+    import numpy as np
+
+    places = np.array([program.place for program in programs])
+    squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
+    size, own = places[:, 0], np.array([program.own for program in programs])
+    same = equal([program.label for program in programs])
+    return {
+        "all": np.ones((len(programs), len(programs))),
+        "mode": equal([program.training for program in programs]),
+        "architecture": equal([program.architecture for program in programs]),
+        "family": equal([program.family or program.model for program in programs]),
+        "model": equal([program.model for program in programs]),
+        "size": same,
+        "own": same * np.outer(own == 1, own == 1),
+        "measured here": same * np.outer(own * (own < 1), own * (own < 1)),
+        "near": np.exp(-0.5 * squares),
+        "linear": np.outer(size, size),
+    }
+
+
+def _similar_machines(machines: Sequence[Machine]) -> dict[str, Array]:
+    """Return how similar machines are (n, n), by what they may share."""
+    import numpy as np
+
+    return {
+        "all": np.ones((len(machines), len(machines))),
+        "kind": equal([machine.precision_features or machine.kind for machine in machines]),
+        "similar": similarity_of_machines([machine.features or machine.kind for machine in machines]),
+        "units": equal([machine.has_matrix_units for machine in machines]),
+        "name": equal([machine.name for machine in machines]),
+        "machine": equal([machine.identity for machine in machines]),
+    }
 
 
 class Points:
