@@ -136,7 +136,7 @@ def test_imprecise_data_create_no_certainty_about_a_setting(store: KnowledgeBase
 
     for name in ("allocator=tcmalloc", "spinning=off", "onednn=off"):
         # The gain of each program never widens; how much programs differ may.
-        assert 0.9 * width(before[name]) <= width(after[name]) <= 1.02 * width(before[name])
+        assert 0.9 * width(before[name]) <= width(after[name]) <= 1.03 * width(before[name])
 
 
 @pytest.mark.shipped
