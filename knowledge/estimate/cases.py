@@ -143,7 +143,7 @@ def _measured_here(
 ) -> list[Case]:
     """Return the case of the sizes that the user measured of the workload's own models on this machine.
 
-    A measurement that does not state its size says nothing about the sizes in question.
+    One whose operations are unknown counts as of the usual size: all indicators of whole models state them.
     """
     if workload.is_kind or workload.is_similar:
         return []
@@ -152,7 +152,7 @@ def _measured_here(
         for c in own_ratios(contrasts, machine, own)
         if any(part.matches(c.label, c.family) for part in workload.parts[MODELS])
     }
-    programs = tuple(((1.0, program),) for _, program in sorted(here.items()) if program.flops > 0)
+    programs = tuple(((1.0, program),) for _, program in sorted(here.items()))
     return [Case(workload=workload.name, basis=MODELS, programs=programs, size=AS_MEASURED)] if programs else []
 
 

@@ -11,7 +11,6 @@ from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gain_model import (
     Noise,
-    Points,
     Registry,
     Term,
     Variances,
@@ -68,24 +67,33 @@ def fit_variances(
         device: The device: ``cpu``, or another one.
         usual: Means of the prior; 5 % for each term by default.
     """
-    registry = Registry()
-    points = registry.points_of(contrasts, program_of)
-    problem = _Problem(
-        contrasts, registry, points, {**dict.fromkeys(terms_of(device), TYPICAL_VARIANCE), **(usual or {})}
+    problem = VarianceProblem(
+        contrasts, program_of, {**dict.fromkeys(terms_of(device), TYPICAL_VARIANCE), **(usual or {})}
     )
     variances = problem.fit_terms({})
     return problem.fit_terms(problem.fit_scales(variances))
 
 
-class _Problem:
+class VarianceProblem:
     """Ratios whose variances are fitted."""
 
     def __init__(
-        self, contrasts: Sequence[Contrast], registry: Registry, points: Points, usual: Mapping[Term, float]
+        self,
+        contrasts: Sequence[Contrast],
+        program_of: Callable[[Contrast], Program],
+        usual: Mapping[Term, float],
     ) -> None:
+        """Group the ratios.
+
+        Args:
+            contrasts: Ratios of one framework on one kind of device.
+            program_of: Returns the program of a ratio.
+            usual: The terms, with the means of the priors of their variances.
+        """
         import numpy as np
 
-        self._registry, self._points, self._usual = registry, points, usual
+        self._registry, self._usual = Registry(), usual
+        self._points = self._registry.points_of(contrasts, program_of)
         self._noise = Noise(contrasts)
         self._means: Array = np.array([c.mean for c in contrasts])
         counts = Counter(c.source for c in contrasts if c.family == PUBLISHED)
@@ -105,8 +113,13 @@ class _Problem:
             }
         )
 
-    def fit_terms(self, scales: Mapping[str, float]) -> Variances:
-        """Return the variances of the terms and of the noise, for given scales of settings."""
+    def fit_terms(self, scales: Mapping[str, float], estimate: Callable[..., list[float]] | None = None) -> Variances:
+        """Return the variances of the terms and of the noise, for given scales of settings.
+
+        Args:
+            scales: The scales.
+            estimate: Returns the variances, from the arguments of :func:`maximise_likelihood`, the default.
+        """
         import numpy as np
 
         space, noise = self._registry.space(scales), self._noise
@@ -119,7 +132,7 @@ class _Problem:
         least += [LEAST_OF_SOURCE] * 2 * len(software)
         typical = [self._usual[term] for term in present] + least[len(present) :]
         loose = [LOOSE] * len(present) + [0.5] + [LOOSE] * (2 + 2 * len(software))
-        fitted = maximise_likelihood(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
+        fitted = (estimate or maximise_likelihood)(self._means, stacked, 0.0 * stacked[0], typical, loose, least)
         factor, arm, label, *of_sources = fitted[len(present) :]
         terms = {**self._usual, **dict(zip(present, fitted, strict=False))}
         return Variances(

@@ -40,7 +40,7 @@ def test_the_text_report_names_measured_and_unmeasured_packages(stack: Path, adv
         "`tensorflow-cpu` measured on comparable hardware unknown speed: `tf-nightly` (not measured on comparable "
         "hardware) and 2 other packages"
     ) in text
-    assert "unknown the speed of tf-nightly on such hardware: nobody measured it" in text
+    assert "the speed of tf-nightly on such hardware: nobody measured it" in text
     assert "the speed of 2 other packages that nobody measured proof optimal for the score over 5 versions" in text
 
 

@@ -389,16 +389,3 @@ def test_many_own_measurements_do_not_push_out_what_ships(store: KnowledgeBase) 
     assert after.speedup == pytest.approx(before.speedup, rel=0.02)
     assert width(after) == pytest.approx(width(before), rel=0.1)
     assert 500 < change.left_out < MOST_RATIOS
-
-
-@pytest.mark.shipped
-@pytest.mark.parametrize("flops", [0.0, -1.0])
-def test_an_own_measurement_of_unknown_size_may_be_of_any_size(store: KnowledgeBase, flops: float) -> None:
-    hardware = find_profile("cpu-zen4")
-    arms: list[InventedArm] = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"threads": "1"}, -0.2)]
-    store.add(invented_arms(arms, parameters=BERT, hardware=hardware, flops=flops))
-
-    effect = effects(estimator(store, "bert-training", hardware))["amp=bfloat16"]
-
-    assert [size.speedup for size in effect.sizes] == sorted(size.speedup for size in effect.sizes)
-    assert len(effect.sizes) == 3
