@@ -16,7 +16,7 @@ with crossed random effects, in the form in which its size is the number of meas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -34,10 +34,14 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
+Change = str | tuple[str, str]
+"""What may differ between two stacks: a kind of change, or one value of one setting, or one version."""
+
+
 class Term(NamedTuple):
     """An effect of a change that some programs and some machines share."""
 
-    change: str
+    change: Change
     programs: str
     machines: str
 
@@ -76,10 +80,14 @@ OWN_TERMS: tuple[Term, ...] = tuple(
 )
 """Effects at the user's own program, or at own measurements of a model, only: on all machines, and on one."""
 OWN_VARIANCE = 0.15**2
-"""Variance of each of them, which no shipped measurement can show: a judgement."""
+"""Variance of each of them, which no shipped measurement can show, and of what a version or one setting does at all
+programs on a machine of the user: a judgement."""
 OWN_FACTORS = (1 / 25, 1 / 4, 1.0, 4.0)
 """Factors on this variance at the user's own program, of which the likeliest for the measurements counts: it may be
 like others, or like none of them. Without measurements, it is like others."""
+MACHINE_FACTORS = (0.0, *OWN_FACTORS, 25.0)
+"""Those on the machines where the user measured, for versions and for each setting that was measured there: what agrees
+with other machines widens nothing."""
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
@@ -111,6 +119,10 @@ LEAST_ERROR = 0.005
 """Least standard error of a measured ratio."""
 DEGREES = 4.0
 """Degrees of freedom of Student's t distribution of published numbers: some are mistakes."""
+SIGNIFICANT = 3.84
+"""By how much twice the log likelihood must be higher for another factor than the first: the 95 % quantile of the
+chi-squared distribution with one degree of freedom."""
+_VERSION = "version"
 _PLACES = 20
 """Minor releases of a major one."""
 _LAST_PATCH = 9
@@ -168,6 +180,7 @@ class Space:
         programs: Sequence[Program],
         machines: Sequence[Machine],
         scales: Mapping[str, float],
+        own: Collection[str] = (),
     ) -> None:
         """Compute the similarities.
 
@@ -176,15 +189,22 @@ class Space:
             programs: The programs.
             machines: The machines.
             scales: See :class:`Variances`.
+            own: Identities of the machines where the user measured.
         """
         self.changes = _similar_changes(sides, scales)
+        self._single = [_single_values(side) for side in sides]
         self.programs = _similar_programs(programs)
-        self.machines = _similar_machines(machines)
+        self.machines = _similar_machines(machines, own)
 
-    def differences(self, change: str, rows: Array, columns: Array) -> Array:
+    def differences(self, change: Change, rows: Array, columns: Array) -> Array:
         """Return the covariance (n, m) of the effects of a change on pairs of stacks (n, 2) and (m, 2)."""
-        kernel = self.changes[change]
+        import numpy as np
+
         (a, r), (b, s) = rows.T, columns.T
+        if not isinstance(change, str):
+            has = np.array([change in values for values in self._single], dtype=float)
+            return np.outer(has[a] - has[r], has[b] - has[s])
+        kernel = self.changes[change]
         result: Array = (
             kernel[a[:, None], b[None]]
             - kernel[a[:, None], s[None]]
@@ -205,6 +225,11 @@ class Space:
         if term.machines != "all":
             result = result * self.machines[term.machines][rows[1][:, None], columns[1][None]]
         return result
+
+
+def _single_values(side: Side) -> set[tuple[str, str]]:
+    """Return the version of a stack, and its settings."""
+    return {(_VERSION, side.version), *side.settings.items()}
 
 
 def _similar_changes(sides: Sequence[Side], scales: Mapping[str, float]) -> dict[str, Array]:
@@ -251,17 +276,20 @@ def _similar_programs(programs: Sequence[Program]) -> dict[str, Array]:
     }
 
 
-def _similar_machines(machines: Sequence[Machine]) -> dict[str, Array]:
+def _similar_machines(machines: Sequence[Machine], own: Collection[str]) -> dict[str, Array]:
     """Return how similar machines are (n, n), by what they may share."""
     import numpy as np
 
+    identities = equal([machine.identity for machine in machines])
+    is_own = np.array([machine.identity in own for machine in machines], dtype=float)
     return {
         "all": np.ones((len(machines), len(machines))),
         "kind": equal([machine.precision_features or machine.kind for machine in machines]),
         "similar": similarity_of_machines([machine.features or machine.kind for machine in machines]),
         "units": equal([machine.has_matrix_units for machine in machines]),
         "name": equal([machine.name for machine in machines]),
-        "machine": equal([machine.identity for machine in machines]),
+        "machine": identities,
+        "own": identities * np.outer(is_own, is_own),
     }
 
 
@@ -310,10 +338,10 @@ class Registry:
             ]
         )
 
-    def space(self, scales: Mapping[str, float]) -> Space:
-        """Return the similarities of everything that has a number."""
+    def space(self, scales: Mapping[str, float], own: Collection[str] = ()) -> Space:
+        """Return the similarities of everything that has a number; see :class:`Space`."""
         sides = [side for _, side in self._sides.values()]
-        return Space(sides, list(self.programs), list(self._machines), scales)
+        return Space(sides, list(self.programs), list(self._machines), scales, own)
 
     def side(self, side: Side, machine: Machine) -> int:
         """Return the number of a stack on a machine."""
@@ -346,9 +374,9 @@ def covariance(space: Space, points: Points, terms: Mapping[Term, float]) -> Arr
 
 def _sums(
     space: Space, rows: tuple[Array, Array], columns: tuple[Array, Array], terms: Mapping[Term, float]
-) -> dict[str, Array]:
+) -> dict[Change, Array]:
     """Return the variance (n, m) that programs on machines share of each change."""
-    sums: dict[str, Array] = {}
+    sums: dict[Change, Array] = {}
     for term, variance in terms.items():
         if variance > 0:
             own = variance * space.shared(term, rows, columns)
@@ -405,7 +433,11 @@ class GainModel:
     """The model, conditioned on measured ratios of one framework on one kind of device."""
 
     def __init__(
-        self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program], variances: Variances
+        self,
+        contrasts: Sequence[Contrast],
+        program_of: Callable[[Contrast], Program],
+        variances: Variances,
+        own_machines: Collection[str] = (),
     ) -> None:
         """Condition on measured ratios.
 
@@ -413,6 +445,7 @@ class GainModel:
             contrasts: The ratios.
             program_of: Returns the program of a ratio.
             variances: Variances of the model.
+            own_machines: Identities of the machines where the user measured some of the ratios.
         """
         import numpy as np
 
@@ -420,18 +453,40 @@ class GainModel:
         self.variances = variances
         self._registry = Registry()
         self._points = self._registry.points_of(contrasts, program_of)
-        space, noise = self._registry.space(variances.scales), Noise(contrasts)
+        self._own_machines = own_machines
+        space, noise = self._registry.space(variances.scales, own_machines), Noise(contrasts)
         errors, means = noise.covariance(variances), np.array([c.mean for c in contrasts])
         self._terms = {term: value for term, value in variances.terms.items() if term.programs != "own"}
         effects = covariance(space, self._points, self._terms)
-        for changes in _OWN_CHANGES:
-            own = {t: v for t, v in variances.terms.items() if t.programs == "own" and t.change in changes}
-            of_user = covariance(space, self._points, own)
-            factor = likeliest_factor(effects + errors, of_user, means)
+        parts = [(covariance(space, self._points, own), own, factors) for own, factors in self._own_levels()]
+        for factor, (part, own, _) in zip(
+            likeliest_factors(effects + errors, means, [(part, factors) for part, _, factors in parts]),
+            parts,
+            strict=True,
+        ):
             self._terms |= {term: factor * value for term, value in own.items()}
-            effects += factor * of_user
+            effects += factor * part
         self._inverse = robust_inverse(effects, errors, means, noise.published)
         self._solved: Array = self._inverse @ means
+
+    def _own_levels(self) -> list[tuple[dict[Term, float], Sequence[float]]]:
+        """Return the variances whose factor the user's measurements decide, with the factors.
+
+        What they show is first of the own program, and then of the own machines.
+        """
+        of_programs = [
+            {t: v for t, v in self.variances.terms.items() if t.programs == "own" and t.change in changes}
+            for changes in _OWN_CHANGES
+        ]
+        values: set[tuple[str, str]] = set()
+        for c in self.contrasts:
+            if c.machine.identity in self._own_machines:
+                one, other = (_single_values(side_on(side, c.machine)) for side in (c.side, c.reference))
+                values |= one ^ other
+        versions = {value for value in values if value[0] == _VERSION}
+        groups = [versions, *({value} for value in sorted(values - versions))]
+        of_machine = [{Term(value, "all", "own"): OWN_VARIANCE for value in sorted(group)} for group in groups]
+        return [(own, OWN_FACTORS) for own in of_programs] + [(own, MACHINE_FACTORS) for own in of_machine]
 
     def predict(
         self, pairs: Sequence[Pair], blends: Sequence[Blend], machine: Machine, *, joint: bool = False
@@ -477,7 +532,7 @@ class GainModel:
         numbers = np.array([[registry.side(side, machine) for side in pair] for pair in pairs], dtype=int)
         shares = [{registry.program(program): share for share, program in blend} for blend in blends]
         here = np.full(len(blends), registry.machine(machine))
-        space = registry.space(self.variances.scales)
+        space = registry.space(self.variances.scales, self._own_machines)
         weights = np.zeros((len(blends), len(registry.programs)))
         for row, own in enumerate(shares):
             weights[row, list(own)] = list(own.values())
@@ -524,28 +579,35 @@ class GainModel:
             yield group, truth[group] - spread @ self._solved[group], spread
 
 
-def likeliest_factor(others: Array, own: Array, means: Array) -> float:
-    """Return the factor on a part of the covariance that makes the values with this part likeliest, given the others.
+def likeliest_factors(others: Array, means: Array, parts: Sequence[tuple[Array, Sequence[float]]]) -> list[float]:
+    """Return the factors on parts of the covariance that make values likeliest, one after the other.
 
     Args:
         others: Covariance (n, n) of the rest.
-        own: The part (n, n), zero for most values.
         means: The values (n,).
+        parts: Each part (n, n), zero for most values, with its factors, the first of which is that without such values.
     """
     import numpy as np
 
-    (rows,) = np.nonzero(np.diag(own) > 0)
+    likeliest = [factors[0] for _, factors in parts]
+    (rows,) = np.nonzero(sum((np.diag(part) for part, _ in parts), np.zeros(len(means))) > 0)
     if not len(rows):
-        return OWN_FACTORS[0]
+        return likeliest
     inverse = np.linalg.inv(others)
     spread = np.linalg.inv(inverse[np.ix_(rows, rows)])
     residuals = spread @ (inverse @ means)[rows]
 
-    def likelihood(factor: float) -> float:
-        total = spread + factor * own[np.ix_(rows, rows)]
+    def likelihood(total: Array) -> float:
         return -float(np.linalg.slogdet(total)[1] + residuals @ np.linalg.solve(total, residuals))
 
-    return max(OWN_FACTORS, key=likelihood)
+    for number, (part, factors) in enumerate(parts):
+        own = part[np.ix_(rows, rows)]
+        if own.any():
+            values = [likelihood(spread + factor * own) for factor in factors]
+            best = max(range(len(factors)), key=values.__getitem__)
+            likeliest[number] = factors[best if values[best] > values[0] + SIGNIFICANT else 0]
+        spread = spread + likeliest[number] * own
+    return likeliest
 
 
 def robust_inverse(effects: Array, noise: Array, means: Array, published: Array) -> Array:

@@ -20,7 +20,7 @@ from typing import Any
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.benchmark import benchmark_contrasts
-from knowledge.estimate.cases import MEASURED_HERE, own_ratios
+from knowledge.estimate.cases import MEASURED_HERE, is_program, own_ratios
 from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
 from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
 from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Term, Variances, terms_of
@@ -86,7 +86,8 @@ class ModelCache:
             listed = selected(merged(contrasts), machine, self.own_blocks)
             here = {c.label for c in own_ratios(listed, machine, self.own_blocks)}
             variances = shipped_variances(framework, device, bool(families))
-            model = GainModel(listed, _programs_of(own or {}, here), variances)
+            machines = {c.machine.identity for c in listed if c.block in self.own_blocks and is_program(c)}
+            model = GainModel(listed, _programs_of(own or {}, here), variances, machines)
             if own:
                 return model
             self._models[key] = model
@@ -225,7 +226,7 @@ def shipped_variances(framework: str, device: str, of_operations: bool = False) 
 
 def variances_record(variances: Variances) -> dict[str, Any]:
     """Return variances as JSON-ready values."""
-    return {**asdict(variances), "terms": {", ".join(term): value for term, value in variances.terms.items()}}
+    return {**asdict(variances), "terms": {", ".join(map(str, term)): v for term, v in variances.terms.items()}}
 
 
 def variances_from(record: Mapping[str, Any], device: str) -> Variances:

@@ -389,3 +389,54 @@ def test_many_own_measurements_do_not_push_out_what_ships(store: KnowledgeBase) 
     assert after.speedup == pytest.approx(before.speedup, rel=0.02)
     assert width(after) == pytest.approx(width(before), rel=0.1)
     assert 500 < change.left_out < MOST_RATIOS
+
+
+_MODELS_HERE: tuple[dict[str, str | int], ...] = (
+    {"model": "resnet18", "mode": "training", "batch": 16, "size": 64},
+    {"model": "mobilenet_v2", "mode": "training", "batch": 16, "size": 64},
+    {"model": "unet", "mode": "training", "batch": 1, "size": 64},
+)
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize(("ratio", "contradicts"), [(0.2, True), (1.2, True), (1.0, False)])
+def test_what_several_models_show_here_holds_for_others_on_this_machine(
+    store: KnowledgeBase, ratio: float, contradicts: bool
+) -> None:
+    old, between, new = ({"torch": Version(v)} for v in ("2.10.0", "2.12.0", "2.13.0+cpu"))
+    # An estimator reads the knowledge base when it is first asked.
+    first, first_between = (estimator(store, "cnn-training").predict(stack, new) for stack in (old, between))
+    allocator = effects(estimator(store, "cnn-training"))["allocator=tcmalloc"]
+    arms: list[InventedArm] = [("2.13.0+cpu", {}, 0.0), ("2.10.0", {}, math.log(ratio))]
+    for number, parameters in enumerate(_MODELS_HERE):
+        block = invented_arms(arms, parameters=parameters, hardware=ICELAKE)
+        store.add(replace(o, block=f"mine-{number}") for o in block)
+
+    after = estimator(store, "cnn-training")
+    elsewhere = estimator(store, "cnn-training", find_profile("cpu-zen3")).predict(old, new)
+
+    second, second_between = after.predict(old, new), after.predict(between, new)
+    assert (first.low <= ratio <= first.high) is not contradicts
+    assert second.low <= ratio <= second.high
+    assert elsewhere.low <= first.speedup <= elsewhere.high
+    if not contradicts:
+        for one, other in ((first, second), (first_between, second_between)):
+            assert other.high / other.low <= 1.001 * one.high / one.low
+    assert width(effects(after)["allocator=tcmalloc"]) <= 1.001 * width(allocator)
+
+
+@pytest.mark.shipped
+def test_a_setting_that_is_different_on_this_machine_says_nothing_about_others(store: KnowledgeBase) -> None:
+    before = effects(estimator(store, "cnn-training"))
+    arms: list[InventedArm] = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, -0.4)]
+    for number, parameters in enumerate(_MODELS_HERE):
+        store.add(
+            replace(o, block=f"mine-{number}") for o in invented_arms(arms, parameters=parameters, hardware=ICELAKE)
+        )
+
+    after = effects(estimator(store, "cnn-training"))
+
+    assert before["allocator=tcmalloc"].low > math.exp(-0.4)
+    assert after["allocator=tcmalloc"].high < 1
+    for name in set(before) - {"allocator=tcmalloc"}:
+        assert width(after[name]) <= 1.05 * width(before[name])
