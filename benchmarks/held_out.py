@@ -40,10 +40,8 @@ from docs.fits import program_of
 from docs.timm import amounts, read_tables, record_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation, words_of
-from knowledge.estimate.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
 from knowledge.estimate.accelerator_ratio import MOST_PAIRS, RatioModel
 from knowledge.estimate.cases import is_program
-from knowledge.estimate.evidence import BlockEvidence, Contrast, evidence_of, features_of
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.interface import PredictedGain
 from knowledge.estimate.model_cache import (
@@ -54,8 +52,10 @@ from knowledge.estimate.model_cache import (
     shipped_variances,
 )
 from knowledge.estimate.similarity import side_on, similarity_of
-from knowledge.estimate.stored_evidence import load_evidence
-from knowledge.estimate.timm import is_shipped, tables_from, timm_contrasts, timm_tables
+from knowledge.evidence.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
+from knowledge.evidence.contrasts import BlockEvidence, Contrast, evidence_of, features_of
+from knowledge.evidence.stored_evidence import load_evidence
+from knowledge.evidence.timm import is_shipped, tables_from, timm_contrasts, timm_tables
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.published.observations import read_published
 from knowledge.exchange.published.timm import REPOSITORY, TIMM

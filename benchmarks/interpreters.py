@@ -23,7 +23,7 @@ from typing import Any
 from scipy.stats import t
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.estimate.paired_ratio import locate
+from knowledge.evidence.paired_ratio import locate
 from knowledge.hardware.detect import detect
 
 PACKAGES = ("pyperf==2.10.0", "pyperformance==1.14.0", "numpy==2.2.6", "jax==0.6.2", "jaxlib==0.6.2")

@@ -26,7 +26,7 @@ from advisor.api.options import IndexOptions
 from advisor.api.resources import make_client
 from advisor.campaign.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.evidence.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
 from pi_runners.campaign import Block, run_block
 from pi_runners.environment import StackLock, build_environment

@@ -42,7 +42,7 @@ PARTS = {
     "gate": (("advisor/gate/*",), ("tests/advisor/gate",)),
     "timing": (("pi_runners/harness/timing.py",), ("tests/pi_runners/test_timing.py",)),
     "estimate": (
-        ("knowledge/estimate/*",),
+        ("knowledge/estimate/*", "knowledge/evidence/*"),
         (
             "tests/knowledge/test_estimate.py",
             "tests/knowledge/test_model_cache.py",

@@ -22,7 +22,7 @@ from advisor.api.benchmark import measure_benchmark
 from advisor.api.measurement import EnvironmentOptions, SamplingOptions
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions
 from knowledge.domain.errors import AdvisorError
-from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.evidence.compare import Comparison, compare_block
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.slower import SlowerRule
 

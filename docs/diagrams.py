@@ -252,7 +252,8 @@ def architecture() -> Diagram:
             976,
             (
                 ("service", ("a knowledge base", "over HTTP")),
-                ("estimate", ("comparison,", "prediction")),
+                ("estimate", ("predictions from", "one model")),
+                ("evidence", ("comparisons,", "ratios")),
                 ("admission", ("accepts or", "quarantines")),
                 ("exchange", ("files, Parquet,", "MLPerf results")),
                 ("store", ("SQLite or", "PostgreSQL")),

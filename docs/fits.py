@@ -16,10 +16,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.accelerator_pairs import load_pairs
 from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.cases import is_program
-from knowledge.estimate.evidence import BlockEvidence, Contrast
 from knowledge.estimate.gain_fit import fit_variances
 from knowledge.estimate.gain_model import Variances
 from knowledge.estimate.model_cache import (
@@ -32,8 +30,10 @@ from knowledge.estimate.model_cache import (
     variances_record,
 )
 from knowledge.estimate.programs import Program, program_of_run
-from knowledge.estimate.stored_evidence import load_evidence
-from knowledge.estimate.timm import TIMM_FAMILY, timm_contrasts, timm_tables
+from knowledge.evidence.accelerator_pairs import load_pairs
+from knowledge.evidence.contrasts import BlockEvidence, Contrast
+from knowledge.evidence.stored_evidence import load_evidence
+from knowledge.evidence.timm import TIMM_FAMILY, timm_contrasts, timm_tables
 from knowledge.store.engine import open_knowledge_base
 
 TARGET = Path(str(files("knowledge.data"))) / "fits.json"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from advisor.report.evidence import draw_svg, ratios_plot, table
 from knowledge.domain.observation import PUBLISHED, words_of
-from knowledge.estimate.accelerator_pairs import AcceleratorPair, load_pairs
 from knowledge.estimate.compared_settings import USUAL_VALUES, setting_change
-from knowledge.estimate.evidence import Contrast
-from knowledge.estimate.published_rows import published_contrasts
+from knowledge.evidence.accelerator_pairs import AcceleratorPair, load_pairs
+from knowledge.evidence.contrasts import Contrast
+from knowledge.evidence.published_rows import published_contrasts
 from knowledge.store.engine import open_knowledge_base
 
 PAGE = Path(__file__).parent / "explanation" / "gpu-evidence.md"

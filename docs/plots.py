@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from packaging.version import Version
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.evidence.compare import Comparison, compare_block
 from knowledge.exchange.files import read_lines, read_observations
 
 PLACE = Path(__file__).parent / "explanation" / "plots"

@@ -33,9 +33,9 @@ from packaging.version import Version
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import Machine, Side, machine_of
-from knowledge.estimate.published_rows import WIDEST_SETTING, WIDEST_VERSION, number_of, published_side
-from knowledge.estimate.timm import SHIPPED, TimmTable, TimmTables, architecture_of, family_of, timm_tables
+from knowledge.evidence.contrasts import Machine, Side, machine_of
+from knowledge.evidence.published_rows import WIDEST_SETTING, WIDEST_VERSION, number_of, published_side
+from knowledge.evidence.timm import SHIPPED, TimmTable, TimmTables, architecture_of, family_of, timm_tables
 from knowledge.exchange.files import read_lines
 from knowledge.exchange.published.observations import read_published
 from knowledge.exchange.published.timm import REPOSITORY, TIMM

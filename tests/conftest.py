@@ -21,8 +21,8 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
-from knowledge.estimate.accelerator_pairs import load_pairs
 from knowledge.estimate.model_cache import ModelCache
+from knowledge.evidence.accelerator_pairs import load_pairs
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.vocabulary import FRAMEWORKS
 from tests.examples import examples

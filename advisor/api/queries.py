@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from knowledge.domain.observation import Observation
     from knowledge.estimate.accelerator_ratio import AcceleratorRatio
     from knowledge.estimate.framework_evidence import Estimate
-    from knowledge.estimate.stacks import StackComparisons
+    from knowledge.evidence.stacks import StackComparisons
     from knowledge.hardware.accelerators import AcceleratorModel
 
 
@@ -91,7 +91,7 @@ def select_observations(
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
     from knowledge.domain.errors import InputError
-    from knowledge.estimate.stacks import is_machine
+    from knowledge.evidence.stacks import is_machine
 
     with open_readable_store(knowledge) as store:
         machine = None if hardware is None else _machine_name(hardware)
@@ -133,7 +133,7 @@ def compare(
         InputError: If there is no such observation (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from knowledge.estimate.stacks import compare_stacks
+    from knowledge.evidence.stacks import compare_stacks
 
     observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
     return compare_stacks(observations, stacks=(stacks,) if isinstance(stacks, str) else stacks)
@@ -228,11 +228,11 @@ def compare_hardware(
     """
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
-    from knowledge.estimate.accelerator_pairs import load_pairs
     from knowledge.estimate.accelerator_ratio import accelerator_ratios, are_connected
-    from knowledge.estimate.evidence import features_of
     from knowledge.estimate.model_cache import shipped_ratio_variances
     from knowledge.estimate.workloads import TASKS, find_workload, workload_catalogue
+    from knowledge.evidence.accelerator_pairs import load_pairs
+    from knowledge.evidence.contrasts import features_of
     from knowledge.hardware.peaks import ratio_bounds
 
     models = [_accelerator(name) for name in (accelerator, reference)]

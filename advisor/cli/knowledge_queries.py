@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from packaging.version import Version
 
     from knowledge.domain.observation import Observation
-    from knowledge.estimate.mlperf import Gain, Score
+    from knowledge.evidence.mlperf import Gain, Score
 
 _MachineOption = Annotated[
     str | None,
@@ -72,7 +72,7 @@ def compare(
         else stack_comparisons_text(standings)
     )
     if plot is not None:
-        from knowledge.estimate.stacks import stack_name
+        from knowledge.evidence.stacks import stack_name
 
         rows = [
             (f"{stack_name(c.observation)}: {c.indicator}", math.exp(c.mean), math.exp(c.low), math.exp(c.high))
@@ -85,7 +85,7 @@ def compare(
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
     from advisor.report.evidence import gains_record, gains_text, ratios_plot, software
-    from knowledge.estimate import mlperf
+    from knowledge.evidence import mlperf
 
     scores = mlperf.score_submissions(observations)
     gains = mlperf.scaling(scores) if scaling else mlperf.software_gains(scores)
@@ -233,7 +233,7 @@ def mlperf_table(
     """Print a round's scores as the published table does: minutes to train, by system and benchmark."""
     from advisor.report.evidence import scores_record, scores_text
     from knowledge.domain.errors import InputError
-    from knowledge.estimate.mlperf import score_submissions
+    from knowledge.evidence.mlperf import score_submissions
     from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)

@@ -243,7 +243,7 @@ def _parse(file: SourceFile, content: _Content) -> None:
 def _kind(name: str) -> str | None:
     """Return the kind of model that a call indicates: of the model that it names, or by the longest matching prefix."""
     if model := timm_model_of(name):
-        from knowledge.estimate.timm import architecture_of, family_of
+        from knowledge.evidence.timm import architecture_of, family_of
 
         return "transformer" if architecture_of(family_of(model)) == "transformer" else "cnn"
     matches = [
@@ -272,7 +272,7 @@ def timm_model_of(call: str) -> str:
     if match is None:
         return ""
     # Few projects need it, and importing it takes as long as searching the sources of most.
-    from knowledge.estimate.timm import timm_tables
+    from knowledge.evidence.timm import timm_tables
 
     # Weights of a hub have names such as `hf-hub:timm/resnet50.a1_in1k`.
     name = match["built"] or match["named"].rpartition("/")[2].partition(".")[0]

@@ -10,8 +10,8 @@ from typing import Any
 from advisor.api.queries import HardwareComparison, PeakBound
 from advisor.domain.words import count, speed_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, render
-from knowledge.estimate.accelerator_pairs import DEFAULT, MLPERF, REQUESTS, SHORT, AcceleratorPair
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
+from knowledge.evidence.accelerator_pairs import DEFAULT, MLPERF, REQUESTS, SHORT, AcceleratorPair
 
 _MOST_ROWS = 6
 _REGIMES = {

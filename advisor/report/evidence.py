@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from advisor.domain.words import count
-from knowledge.estimate.compare import Comparison
 from knowledge.estimate.framework_evidence import Estimate
-from knowledge.estimate.mlperf import BENCHMARKS, Gain, Score, efficiency
-from knowledge.estimate.stacks import StackComparisons, stack_name
+from knowledge.evidence.compare import Comparison
+from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
+from knowledge.evidence.stacks import StackComparisons, stack_name
 
 _LARGEST = math.log(100)
 NO_RESULT = "no result"

@@ -10,9 +10,9 @@ from typing import Any
 from advisor.domain.words import count
 from advisor.report.evidence import ratio_cells
 from knowledge.domain.observation import BENCHMARK, Observation
-from knowledge.estimate.compare import Comparison, compare_block, refusals
-from knowledge.estimate.stacks import stack_name
-from knowledge.estimate.summary import Summary, summarise_block
+from knowledge.evidence.compare import Comparison, compare_block, refusals
+from knowledge.evidence.stacks import stack_name
+from knowledge.evidence.summary import Summary, summarise_block
 from pi_runners.benchmark import Metric, last_line
 
 _MOST_CHARACTERS = 200

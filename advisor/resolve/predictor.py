@@ -307,7 +307,7 @@ def _load_numpy() -> None:
 
 def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:
     """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
-    from knowledge.estimate.evidence import COMPANIONS
+    from knowledge.evidence.contrasts import COMPANIONS
     from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}

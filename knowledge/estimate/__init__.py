@@ -1,1 +1,1 @@
-"""Estimation of the speed of stacks from observations."""
+"""Estimation of the speed of stacks from measured ratios."""

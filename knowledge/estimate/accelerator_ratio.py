@@ -3,7 +3,7 @@
 The log speed of an accelerator at a task is a sum of independent effects: one that is linear in its rates (memory
 bandwidth, operations per second in float32, with TF32 and in 16 bits, generation of the tensor cores), one that similar
 accelerators share, and one of its own. Each has parts that all pairs share, or those of one mode or regime
-(:data:`knowledge.estimate.accelerator_pairs.REGIMES`), or of one architecture or task in a regime: where float32 became
+(:data:`knowledge.evidence.accelerator_pairs.REGIMES`), or of one architecture or task in a regime: where float32 became
 TF32, programs of matrix products gained most. A pair is a difference of two such speeds, plus an effect of the ratio of
 its batch sizes. Each row has noise of its own, and so has each configuration of a publisher: it is not the user's. Rows
 that are far from what the others predict count less.
@@ -19,11 +19,11 @@ from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.accelerator_pairs import REGIMES, AcceleratorPair
-from knowledge.estimate.evidence import features_of
 from knowledge.estimate.gain_model import half_shared, robust_inverse
 from knowledge.estimate.interface import NORMAL_QUANTILE
 from knowledge.estimate.programs import program_of_run
+from knowledge.evidence.accelerator_pairs import REGIMES, AcceleratorPair
+from knowledge.evidence.contrasts import features_of
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class AcceleratorRatio:
     """A predicted ratio of speed of two accelerators at a program of a workload.
 
     Attributes:
-        regime: One of :data:`knowledge.estimate.accelerator_pairs.REGIMES`.
+        regime: One of :data:`knowledge.evidence.accelerator_pairs.REGIMES`.
         speedup: How much faster the accelerator is than the reference.
         low: Lower end of the interval that contains the ratio of a program of this kind.
         high: Upper end.

@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.gain_model import Blend
 from knowledge.estimate.programs import (
     PROGRAMS,
@@ -19,7 +18,6 @@ from knowledge.estimate.programs import (
     sizes_of,
     with_groups,
 )
-from knowledge.estimate.timm import timm_tables
 from knowledge.estimate.workloads import (
     INDICATOR,
     MODELS,
@@ -31,6 +29,8 @@ from knowledge.estimate.workloads import (
     UNATTRIBUTED,
     Workload,
 )
+from knowledge.evidence.contrasts import Contrast, Machine
+from knowledge.evidence.timm import timm_tables
 
 _BATCHES = {"small": 1, "medium": 32, "large": 256}
 """Batch sizes of models of timm, by the name of the size: a judgement."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
-from knowledge.estimate.evidence import Contrast, Machine
 from knowledge.estimate.programs import PROGRAMS
 from knowledge.estimate.setting_effect import SettingSource
 from knowledge.estimate.setting_gains import SettingValue
 from knowledge.estimate.similarity import element_type_of, precision_feature, similarity_of
 from knowledge.estimate.workloads import TimePart
+from knowledge.evidence.contrasts import Contrast, Machine
 from knowledge.settings.catalogue import shipped_settings
 
 LEAST_SIMILARITY = 0.3

@@ -17,7 +17,6 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
-from knowledge.estimate.evidence import Contrast, Machine, RunOutcome, machine_of
 from knowledge.estimate.framework_model import FrameworkModel, OwnBenchmark, mixture
 from knowledge.estimate.interface import (
     CONFIDENCE,
@@ -32,10 +31,8 @@ from knowledge.estimate.interface import (
 )
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.published_rows import DEFAULTS
 from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect
 from knowledge.estimate.setting_gains import SettingGains
-from knowledge.estimate.timm import timm_contrasts
 from knowledge.estimate.workloads import (
     INDICATOR,
     MODELS,
@@ -49,6 +46,9 @@ from knowledge.estimate.workloads import (
     share_of_parts,
     workload_catalogue,
 )
+from knowledge.evidence.contrasts import Contrast, Machine, RunOutcome, machine_of
+from knowledge.evidence.published_rows import DEFAULTS
+from knowledge.evidence.timm import timm_contrasts
 
 _OF_OPERATIONS = (INDICATOR, OPERATIONS, PROFILE, STEPS)
 """Lists of parts that may be single operations."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.interface import Evidence, PredictedGain
+from knowledge.evidence.contrasts import Contrast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,6 @@ from packaging.version import Version
 
 from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting
-from knowledge.estimate.evidence import Contrast, Side
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
 from knowledge.estimate.gain_model import Blend, GainModel, Predicted
 from knowledge.estimate.interface import (
@@ -32,6 +31,7 @@ from knowledge.estimate.measured_framework import MeasuredFramework, with_versio
 from knowledge.estimate.model_cache import number_left_out
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.setting_gains import PairGain, SettingGains
+from knowledge.evidence.contrasts import Contrast, Side
 
 Versions = Mapping[str, Version]
 Settings = Mapping[str, str]

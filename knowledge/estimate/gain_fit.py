@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.gain_model import (
     Noise,
     Registry,
@@ -19,6 +18,7 @@ from knowledge.estimate.gain_model import (
 )
 from knowledge.estimate.programs import Program
 from knowledge.estimate.similarity import common_value, side_on
+from knowledge.evidence.contrasts import Contrast
 
 if TYPE_CHECKING:
     from knowledge.estimate.gain_model import Array

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.programs import Program
 from knowledge.estimate.similarity import SIMILARITY_OF_VALUES, common_value, side_on, similarity_of_machines
+from knowledge.evidence.contrasts import Contrast, Machine, Side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

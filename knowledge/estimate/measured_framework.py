@@ -10,7 +10,7 @@ from functools import cached_property
 from packaging.version import Version
 
 from knowledge.estimate.compared_settings import ComparedSetting, SettingPair, compared_pairs, compared_settings
-from knowledge.estimate.evidence import COMPANIONS, Contrast, Machine, Side
+from knowledge.evidence.contrasts import COMPANIONS, Contrast, Machine, Side
 
 Versions = Mapping[str, Version]
 _LAST_PATCH = 9

@@ -19,15 +19,15 @@ from typing import Any
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
-from knowledge.estimate.benchmark import benchmark_contrasts
 from knowledge.estimate.cases import MEASURED_HERE, is_program, own_ratios
-from knowledge.estimate.evidence import FORMAT as EVIDENCE_FORMAT
-from knowledge.estimate.evidence import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
 from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Term, Variances, terms_of
-from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.estimate.programs import Program, program_of_run
-from knowledge.estimate.stored_evidence import load_evidence, shipped_blocks
-from knowledge.estimate.timm import timm_digest
+from knowledge.evidence.benchmark import benchmark_contrasts
+from knowledge.evidence.contrasts import FORMAT as EVIDENCE_FORMAT
+from knowledge.evidence.contrasts import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
+from knowledge.evidence.packed_contrasts import pack_contrasts, unpack_contrasts
+from knowledge.evidence.stored_evidence import load_evidence, shipped_blocks
+from knowledge.evidence.timm import timm_digest
 from knowledge.exchange.published.timm import TIMM
 from knowledge.store.base import KnowledgeBase
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from knowledge.domain.observation import PUBLISHED, words_of
-from knowledge.estimate.timm import TIMM_FAMILY, architecture_of, family_of
+from knowledge.evidence.timm import TIMM_FAMILY, architecture_of, family_of
 from knowledge.exchange.published.timm import TIMM
 
 WHOLE_MODEL, BLOCK_OF_MODEL = "model", "block"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from knowledge.estimate.evidence import Machine, Side
+from knowledge.evidence.contrasts import Machine, Side
 from knowledge.hardware.matrix_features import element_types
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.programs import DEPTHWISE, composition_of
-from knowledge.estimate.timm import closest_models, timm_tables
+from knowledge.evidence.timm import closest_models, timm_tables
 from knowledge.exchange.published.timm import TIMM
 
 OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"

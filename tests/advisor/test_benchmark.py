@@ -18,8 +18,8 @@ import advisor.api
 from advisor.api import IndexOptions, ResolutionOptions, SamplingOptions
 from advisor.project.benchmark import read_benchmark
 from knowledge.domain.errors import InputError
-from knowledge.estimate.benchmark import benchmark_comparisons, benchmark_contrasts
-from knowledge.estimate.evidence import evidence_of
+from knowledge.evidence.benchmark import benchmark_comparisons, benchmark_contrasts
+from knowledge.evidence.contrasts import evidence_of
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

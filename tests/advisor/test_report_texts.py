@@ -36,10 +36,10 @@ from advisor.resolve.recommend import recommend
 from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.sizes import AdviceSizes, PackageSize, StackSizes
-from knowledge.estimate.accelerator_pairs import AcceleratorPair
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from knowledge.evidence.accelerator_pairs import AcceleratorPair
 from tests.advisor.factories import build_problem, build_request
 from tests.package_index import PackageIndex
 

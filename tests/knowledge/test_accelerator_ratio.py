@@ -11,15 +11,6 @@ import numpy as np
 import pytest
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.accelerator_pairs import (
-    DEFAULT,
-    MLPERF,
-    REQUESTS,
-    SHORT,
-    AcceleratorPair,
-    accelerator_pairs,
-    load_pairs,
-)
 from knowledge.estimate.accelerator_ratio import (
     CONFIGURATION,
     MOST_PAIRS,
@@ -31,6 +22,15 @@ from knowledge.estimate.accelerator_ratio import (
     selected,
 )
 from knowledge.estimate.model_cache import shipped_ratio_variances
+from knowledge.evidence.accelerator_pairs import (
+    DEFAULT,
+    MLPERF,
+    REQUESTS,
+    SHORT,
+    AcceleratorPair,
+    accelerator_pairs,
+    load_pairs,
+)
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.engine import open_knowledge_base

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, compare_block, refusals
-from knowledge.estimate.conditions import instabilities, spread
-from knowledge.estimate.paired_ratio import locate
-from knowledge.estimate.summary import bootstrap, roofs, summarise_block
-from knowledge.estimate.variance_shrinkage import estimate_prior
+from knowledge.evidence.compare import Comparison, compare_block, refusals
+from knowledge.evidence.conditions import instabilities, spread
+from knowledge.evidence.paired_ratio import locate
+from knowledge.evidence.summary import bootstrap, roofs, summarise_block
+from knowledge.evidence.variance_shrinkage import estimate_prior
 from tests.knowledge.samples import RUN, block, observation
 
 

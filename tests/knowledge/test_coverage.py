@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, compare_block
+from knowledge.evidence.compare import Comparison, compare_block
 from tests.knowledge.samples import RUN, observation
 
 NORMAL_QUANTILE = 1.959964

@@ -14,11 +14,11 @@ from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compared_settings import compared_settings
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.evidence import Side, machine_of
 from knowledge.estimate.model_cache import MOST_OWN, MOST_RATIOS, ModelCache, selected, shipped_variances
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.similarity import element_type_of, side_on
 from knowledge.estimate.workloads import find_workload
+from knowledge.evidence.contrasts import Side, machine_of
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.base import KnowledgeBase
 from knowledge.store.engine import open_knowledge_base

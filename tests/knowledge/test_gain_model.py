@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from docs.programs import compositions
-from knowledge.estimate.evidence import Contrast, Machine, Side
 from knowledge.estimate.gain_fit import LEAST, fit_variances
 from knowledge.estimate.gain_model import Blend, GainModel, Space, Variances, terms_of
 from knowledge.estimate.programs import OPERATIONS, Program, program_of_run
+from knowledge.evidence.contrasts import Contrast, Machine, Side
 from tests.examples import examples
 from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 

@@ -10,8 +10,8 @@ import pytest
 
 from docs.megatron_bridge import TARGET, rows, table_of
 from knowledge.domain.observation import Observation
-from knowledge.estimate.accelerator_pairs import SHORT, accelerator_pairs
-from knowledge.estimate.published_rows import published_contrasts
+from knowledge.evidence.accelerator_pairs import SHORT, accelerator_pairs
+from knowledge.evidence.published_rows import published_contrasts
 from knowledge.exchange.files import read_lines, read_observations
 from tests.knowledge.test_published_contrasts import row
 

@@ -10,7 +10,7 @@ import pytest
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
-from knowledge.estimate.mlperf import Score, efficiency, scaling, score_submissions, software_gains
+from knowledge.evidence.mlperf import Score, efficiency, scaling, score_submissions, software_gains
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.logs import UnreadableLogError, read_log

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.mlperf import score_submissions
+from knowledge.evidence.mlperf import score_submissions
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.mlperf.results import (
     TRAINING,

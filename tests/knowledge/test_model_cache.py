@@ -18,9 +18,7 @@ from packaging.version import Version
 from docs.fits import FEWEST, chosen, program_of
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import PackageVersion, make_stack
-from knowledge.estimate.compare import common_shares
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.evidence import evidence_of
 from knowledge.estimate.gain_fit import fit_variances
 from knowledge.estimate.gain_model import GainModel
 from knowledge.estimate.model_cache import (
@@ -32,8 +30,10 @@ from knowledge.estimate.model_cache import (
     shipped_variances,
     variances_record,
 )
-from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.workloads import TimePart
+from knowledge.evidence.compare import common_shares
+from knowledge.evidence.contrasts import evidence_of
+from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.every_operation import EVERY_OPERATION
@@ -140,8 +140,8 @@ def test_cached_values_of_another_statistic_are_not_used(
 ) -> None:
     before = ModelCache(store).contrasts("torch", "cpu")
     monkeypatch.setattr("knowledge.estimate.model_cache.EVIDENCE_FORMAT", 99)
-    monkeypatch.setattr("knowledge.estimate.stored_evidence.FORMAT", 99)
-    monkeypatch.setattr("knowledge.estimate.evidence.compare_block", lambda _: ())
+    monkeypatch.setattr("knowledge.evidence.stored_evidence.FORMAT", 99)
+    monkeypatch.setattr("knowledge.evidence.contrasts.compare_block", lambda _: ())
 
     assert before
     assert ModelCache(store).contrasts("torch", "cpu") == ()

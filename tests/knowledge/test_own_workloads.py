@@ -14,10 +14,10 @@ from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.estimate.cases import Case, cases_of
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.evidence import Contrast
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.programs import OPERATIONS
 from knowledge.estimate.workloads import OWN, PROFILE, find_workload, workload_of_profile
+from knowledge.evidence.contrasts import Contrast
 from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, block

@@ -16,17 +16,17 @@ from docs.gpu_evidence import h100_key
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.stack import PackageVersion, Stack
-from knowledge.estimate.accelerator_pairs import load_pairs
 from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.evidence import evidence_of
 from knowledge.estimate.framework_model import mixture
 from knowledge.estimate.interface import Prediction
 from knowledge.estimate.model_cache import ModelCache
-from knowledge.estimate.published_rows import published_contrasts
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.estimate.stored_evidence import load_evidence
 from knowledge.estimate.workloads import find_workload
+from knowledge.evidence.accelerator_pairs import load_pairs
+from knowledge.evidence.contrasts import evidence_of
+from knowledge.evidence.published_rows import published_contrasts
+from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base

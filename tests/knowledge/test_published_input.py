@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.estimate.accelerator_pairs import accelerator_pairs
-from knowledge.estimate.published_rows import published_contrasts
+from knowledge.evidence.accelerator_pairs import accelerator_pairs
+from knowledge.evidence.published_rows import published_contrasts
 from knowledge.exchange.published.machine import accelerators_in
 from knowledge.exchange.published.observations import (
     read_published_content,

@@ -10,10 +10,10 @@ import pytest
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.estimate.evidence import Contrast, Side, machine_from, machine_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.similarity import element_type_of, side_on
 from knowledge.estimate.workloads import find_workload
+from knowledge.evidence.contrasts import Contrast, Side, machine_from, machine_of
 from knowledge.hardware.profiles import find_profile
 from tests.knowledge.test_gains import contrast, estimator
 from tests.knowledge.test_hardware import recorded

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import compare_block
-from knowledge.estimate.stacks import NotComparableError, compare_stacks
+from knowledge.evidence.compare import compare_block
+from knowledge.evidence.stacks import NotComparableError, compare_stacks
 from tests.knowledge.samples import block
 
 

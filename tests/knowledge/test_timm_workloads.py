@@ -12,11 +12,11 @@ from packaging.version import Version
 from knowledge.domain.errors import InputError
 from knowledge.estimate.cases import cases_of
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.evidence import machine_of
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.estimate.timm import timm_contrasts, timm_tables
 from knowledge.estimate.workloads import MODELS, OPERATIONS, TASKS, find_workload, share_of_parts
+from knowledge.evidence.contrasts import machine_of
+from knowledge.evidence.timm import timm_contrasts, timm_tables
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from knowledge.estimate.evidence import Contrast, Machine, Side, machine_from
+from knowledge.evidence.contrasts import Contrast, Machine, Side, machine_from
 
 
 def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:

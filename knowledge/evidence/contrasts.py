@@ -15,7 +15,7 @@ from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
-from knowledge.estimate.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
+from knowledge.evidence.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, find_accelerator, model_of
 from knowledge.hardware.matrix_features import matrix_units
 
@@ -188,8 +188,8 @@ class BlockEvidence:
 
 def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the contrasts of versions between rounds of MLPerf Training."""
-    from knowledge.estimate.mlperf_rows import ADVISED, training_rows
-    from knowledge.estimate.published_rows import published_contrasts
+    from knowledge.evidence.mlperf_rows import ADVISED, training_rows
+    from knowledge.evidence.published_rows import published_contrasts
 
     rows = (r for r in training_rows(observations) if r.framework in ADVISED and r.indicator.device == "cuda")
     return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
@@ -204,7 +204,7 @@ def evidence_of(
         observations: The observations.
         is_copy: Returns whether another source published a row before.
     """
-    from knowledge.estimate.published_rows import published_contrasts
+    from knowledge.evidence.published_rows import published_contrasts
 
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)

@@ -12,7 +12,7 @@ from typing import Any
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
-from knowledge.estimate.evidence import (
+from knowledge.evidence.contrasts import (
     FAILURE_TRUST,
     FORMAT,
     BlockEvidence,
@@ -23,10 +23,10 @@ from knowledge.estimate.evidence import (
     evidence_of_rounds,
     machine_from,
 )
-from knowledge.estimate.mlperf_rows import TRAINING_BLOCK
-from knowledge.estimate.packed_contrasts import pack_contrasts, unpack_contrasts
-from knowledge.estimate.published_rows import first_publications
-from knowledge.estimate.timm import BLOCK, is_shipped, timm_contrasts
+from knowledge.evidence.mlperf_rows import TRAINING_BLOCK
+from knowledge.evidence.packed_contrasts import pack_contrasts, unpack_contrasts
+from knowledge.evidence.published_rows import first_publications
+from knowledge.evidence.timm import BLOCK, is_shipped, timm_contrasts
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 SHIPPED = "contrasts.json.gz"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
-from knowledge.estimate.mlperf import score_submissions
+from knowledge.evidence.mlperf import score_submissions
 from knowledge.exchange.mlperf.results import INFERENCE, distinct_results
 
 TRAINING_BLOCK, INFERENCE_BLOCK = f"{PUBLISHED}/MLPerf Training", f"{PUBLISHED}/MLPerf Inference"

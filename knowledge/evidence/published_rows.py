@@ -19,7 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
-from knowledge.estimate.evidence import Contrast, Side, machine_of, side_of
+from knowledge.evidence.contrasts import Contrast, Side, machine_of, side_of
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.hardware.accelerators import model_of
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.conditions import Instability, instabilities, spread
+from knowledge.evidence.conditions import Instability, instabilities, spread
 
 _RESAMPLES = 1000
 _SEED = 20201

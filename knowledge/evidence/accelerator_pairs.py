@@ -10,9 +10,9 @@ from dataclasses import asdict, astuple, dataclass
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, PUBLISHED_BLOCKS, Observation
-from knowledge.estimate.evidence import features_of
-from knowledge.estimate.mlperf_rows import INFERENCE_BLOCK, TRAINING_BLOCK, inference_rows, training_rows
-from knowledge.estimate.published_rows import first_publications, published_side
+from knowledge.evidence.contrasts import features_of
+from knowledge.evidence.mlperf_rows import INFERENCE_BLOCK, TRAINING_BLOCK, inference_rows, training_rows
+from knowledge.evidence.published_rows import first_publications, published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.base import KnowledgeBase

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from knowledge.domain.observation import Observation
-from knowledge.estimate.conditions import differing_conditions
-from knowledge.estimate.paired_ratio import Location, locate, winsorised
-from knowledge.estimate.variance_shrinkage import Prior, estimate_prior
+from knowledge.evidence.conditions import differing_conditions
+from knowledge.evidence.paired_ratio import Location, locate, winsorised
+from knowledge.evidence.variance_shrinkage import Prior, estimate_prior
 
 WIDEST_FACTOR = 4.0
 """If the upper end of an interval is more than this many times its lower end, the comparison has no result."""
@@ -129,8 +129,8 @@ def compare_block(
     Drift of the machine affects reference and arm of one round equally, so their ratio does not depend on it. Rounds in
     which the two ran under unequal conditions are left out; :func:`refusals` returns them. A disturbance affects only
     one of the two, so the ratio is a trimmed mean of the log ratios of the rounds
-    (:mod:`knowledge.estimate.paired_ratio`). Intervals are Student's with moderated variances
-    (:mod:`knowledge.estimate.variance_shrinkage`), each widened for the number of comparisons in its block
+    (:mod:`knowledge.evidence.paired_ratio`). Intervals are Student's with moderated variances
+    (:mod:`knowledge.evidence.variance_shrinkage`), each widened for the number of comparisons in its block
     (Bonferroni), so that all of them hold together with the given confidence.
 
     Args:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
-from knowledge.estimate.compare import Comparison, References, compare_block, measured_references, refusals
+from knowledge.evidence.compare import Comparison, References, compare_block, measured_references, refusals
 
 
 class NotComparableError(InputError):

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
-from knowledge.estimate.evidence import Contrast, Machine, Side, machine_from
+from knowledge.evidence.contrasts import Contrast, Machine, Side, machine_from
 from knowledge.exchange.published.timm import REPOSITORY, TIMM, amounts_of_step
 
 SHIPPED = "timm.json.gz"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from knowledge.domain.observation import BENCHMARK
-from knowledge.estimate.compare import Comparison, compare_block
-from knowledge.estimate.evidence import Contrast, contrast_of
+from knowledge.evidence.compare import Comparison, compare_block
+from knowledge.evidence.contrasts import Contrast, contrast_of
 from knowledge.store.base import KnowledgeBase
 
 
@@ -20,7 +20,7 @@ def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparis
 
     Returns:
         The comparisons in order of block and arm, with the A/A controls and those without a result
-        (:attr:`~knowledge.estimate.compare.Comparison.conclusive`).
+        (:attr:`~knowledge.evidence.compare.Comparison.conclusive`).
     """
     observations = store.observations(indicator=BENCHMARK)
     return compare_block(o for o in observations if o.indicator.parameters.get("identity") == identity)

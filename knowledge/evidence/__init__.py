@@ -1,0 +1,1 @@
+"""What measurements say by themselves: comparisons of stacks, and the ratios that the estimator is conditioned on."""
