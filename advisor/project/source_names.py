@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 NAMED = ("timm.create_model", "timm.models.create_model", "torchvision.models.get_model")
 """Functions whose first argument is the name of a model."""
-_NAME_PARAMETERS = ("model_name", "name")
+_NAME_PARAMETERS = ("model_name", "name", "pretrained_model_name_or_path")
 
 
 class SourceNames(NamedTuple):
@@ -17,8 +17,8 @@ class SourceNames(NamedTuple):
     Attributes:
         imports: Top-level packages that it imports.
         calls: Full name and line of each call and of each base class, such as ``torch.nn.Conv2d``, sorted; of a method
-            of a result, ``.`` and its name; of :data:`NAMED` with the literal name of the model, such as
-            ``timm.create_model("resnet50")``.
+            of a result, ``.`` and its name; of :data:`NAMED`, and ``from_pretrained`` of transformers, with the literal
+            name of the model, such as ``timm.create_model("resnet50")``.
     """
 
     imports: frozenset[str]
@@ -57,7 +57,7 @@ def names_of(code: str) -> SourceNames:
 
 def _with_model(name: str, call: ast.Call) -> str:
     """Return the name of a call, with the model that it names, if it names one by a literal."""
-    if name not in NAMED:
+    if name not in NAMED and not (name.startswith("transformers.") and name.endswith(".from_pretrained")):
         return name
     arguments = [*call.args[:1], *(k.value for k in call.keywords if k.arg in _NAME_PARAMETERS)]
     literals = (a.value for a in arguments if isinstance(a, ast.Constant) and isinstance(a.value, str))

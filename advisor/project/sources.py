@@ -15,14 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
+from advisor.project.named_models import named_model
 from advisor.project.source_files import SourceFile, code_of, imported_names, source_files
-from advisor.project.source_names import NAMED, names_of
+from advisor.project.source_names import names_of
 from knowledge.domain.identity import canonical_json
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
 _BUCKET = "sources"
-_FORMAT = 2
+_FORMAT = 3
 """Version of what is remembered; raise it when signs change."""
 
 _SIGNS: dict[str, tuple[str, ...]] = {
@@ -30,9 +31,12 @@ _SIGNS: dict[str, tuple[str, ...]] = {
         "torch.nn.Conv", "torch.nn.functional.conv", "torchvision.models", "timm.create_model", "timm.models.",
         "keras.layers.Conv", "keras.layers.SeparableConv", "keras.layers.DepthwiseConv", "keras.applications",
         "flax.linen.Conv", "flax.nnx.Conv", "jax.lax.conv", "tensorflow.nn.conv", "ultralytics.YOLO",
+        "transformers.ResNet", "transformers.ConvNext",
     ),
     "transformer": (
         "transformers.Auto", "transformers.Bert", "transformers.GPT", "transformers.Llama", "transformers.T5",
+        "transformers.Roberta", "transformers.Mistral", "transformers.Mixtral", "transformers.Qwen",
+        "transformers.Gemma", "transformers.Phi", "transformers.ViT", "transformers.DeiT", "transformers.Swin",
         "transformers.pipeline", "transformers.Trainer", "sentence_transformers.", "torch.nn.Transformer",
         "torch.nn.MultiheadAttention", "torch.nn.functional.scaled_dot_product_attention",
         "keras.layers.MultiHeadAttention", "keras_hub.", "keras_nlp.", "flax.linen.MultiHeadDotProductAttention",
@@ -65,30 +69,6 @@ _WORKLOADS = {
     ("volume", True): "unet3d-training",
     ("volume", False): "unet3d-inference",
 }
-_MODEL = re.compile(
-    r"(?:" + "|".join(map(re.escape, NAMED)) + r')\("(?P<named>[^"]+)"\)|torchvision\.models\.(?P<built>\w+)'
-)
-"""Calls that name a model of timm, or of torchvision."""
-_TIMM_NAMES = {
-    "vit_b_16": "vit_base_patch16_224",
-    "vit_b_32": "vit_base_patch32_224",
-    "vit_l_16": "vit_large_patch16_224",
-    "swin_t": "swin_tiny_patch4_window7_224",
-    "swin_s": "swin_small_patch4_window7_224",
-    "swin_b": "swin_base_patch4_window7_224",
-    "swin_v2_t": "swinv2_tiny_window8_256",
-    "swin_v2_s": "swinv2_small_window8_256",
-    "swin_v2_b": "swinv2_base_window8_256",
-    "mobilenet_v2": "mobilenetv2_100",
-    "mobilenet_v3_large": "mobilenetv3_large_100",
-    "mobilenet_v3_small": "mobilenetv3_small_100",
-    "efficientnet_v2_s": "tf_efficientnetv2_s",
-    "efficientnet_v2_m": "tf_efficientnetv2_m",
-    "efficientnet_v2_l": "tf_efficientnetv2_l",
-    "maxvit_t": "maxvit_tiny_tf_224",
-}
-"""Names in timm of models of torchvision that have another name there, with the same number of parameters in timm's
-tables and in https://docs.pytorch.org/vision/stable/models.html#table-of-all-available-classification-weights."""
 _FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "jax", "flax", "onnxruntime", "transformers"})
 _ARRAYS = frozenset({"numpy", "scipy"})
 
@@ -108,7 +88,7 @@ class Proposal:
 
     Attributes:
         workload: Name of the workload.
-        signs: Calls that indicate it, such as ``torch.nn.Conv2d (model.py:12)``, those that name a model of timm before
+        signs: Calls that indicate it, such as ``torch.nn.Conv2d (model.py:12)``, those that name a known model before
             others, and the most frequent first.
         skipped: Files that use a library with signs, but could not be parsed as Python, each with the reason.
     """
@@ -153,10 +133,10 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
     skipped = tuple(f"`{name}`: {content.error}" for name, content in contents.items() if content.error)
     if signs:
         kind = max(sorted(signs), key=lambda k: sum(map(len, signs[k].values())))
-        ranked = sorted(signs[kind].items(), key=lambda item: (not timm_model_of(item[0]), -len(item[1]), item[0]))
-        trains = any(content.trains for content in contents.values())
+        ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
+        trains, model = any(content.trains for content in contents.values()), named_model(ranked[0][0])
         return Proposal(
-            workload=_timm_workload(ranked[0][0], trains=trains) or _WORKLOADS[kind, trains],
+            workload=_WORKLOADS[kind, trains] if model is None else model.training if trains else model.inference,
             signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
             skipped=skipped,
         )
@@ -242,39 +222,9 @@ def _parse(file: SourceFile, content: _Content) -> None:
 
 def _kind(name: str) -> str | None:
     """Return the kind of model that a call indicates: of the model that it names, or by the longest matching prefix."""
-    if model := timm_model_of(name):
-        from knowledge.evidence.timm import architecture_of, family_of
-
-        return "transformer" if architecture_of(family_of(model)) == "transformer" else "cnn"
+    if model := named_model(name):
+        return model.kind
     matches = [
         (len(prefix), kind) for kind, prefixes in _SIGNS.items() for prefix in prefixes if name.startswith(prefix)
     ]
     return max(matches)[1] if matches else None
-
-
-def _timm_workload(call: str, *, trains: bool) -> str:
-    """Return the workload of the model of timm that a call names; empty if it names none."""
-    model = timm_model_of(call)
-    if not model:
-        return ""
-    from knowledge.estimate.workloads import timm_workload_name
-
-    return timm_workload_name(model, trains=trains)
-
-
-def timm_model_of(call: str) -> str:
-    """Return the model of timm that a call names, without the tag of its weights; empty if timm's tables lack it.
-
-    Args:
-        call: Full name of the call, such as ``timm.create_model("resnet50.a1")`` or ``torchvision.models.resnet50``.
-    """
-    match = _MODEL.fullmatch(call)
-    if match is None:
-        return ""
-    # Few projects need it, and importing it takes as long as searching the sources of most.
-    from knowledge.evidence.timm import timm_tables
-
-    # Weights of a hub have names such as `hf-hub:timm/resnet50.a1_in1k`.
-    name = match["built"] or match["named"].rpartition("/")[2].partition(".")[0]
-    name = _TIMM_NAMES.get(name, name)
-    return name if name in timm_tables().models else ""

@@ -263,6 +263,6 @@ def _timm_workload(name: str) -> Workload:
         name=name,
         summary=f"{mode} of timm's `{model}`",
         parts={TASKS: (task,), OPERATIONS: operation_parts(composition.shares if composition else {})},
-        backends=("torch",),
+        backends=("jax", "tensorflow", "torch"),
         source=shipped.origin["address"],
     )

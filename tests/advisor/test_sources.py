@@ -12,7 +12,7 @@ from knowledge.estimate.workloads import workload_catalogue
 
 PROGRAMS = {
     "cnn-training": "import torch.nn as nn\nfrom torch import optim\nm = nn.Conv2d(3, 8, 3)\no = optim.SGD([])\n",
-    "cnn-inference": "import tensorflow as tf\nm = tf.keras.applications.ResNet50()\nm.predict(x)\n",
+    "cnn-inference": "import tensorflow as tf\nm = tf.keras.layers.Conv2D(4, 3)\nm.predict(x)\n",
     "recurrent-training": "from tensorflow.keras.layers import LSTM\nm.add(LSTM(4))\nm.fit(x)\n",
     "transformer-inference": "from transformers import AutoModel\nm = AutoModel.from_pretrained('x')\n",
     "transformer-training": "import transformers\nt = transformers.Trainer(model=m)\n",
@@ -47,9 +47,30 @@ def test_imports_and_calls_propose_a_workload(tmp_path: Path, workload: str) -> 
         ("from torchvision.models import get_model\nm = get_model('swin_t')\n", "timm/swin_tiny_patch4_window7_224"),
         ("import torchvision\nm = torchvision.models.detection.fcos_resnet50_fpn()\n", "cnn-inference"),
         ("import torchvision\nm = torchvision.models.quantization.resnet50()\n", "cnn-inference"),
+        ("import tensorflow as tf\nm = tf.keras.applications.ResNet50()\nm.fit(x)\n", "resnet50-training"),
+        ("from keras.applications.efficientnet import EfficientNetB3 as E\nm = E()\n", "timm/efficientnet_b3"),
+        ("from keras.applications import EfficientNetV2S\nm = EfficientNetV2S()\n", "timm/tf_efficientnetv2_s"),
+        ("import keras\nm = keras.applications.ConvNeXtTiny()\n", "timm/convnext_tiny"),
+        ("import keras\nm = keras.applications.VGG16()\n", "cnn-inference"),
+        ("import keras\nm = keras.applications.ResNet50V2()\n", "cnn-inference"),
+        ("from transformers import AutoModelForImageClassification as A\n"
+         "m = A.from_pretrained('microsoft/resnet-50')\n", "timm/resnet50"),
+        ("import transformers\nm = transformers.ViTModel.from_pretrained('google/vit-base-patch16-224-in21k')\n",
+         "timm/vit_base_patch16_224"),
+        ("from transformers import AutoModel\nm = AutoModel.from_pretrained('bert-base-uncased')\nl.backward()\n",
+         "bert-training"),
+        ("from transformers import AutoModel\nm = AutoModel.from_pretrained('FacebookAI/roberta-large')\n",
+         "bert-inference"),
+        ("from transformers import AutoModel\nm = AutoModel.from_pretrained('./my-bert-base')\n",
+         "transformer-inference"),
+        ("from transformers import BertForMaskedLM as B\nm = B(config)\n", "bert-inference"),
+        ("from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer\nt = AutoTokenizer.from_pretrained(n)\n"
+         "m = AutoModelForCausalLM.from_pretrained(n)\nTrainer(m)\n", "language-model-training"),
+        ("from transformers import GPT2LMHeadModel\nm = GPT2LMHeadModel.from_pretrained('gpt2')\n", "text-generation"),
+        ("from transformers import T5Model\nm = T5Model.from_pretrained('t5-small')\n", "transformer-inference"),
     ],
 )  # fmt: skip
-def test_a_named_model_of_timm_is_the_workload(tmp_path: Path, code: str, workload: str) -> None:
+def test_a_named_model_is_the_workload(tmp_path: Path, code: str, workload: str) -> None:
     (tmp_path / "train.py").write_text(code)
 
     proposal = propose_workload(tmp_path)
