@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, interval_text, no_speedup_text, workload_text
+from advisor.domain.words import count, interval_text, no_speedup_text, range_text, workload_text
 from advisor.report.advice_summary import (
     alike_lines,
     current_line,
@@ -150,6 +150,8 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
     prediction, settings = report.advice.prediction, report.settings_gain
     reason = no_speedup_text(prediction)
     workload = f", {workload_text(prediction)}" if prediction.workload else ""
+    if text := range_text(prediction):
+        workload += f"; {text}"
     if total := gain_with_settings(prediction, settings):
         alone = f"{prediction.speedup:.2f} {interval_text(prediction)} without them"
         text = f"as the newest versions {interval_text(total)}, with the settings below; {alone}{workload}"

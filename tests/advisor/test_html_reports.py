@@ -7,13 +7,17 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from docs import screenshots
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
+from tests.knowledge.samples import invented_arms
 from tests.package_index import PackageIndex
 
 if TYPE_CHECKING:
@@ -71,6 +75,33 @@ def opened(browser: Browser, content: str, *, width: int, height: int = 800) -> 
 
 def open_folds(page: Page) -> None:
     page.evaluate("document.querySelectorAll('details').forEach(details => { details.open = true; })")
+
+
+@pytest.mark.shipped
+def test_the_page_says_how_the_speed_depends_on_the_size(
+    index: PackageIndex, tmp_path: Path, knowledge_file: Path, advisor_here: Advisor
+) -> None:
+    with open_knowledge_base(str(knowledge_file)) as store:
+        for number, (flops, gain) in enumerate(((1e9, 0.3), (1e10, 0.4), (1e12, 0.6))):
+            own = invented_arms(
+                [("2.13.0", {}, 0.0), ("2.10.0", {}, gain)],
+                parameters={"model": "resnet18", "mode": "training", "batch": 4**number, "size": 224},
+                hardware=find_profile("cpu-zen4"),
+                flops=flops,
+            )
+            store.add(replace(o, block=f"own-{number}") for o in own)
+    for version in ("2.10.0", "2.13.0"):
+        index.add("torch", version)
+    (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\ntorch\n")
+    options = ("-r", "requirements.txt", "--hardware", "cpu-zen4", "--python", "3.12", "--workload", "cnn-training")
+
+    text, page = (
+        advisor_here("advise", *options, "--dry-run", *o).stdout for o in (["--details"], ["--format", "html"])
+    )
+
+    sizes = re.search(r"[0-9.]+x for small to [0-9.]+x for large sizes", " ".join(text.split()))
+    assert sizes is not None, text
+    assert sizes[0] in page
 
 
 @needs_chromium
