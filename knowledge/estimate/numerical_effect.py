@@ -78,11 +78,6 @@ class NumericalEffect:
     machine: str
     features: tuple[str, ...]
 
-    @property
-    def bitwise_equal(self) -> bool:
-        """Whether no result differed at all: the setting has no effect, or an exact one."""
-        return not (self.forward_error or self.loss.mean or self.loss.deviation)
-
 
 @lru_cache(maxsize=1)
 def numerical_effects() -> tuple[NumericalEffect, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from knowledge.domain.observation import BENCHMARK, Observation, Scalar
@@ -51,79 +51,66 @@ def instabilities(observations: Iterable[Observation]) -> tuple[Instability, ...
         observations: Observations of one arm and indicator, one per round.
     """
     runs = [o for o in observations if o.status == "ok" and o.samples]
-    if not runs:
-        return ()
-    reasons: list[Instability] = []
+    return (*_of_machine(runs), *_of_timings(runs)) if runs else ()
+
+
+def _of_machine(runs: list[Observation]) -> Iterator[Instability]:
     if any(o.telemetry.get("throttled") for o in runs):
-        reasons.append(
-            Instability(
-                code="throttled",
-                reason="the accelerator reduced its clocks because of power or heat",
-                remedy="let it cool, raise its power limit, or lock its clocks below the throttling point",
-            )
+        yield Instability(
+            code="throttled",
+            reason="the accelerator reduced its clocks because of power or heat",
+            remedy="let it cool, raise its power limit, or lock its clocks below the throttling point",
         )
     if jumps := [o for o in runs if "clock_jump_seconds" in o.environment]:
-        reasons.append(
-            Instability(
-                code="clock-jump",
-                reason=f"the system time was changed during {len(jumps)} runs (samples use a monotonic clock)",
-                remedy="measure again if the machine was suspended during the run",
-            )
+        yield Instability(
+            code="clock-jump",
+            reason=f"the system time was changed during {len(jumps)} runs (samples use a monotonic clock)",
+            remedy="measure again if the machine was suspended during the run",
         )
     if unsteady := sum(not o.steady for o in runs):
-        reasons.append(
-            Instability(
-                code="unsteady",
-                reason=f"{unsteady} of {len(runs)} warm-ups did not reach a steady state",
-                remedy="take longer samples (`--min-time`), or stop other processes",
-            )
+        yield Instability(
+            code="unsteady",
+            reason=f"{unsteady} of {len(runs)} warm-ups did not reach a steady state",
+            remedy="take longer samples (`--min-time`), or stop other processes",
         )
     stolen = _mean(runs, "stolen_cpu_percent_mean")
     if stolen > _STOLEN_PERCENT:
-        reasons.append(
-            Instability(
-                code="stolen",
-                reason=f"other virtual machines on the host used {stolen:.0f} % of the processor time",
-                remedy="measure on a dedicated machine, or take more rounds",
-            )
+        yield Instability(
+            code="stolen",
+            reason=f"other virtual machines on the host used {stolen:.0f} % of the processor time",
+            remedy="measure on a dedicated machine, or take more rounds",
         )
     busy = _mean(runs, "other_cpu_percent_mean")
     if busy > _BUSY_PERCENT:
-        reasons.append(
-            Instability(
-                code="busy",
-                reason=f"other processes used {busy:.0f} % of the processor time",
-                remedy="stop them, or take more rounds",
-            )
+        yield Instability(
+            code="busy",
+            reason=f"other processes used {busy:.0f} % of the processor time",
+            remedy="stop them, or take more rounds",
         )
     if any(o.environment.get("cpu_governor") not in (None, "performance") for o in runs):
-        reasons.append(
-            Instability(
-                code="governor",
-                reason=f"the clock governor of the processors is `{runs[0].environment.get('cpu_governor')}`",
-                remedy="set it to `performance` while measuring (`cpupower frequency-set -g performance`)",
-            )
+        yield Instability(
+            code="governor",
+            reason=f"the clock governor of the processors is `{runs[0].environment.get('cpu_governor')}`",
+            remedy="set it to `performance` while measuring (`cpupower frequency-set -g performance`)",
         )
+
+
+def _of_timings(runs: list[Observation]) -> Iterator[Instability]:
     is_benchmark = runs[0].indicator.name == BENCHMARK
     within = statistics.median(spread(o.samples) for o in runs)
     between = spread([statistics.median(o.samples) for o in runs])
     if within > _SPREAD_WITHIN:
-        reasons.append(
-            Instability(
-                code="spread-within",
-                reason=f"samples of one process vary by {within:.1%}",
-                remedy="let the program run longer" if is_benchmark else "take longer samples (`--min-time`)",
-            )
+        yield Instability(
+            code="spread-within",
+            reason=f"samples of one process vary by {within:.1%}",
+            remedy="let the program run longer" if is_benchmark else "take longer samples (`--min-time`)",
         )
     if between > _SPREAD_BETWEEN:
-        reasons.append(
-            Instability(
-                code="spread-between",
-                reason=f"medians of processes vary by {between:.1%}",
-                remedy="take more rounds (`--rounds`): each is a fresh process",
-            )
+        yield Instability(
+            code="spread-between",
+            reason=f"medians of processes vary by {between:.1%}",
+            remedy="take more rounds (`--rounds`): each is a fresh process",
         )
-    return tuple(reasons)
 
 
 def spread(values: Iterable[float]) -> float:
