@@ -43,7 +43,7 @@ from knowledge.domain.observation import Observation, words_of
 from knowledge.estimate.accelerator_ratio import MOST_PAIRS, RatioModel
 from knowledge.estimate.cases import is_program
 from knowledge.estimate.gain_model import GainModel
-from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.gains import PredictedGain
 from knowledge.estimate.model_cache import (
     framework_contrasts,
     frameworks_of,
@@ -53,7 +53,8 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.evidence.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
-from knowledge.evidence.contrasts import BlockEvidence, Contrast, evidence_of, features_of
+from knowledge.evidence.block_evidence import BlockEvidence, evidence_of
+from knowledge.evidence.contrasts import Contrast, features_of
 from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.evidence.timm import is_shipped, tables_from, timm_contrasts, timm_tables
 from knowledge.exchange.files import read_lines, read_observations

@@ -29,7 +29,7 @@ from scipy.special import stdtrit
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.stack import make_stack
-from knowledge.estimate.interface import NORMAL_QUANTILE
+from knowledge.estimate.gains import NORMAL_QUANTILE
 from knowledge.evidence.compare import compare_block
 from knowledge.evidence.paired_ratio import locate
 from knowledge.evidence.variance_shrinkage import estimate_prior

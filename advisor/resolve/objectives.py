@@ -18,7 +18,8 @@ from advisor.resolve.problem import Candidate, CandidatePolicy, CandidateSource
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.slowdowns import add_slowdowns, gain_by_slowdowns
 from advisor.resolve.speed_steps import MIN_GAIN, SpeedComparison, added_gain
-from knowledge.estimate.interface import Estimator, PredictedGain
+from knowledge.estimate.gains import PredictedGain
+from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
 OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)

@@ -13,7 +13,7 @@ from advisor.domain.words import quoted, size_text
 from advisor.resolve.choices import Choice, OptionCosts, PairedChoice
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import UnsatisfiableError
-from knowledge.estimate.interface import NO_GAIN, PredictedGain
+from knowledge.estimate.gains import NO_GAIN, PredictedGain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,21 +19,18 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json, content_hash
-from knowledge.estimate.interface import (
+from knowledge.estimate.gains import (
     CompanionGain,
     CompanionGains,
-    Effect,
-    Evidence,
     FrameworkGains,
-    KindPrediction,
-    PredictedChange,
     PredictedGain,
-    Prediction,
     ScoreTerms,
-    StartupTime,
+    SettingGains,
+    gains_from,
+    gains_record,
 )
+from knowledge.estimate.interface import Effect, Evidence, KindPrediction, PredictedChange, Prediction, StartupTime
 from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect, SettingSource
-from knowledge.estimate.setting_gains import SettingGains, gains_from, gains_record
 
 if TYPE_CHECKING:
     from knowledge.estimate.estimator import WorkloadEstimator

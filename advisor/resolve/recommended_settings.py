@@ -11,10 +11,10 @@ from packaging.version import Version
 
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.speed_steps import speed_steps
-from knowledge.estimate.interface import NORMAL_QUANTILE, Estimator, Prediction
+from knowledge.estimate.gains import NORMAL_QUANTILE, SettingGains, SettingValue
+from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.estimate.setting_gains import SettingGains, SettingValue
 from knowledge.settings.apply import code_of, environment_of
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.libraries import installed_libraries

@@ -17,8 +17,8 @@ from packaging.version import Version
 from advisor.resolve.choices import Candidates
 from advisor.resolve.speed_steps import SPEED_STEP, BestSettings, speed_steps
 from knowledge.domain.hardware import DETECTED, HardwareProfile
-from knowledge.estimate.interface import Estimator, PredictedGain
-from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue
+from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue
+from knowledge.estimate.interface import Estimator
 from knowledge.settings.apply import environment_of
 from knowledge.settings.catalogue import shipped_settings
 from knowledge.settings.compatibility import contradictions, missing_for

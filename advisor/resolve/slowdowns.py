@@ -13,7 +13,8 @@ from advisor.domain.words import count
 from advisor.resolve.choices import Candidates, Choice, PairedChoice
 from advisor.resolve.optimum import Objective
 from advisor.resolve.speed_steps import MIN_GAIN, added_gain, counted_steps, negated_gain
-from knowledge.estimate.interface import NO_GAIN, Estimator, PredictedGain
+from knowledge.estimate.gains import NO_GAIN, PredictedGain
+from knowledge.estimate.interface import Estimator
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.slower import SlowerRule
 

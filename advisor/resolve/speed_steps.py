@@ -17,7 +17,8 @@ from packaging.version import Version
 
 from advisor.resolve.choices import Candidates, Choice, PairedChoice
 from advisor.resolve.optimum import Objective
-from knowledge.estimate.interface import NO_GAIN, RISK, Estimator, FrameworkGains, PredictedGain
+from knowledge.estimate.gains import NO_GAIN, RISK, FrameworkGains, PredictedGain
+from knowledge.estimate.interface import Estimator
 
 SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.gain_model import half_shared, robust_inverse
-from knowledge.estimate.interface import NORMAL_QUANTILE
+from knowledge.estimate.gains import NORMAL_QUANTILE
 from knowledge.estimate.programs import program_of_run
 from knowledge.evidence.accelerator_pairs import REGIMES, AcceleratorPair
 from knowledge.evidence.contrasts import features_of

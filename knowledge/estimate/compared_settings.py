@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
+from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.programs import PROGRAMS
 from knowledge.estimate.setting_effect import SettingSource
-from knowledge.estimate.setting_gains import SettingValue
 from knowledge.estimate.similarity import element_type_of, precision_feature, similarity_of
 from knowledge.estimate.workloads import TimePart
 from knowledge.evidence.contrasts import Contrast, Machine

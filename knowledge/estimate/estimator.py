@@ -18,21 +18,11 @@ from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
 from knowledge.estimate.framework_model import FrameworkModel, OwnBenchmark, mixture
-from knowledge.estimate.interface import (
-    CONFIDENCE,
-    CompanionGains,
-    Effect,
-    FrameworkGains,
-    KindPrediction,
-    PredictedChange,
-    PredictedGain,
-    Prediction,
-    ScoreTerms,
-)
+from knowledge.estimate.gains import CONFIDENCE, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
+from knowledge.estimate.interface import Effect, KindPrediction, PredictedChange, Prediction
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect
-from knowledge.estimate.setting_gains import SettingGains
 from knowledge.estimate.workloads import (
     INDICATOR,
     MODELS,
@@ -46,7 +36,8 @@ from knowledge.estimate.workloads import (
     share_of_parts,
     workload_catalogue,
 )
-from knowledge.evidence.contrasts import Contrast, Machine, RunOutcome, machine_of
+from knowledge.evidence.block_evidence import RunOutcome
+from knowledge.evidence.contrasts import Contrast, Machine, machine_of
 from knowledge.evidence.published_rows import DEFAULTS
 from knowledge.evidence.timm import timm_contrasts
 

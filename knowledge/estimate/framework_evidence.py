@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from knowledge.estimate.interface import Evidence, PredictedGain
+from knowledge.estimate.gains import PredictedGain
+from knowledge.estimate.interface import Evidence
 from knowledge.evidence.contrasts import Contrast
 
 

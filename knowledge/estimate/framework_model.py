@@ -19,18 +19,18 @@ from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
 from knowledge.estimate.gain_model import Blend, GainModel, Predicted
-from knowledge.estimate.interface import (
+from knowledge.estimate.gains import (
     CompanionGain,
     CompanionGains,
-    Effect,
     FrameworkGains,
-    PredictedChange,
+    PairGain,
     PredictedGain,
+    SettingGains,
 )
+from knowledge.estimate.interface import Effect, PredictedChange
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
 from knowledge.estimate.model_cache import number_left_out
 from knowledge.estimate.programs import program_of_run
-from knowledge.estimate.setting_gains import PairGain, SettingGains
 from knowledge.evidence.contrasts import Contrast, Side
 
 Versions = Mapping[str, Version]

@@ -23,8 +23,9 @@ from knowledge.estimate.cases import MEASURED_HERE, is_program, own_ratios
 from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Term, Variances, terms_of
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.evidence.benchmark import benchmark_contrasts
+from knowledge.evidence.block_evidence import BlockEvidence, RunOutcome
 from knowledge.evidence.contrasts import FORMAT as EVIDENCE_FORMAT
-from knowledge.evidence.contrasts import BlockEvidence, Contrast, Machine, RunOutcome, machine_from
+from knowledge.evidence.contrasts import Contrast, Machine, machine_from
 from knowledge.evidence.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.evidence.stored_evidence import load_evidence, shipped_blocks
 from knowledge.evidence.timm import timm_digest

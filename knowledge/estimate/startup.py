@@ -15,7 +15,8 @@ from packaging.version import Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.estimate.interface import StartupTime
-from knowledge.evidence.contrasts import FAILURE_TRUST, machine_of
+from knowledge.evidence.block_evidence import FAILURE_TRUST
+from knowledge.evidence.contrasts import machine_of
 from knowledge.store.base import KnowledgeBase
 
 INDICATOR = "startup"

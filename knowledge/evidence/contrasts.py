@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
-from knowledge.evidence.compare import WIDEST_FACTOR, Comparison, common_shares, compare_block
+from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.evidence.compare import WIDEST_FACTOR, Comparison
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, find_accelerator, model_of
 from knowledge.hardware.matrix_features import matrix_units
 
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
-FAILURE_TRUST = 0.5
-"""Minimum trust in a source whose reports of versions that do not run are used."""
 FORMAT = 12
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
 run ``python docs/contrasts.py``."""
@@ -150,72 +148,6 @@ class Contrast:
         return self.block.removeprefix(f"{PUBLISHED}/") if self.family == PUBLISHED else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutcome:
-    """Whether a version ran, on one machine.
-
-    Attributes:
-        framework: Distribution that provides the backend.
-        version: Its version.
-        numpy: Version of NumPy in the same stack, or empty.
-        device: ``cpu`` or ``cuda``.
-        machine: The machine.
-        status: How the run ended.
-        block: Name of the block.
-    """
-
-    framework: str
-    version: str
-    numpy: str
-    device: str
-    machine: Machine
-    status: str
-    block: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BlockEvidence:
-    """Contrasts and run outcomes of blocks.
-
-    Attributes:
-        contrasts: Contrasts in order of block, label and arm.
-        runs: Distinct run outcomes.
-    """
-
-    contrasts: tuple[Contrast, ...]
-    runs: tuple[RunOutcome, ...]
-
-
-def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
-    """Return the contrasts of versions between rounds of MLPerf Training."""
-    from knowledge.evidence.mlperf_rows import ADVISED, training_rows
-    from knowledge.evidence.published_rows import published_contrasts
-
-    rows = (r for r in training_rows(observations) if r.framework in ADVISED and r.indicator.device == "cuda")
-    return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
-
-
-def evidence_of(
-    observations: Iterable[Observation], is_copy: Callable[[Observation], bool] = lambda _: False
-) -> BlockEvidence:
-    """Return the evidence of observations; a project's own benchmark says nothing about other projects.
-
-    Args:
-        observations: The observations.
-        is_copy: Returns whether another source published a row before.
-    """
-    from knowledge.evidence.published_rows import published_contrasts
-
-    observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
-    measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)
-    shares = common_shares(measured)
-    contrasts = [contrast_of(c, shares.get(c.block, 0.0)) for c in compare_block(measured)]
-    contrasts += published_contrasts((o for o in observations if o.indicator.name == PUBLISHED), is_copy)
-    # A published number proves that the version ran somewhere, not that its public files do on such a machine.
-    runs = {_run(o): None for o in measured if o.stack.version_of(o.framework) is not None}
-    return BlockEvidence(contrasts=tuple(c for c in contrasts if c is not None), runs=tuple(runs))
-
-
 def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
     """Return the contrast of a comparison.
 
@@ -334,19 +266,6 @@ def _usual_speed_of_float16(architecture: str, kind: str) -> float:
     ]
     same = [m for m in listed if m.kind == kind] or listed
     return statistics.median([m.flops["float16"] / m.flops["float32"] for m in same] or [1.0])
-
-
-def _run(o: Observation) -> RunOutcome:
-    numpy = o.stack.version_of("numpy") or ""
-    return RunOutcome(
-        framework=o.framework,
-        version=str(o.stack.version_of(o.framework)),
-        numpy="" if o.framework == "numpy" else numpy,
-        device=o.indicator.device,
-        machine=machine_of(o.hardware, o.indicator.device),
-        status=o.status,
-        block=o.block,
-    )
 
 
 def machine_from(record: Mapping[str, Any]) -> Machine:

@@ -12,17 +12,8 @@ from typing import Any
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, Observation
-from knowledge.evidence.contrasts import (
-    FAILURE_TRUST,
-    FORMAT,
-    BlockEvidence,
-    Contrast,
-    RunOutcome,
-    Side,
-    evidence_of,
-    evidence_of_rounds,
-    machine_from,
-)
+from knowledge.evidence.block_evidence import FAILURE_TRUST, BlockEvidence, RunOutcome, evidence_of, evidence_of_rounds
+from knowledge.evidence.contrasts import FORMAT, Contrast, Side, machine_from
 from knowledge.evidence.mlperf_rows import TRAINING_BLOCK
 from knowledge.evidence.packed_contrasts import pack_contrasts, unpack_contrasts
 from knowledge.evidence.published_rows import first_publications

@@ -23,17 +23,10 @@ from advisor.resolve.speed_steps import MIN_GAIN
 from knowledge.builds.model import CatalogueEntry
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.interface import (
-    CompanionGain,
-    Estimator,
-    FrameworkGains,
-    PredictedGain,
-    Prediction,
-    ScoreTerms,
-)
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
+from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.estimate.setting_gains import SettingGains
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.model import Rule
 from knowledge.store.engine import open_knowledge_base

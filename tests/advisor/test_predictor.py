@@ -15,7 +15,7 @@ from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.resolve.predictor import Predictor
-from knowledge.estimate.interface import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
 from knowledge.store.base import KnowledgeBaseError
 from tests.advisor.factories import MACHINE
 

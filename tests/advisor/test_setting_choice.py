@@ -15,8 +15,7 @@ from packaging.version import Version
 from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.estimate.interface import PredictedGain
-from knowledge.estimate.setting_gains import PairGain, SettingGains, SettingValue, gains_from, gains_record
+from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue, gains_from, gains_record
 from knowledge.settings.compatibility import contradictions
 from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE, FixedScores

@@ -13,8 +13,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.speed_steps import SpeedComparison
-from knowledge.estimate.interface import PredictedGain, ScoreTerms
-from knowledge.estimate.setting_gains import SettingGains
+from knowledge.estimate.gains import PredictedGain, ScoreTerms, SettingGains
 from tests.advisor.factories import FixedScores
 from tests.advisor.small_problems import Releases, ReleaseSource
 from tests.advisor.test_setting_choice import ALLOCATOR, KnownTo

@@ -21,7 +21,8 @@ from advisor.resolve.predictor import Predictor
 from advisor.resolve.recommend import Advice, recommend
 from advisor.resolve.slowdowns import gain_without, score_slowdown
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.interface import RISK, Estimator
+from knowledge.estimate.gains import RISK
+from knowledge.estimate.interface import Estimator
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import Workload, find_workload, one_indicator
 from knowledge.rules.engine import RuleBook

@@ -17,7 +17,7 @@ from advisor.resolve.optimum import InfeasibleError, Optimum
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from advisor.resolve.speed_steps import MIN_GAIN
-from knowledge.estimate.interface import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.estimate.gains import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
 from tests.advisor.factories import FixedScores, builds_of
 from tests.advisor.small_problems import (
     NAMES,

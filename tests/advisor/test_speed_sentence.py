@@ -23,8 +23,15 @@ from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from advisor.resolve.speed_steps import MIN_GAIN
-from knowledge.estimate.interface import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
-from knowledge.estimate.setting_gains import SettingGains, SettingValue
+from knowledge.estimate.gains import (
+    RISK,
+    CompanionGain,
+    FrameworkGains,
+    PredictedGain,
+    ScoreTerms,
+    SettingGains,
+    SettingValue,
+)
 from knowledge.rules.engine import RuleBook
 from knowledge.rules.slower import SlowerRule
 from tests.advisor.factories import MACHINE, FixedScores

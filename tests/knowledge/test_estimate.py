@@ -13,11 +13,12 @@ from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.interface import PredictedGain
+from knowledge.estimate.gains import PredictedGain
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import workload_catalogue
+from knowledge.evidence.block_evidence import evidence_of
 from knowledge.evidence.compare import compare_block
-from knowledge.evidence.contrasts import evidence_of, machine_of
+from knowledge.evidence.contrasts import machine_of
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.indicators import INDICATORS
 from pi_runners.vocabulary import BACKENDS
@@ -124,7 +125,7 @@ def test_a_ratio_that_contradicts_its_medians_is_not_evidence(monkeypatch: pytes
     assert len(evidence_of(rows).contrasts) == 1
 
     contradicted = replace(comparison, of_medians=math.log(2.1))
-    monkeypatch.setattr("knowledge.evidence.contrasts.compare_block", lambda _: [contradicted])
+    monkeypatch.setattr("knowledge.evidence.block_evidence.compare_block", lambda _: [contradicted])
 
     assert evidence_of(rows).contrasts == ()
 

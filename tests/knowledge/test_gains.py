@@ -18,11 +18,12 @@ from knowledge.estimate.cases import cases_of
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.framework_model import FrameworkModel, mixture
 from knowledge.estimate.gain_model import GainModel
-from knowledge.estimate.interface import NORMAL_QUANTILE, RISK, PredictedGain
+from knowledge.estimate.gains import NORMAL_QUANTILE, RISK, PredictedGain
 from knowledge.estimate.model_cache import ModelCache, shipped_variances
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.workloads import Workload, one_indicator
-from knowledge.evidence.contrasts import LARGEST_ERROR, Contrast, Machine, RunOutcome, Side, machine_of
+from knowledge.evidence.block_evidence import RunOutcome
+from knowledge.evidence.contrasts import LARGEST_ERROR, Contrast, Machine, Side, machine_of
 from tests.examples import examples
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE

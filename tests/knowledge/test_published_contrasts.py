@@ -24,7 +24,7 @@ from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.workloads import find_workload
 from knowledge.evidence.accelerator_pairs import load_pairs
-from knowledge.evidence.contrasts import evidence_of
+from knowledge.evidence.block_evidence import evidence_of
 from knowledge.evidence.published_rows import published_contrasts
 from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.hardware.accelerators import find_accelerator

@@ -1,0 +1,275 @@
+"""What versions, companions and settings gain: log speed-ups over the baseline, as the optimum counts them.
+
+The significance of settings is not corrected for their number. Each is a decision of its own, not the best of several,
+and their effects are estimated together, shrunk by what settings usually do (Gelman, Hill and Yajima, "Why we (usually)
+don't have to worry about multiple comparisons", Journal of Research on Educational Effectiveness 5, 2012).
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from packaging.version import Version
+
+RISK = 16.0
+"""Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
+log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. The value is
+a judgement; `python -m benchmarks.held_out` prints the regret of the advice with it."""
+CONFIDENCE = 0.95
+NORMAL_QUANTILE = 1.959963984540054
+"""Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""
+SettingValue = tuple[str, str]
+"""Name of a setting, and its value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictedGain:
+    """A predicted log speed-up over the baseline.
+
+    Attributes:
+        mean: Mean, in natural-log units.
+        variance: Variance.
+    """
+
+    mean: float
+    variance: float
+
+    @property
+    def cautious(self) -> float:
+        """Certainty equivalent: the mean minus a penalty for the variance."""
+        return self.mean - RISK / 2 * self.variance
+
+    @property
+    def ratios(self) -> tuple[float, float, float]:
+        """The speed-up, between the lower and the upper end of its 95 % interval."""
+        half = NORMAL_QUANTILE * math.sqrt(max(0.0, self.variance))
+        return math.exp(self.mean - half), math.exp(self.mean), math.exp(self.mean + half)
+
+    def is_significant(self, comparisons: int = 1) -> bool:
+        """Whether its 95 % interval excludes zero, widened for the number of comparisons (Bonferroni)."""
+        tail = (1 - CONFIDENCE) / 2 / max(1, comparisons)
+        return abs(self.mean) > statistics.NormalDist().inv_cdf(1 - tail) * math.sqrt(max(0.0, self.variance))
+
+
+NO_GAIN = PredictedGain(mean=0.0, variance=0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionGain:
+    """Gains of a framework's version together with another version of one companion.
+
+    Attributes:
+        joint: Gain of both changes over the baseline.
+        own: Gain of the companion's change alone, with that version of the framework.
+        framework: Gain of the framework's change alone, with that version of the companion.
+    """
+
+    joint: PredictedGain
+    own: PredictedGain
+    framework: PredictedGain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompanionGains(Mapping[tuple[Version, str, Version | None], CompanionGain]):
+    """Gains by version, companion and version of the companion; versions with the same representative share a gain.
+
+    Attributes:
+        own: Representative of each version of the framework.
+        companions: By companion, the representative of each of its versions, and of its absence.
+        cells: Gain by representative, companion and representative of the companion.
+    """
+
+    own: Mapping[Version, str]
+    companions: Mapping[str, Mapping[Version | None, str]]
+    cells: Mapping[tuple[str, str, str], CompanionGain]
+
+    def __getitem__(self, key: tuple[Version, str, Version | None]) -> CompanionGain:
+        """Return the gain of a version with a version of a companion."""
+        version, companion, other = key
+        return self.cells[self.own[version], companion, self.companions[companion][other]]
+
+    def __iter__(self) -> Iterator[tuple[Version, str, Version | None]]:
+        """Yield each version with each version of each companion."""
+        for companion, others in self.companions.items():
+            for version in self.own:
+                for other in others:
+                    yield version, companion, other
+
+    def __len__(self) -> int:
+        """Return the number of gains."""
+        return len(self.own) * sum(map(len, self.companions.values()))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkGains:
+    """Gains over the baseline of a framework and its companions, scaled by the framework's share of the workload.
+
+    Attributes:
+        framework: The framework.
+        alone: Gain by version, with every companion as in the baseline.
+        with_companion: Gain by version, companion and version of the companion (none: absent). It contains the
+            baseline's version of each companion, whose own gain is 0.
+        comparisons: Number of measured versions of frameworks and companions other than the baseline's, to correct the
+            significance for the selection of the best.
+    """
+
+    framework: str
+    alone: Mapping[Version, PredictedGain]
+    with_companion: Mapping[tuple[Version, str, Version | None], CompanionGain]
+    comparisons: int = 1
+
+    def groups(self) -> Iterator[tuple[tuple[Version, ...], str, tuple[Version | None, ...], CompanionGain]]:
+        """Yield each gain with the versions of the framework and of the companion that share it."""
+        table = self.with_companion
+        if not isinstance(table, CompanionGains):
+            yield from (((version,), companion, (other,), gain) for (version, companion, other), gain in table.items())
+            return
+        versions = _by_value(table.own)
+        others = {companion: _by_value(texts) for companion, texts in table.companions.items()}
+        for (own, companion, other), gain in table.cells.items():
+            if own in versions:
+                yield versions[own], companion, others[companion][other], gain
+
+    def gain(self, stack: Mapping[str, Version]) -> PredictedGain:
+        """Return the gain of a stack: means and variances of the companions' changes add up."""
+        version = stack[self.framework]
+        alone = self.alone[version]
+        changes = [
+            g.joint
+            for (v, c, w), g in self.with_companion.items()
+            if v == version and c != self.framework and stack.get(c) == w
+        ]
+        return PredictedGain(
+            mean=alone.mean + sum(g.mean - alone.mean for g in changes),
+            variance=alone.variance + sum(g.variance - alone.variance for g in changes),
+        )
+
+
+_T = TypeVar("_T")
+
+
+def _by_value(texts: Mapping[_T, str]) -> dict[str, tuple[_T, ...]]:
+    """Return the keys of each value, in their order."""
+    keys: dict[str, list[_T]] = {}
+    for key, text in texts.items():
+        keys.setdefault(text, []).append(key)
+    return {text: tuple(listed) for text, listed in keys.items()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTerms:
+    """Speed terms of the optimiser's objective: the gains of every measured framework of the baseline.
+
+    Attributes:
+        frameworks: Gains of each framework, ordered by name.
+    """
+
+    frameworks: tuple[FrameworkGains, ...] = field(default=())
+
+    def score(self, stack: Mapping[str, Version]) -> float:
+        """Return the cautious gain of a stack over the baseline."""
+        return sum(f.gain(stack).cautious for f in self.frameworks if f.framework in stack)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairGain:
+    """Gains of two settings that were measured together.
+
+    Attributes:
+        joint: Gain of both over their absence.
+        first: Gain of the first where the second is set.
+        second: Gain of the second where the first is set.
+    """
+
+    joint: PredictedGain
+    first: PredictedGain
+    second: PredictedGain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingGains:
+    """Gains of the settings of a framework over their absence, scaled by the framework's share of the workload.
+
+    Attributes:
+        framework: The framework.
+        alone: Gain by version and setting.
+        together: Gains by version and pair of settings that were measured together; gains of other pairs add up.
+    """
+
+    framework: str
+    alone: Mapping[Version, Mapping[SettingValue, PredictedGain]]
+    together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PairGain]]
+
+    def of(self, version: Version, values: Collection[SettingValue]) -> PredictedGain:
+        """Return the gain of several settings together; means and variances add up.
+
+        Args:
+            version: Version of the framework.
+            values: The settings.
+        """
+        alone = self.alone.get(version, {})
+        parts = [alone[value] for value in values]
+        # Two settings that were measured together gain what both gained, and not the sum.
+        for (one, other), pair in self.together.get(version, {}).items():
+            if one in values and other in values:
+                joint, sums = pair.joint, (alone[one], alone[other])
+                parts.append(
+                    PredictedGain(
+                        mean=joint.mean - sum(g.mean for g in sums),
+                        variance=max(0.0, joint.variance - sum(g.variance for g in sums)),
+                    )
+                )
+        return PredictedGain(mean=sum(g.mean for g in parts), variance=sum(g.variance for g in parts))
+
+
+def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
+    """Return gains as JSON-ready values."""
+    return [
+        {
+            "framework": g.framework,
+            "alone": [[str(v), [[*key, *_numbers(x)] for key, x in table.items()]] for v, table in g.alone.items()],
+            "together": [
+                [
+                    str(v),
+                    [
+                        [*one, *other, *_numbers(pair.joint), *_numbers(pair.first), *_numbers(pair.second)]
+                        for (one, other), pair in table.items()
+                    ],
+                ]
+                for v, table in g.together.items()
+            ],
+        }
+        for g in gains
+    ]
+
+
+def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
+    """Return the gains of JSON-ready values."""
+    return tuple(
+        SettingGains(
+            framework=entry["framework"],
+            alone={
+                Version(v): {(name, value): PredictedGain(mean=m, variance=s) for name, value, m, s in rows}
+                for v, rows in entry["alone"]
+            },
+            together={
+                Version(v): {((a, x), (b, y)): _pair_of(numbers) for a, x, b, y, *numbers in rows}
+                for v, rows in entry["together"]
+            },
+        )
+        for entry in record
+    )
+
+
+def _pair_of(numbers: Sequence[float]) -> PairGain:
+    pairs = zip(numbers[0::2], numbers[1::2], strict=True)
+    joint, first, second = (PredictedGain(mean=mean, variance=variance) for mean, variance in pairs)
+    return PairGain(joint=joint, first=first, second=second)
+
+
+def _numbers(gain: PredictedGain) -> tuple[float, float]:
+    return gain.mean, gain.variance
