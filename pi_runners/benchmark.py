@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
-from knowledge.domain.observation import BENCHMARK, IndicatorRun, Observation, Scalar
-
-if TYPE_CHECKING:
-    from pi_runners.campaign import ObservationSink
+from knowledge.domain.observation import BENCHMARK, IndicatorRun, Scalar
 
 VERSION = 1
 """Version of the way a benchmark is run; raise it when its timings are no longer comparable."""
@@ -22,7 +18,6 @@ SECONDS = "s"
 PROGRAM = "program"
 """Name of the backend of a benchmark, and of a program without a framework."""
 _IDENTITY_DIGITS = 16
-_MOST_FAILURES = 2
 _COPY_SECONDS = 60.0
 _SECONDS_PER_UNIT = {
     **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
@@ -144,41 +139,6 @@ class Benchmark:
             timeout_seconds: Maximum duration of one run.
         """
         return (self.warmup_runs + runs) * timeout_seconds + _COPY_SECONDS
-
-
-class FailureLimit:
-    """Sink that gives up an arm after consecutive failures: a program that waits forever would do so in every round."""
-
-    def __init__(self, sink: ObservationSink) -> None:
-        """Create the sink.
-
-        Args:
-            sink: Receives all observations.
-        """
-        self._sink = sink
-        self._failures: dict[int, list[str]] = defaultdict(list)
-
-    def add(self, observations: Iterable[Observation]) -> None:
-        """Hand observations on, and count failures."""
-        observations = tuple(observations)
-        self._sink.add(observations)
-        for o in observations:
-            if o.status == "ok":
-                self._failures[o.arm].clear()
-            elif o.status != "not-installed":
-                # A stack that cannot be installed takes no time.
-                self._failures[o.arm].append(o.failure)
-
-    def reason(self, arm: int) -> str:
-        """Return why an arm is given up; empty if it is not.
-
-        Args:
-            arm: Number of the arm.
-        """
-        failures = self._failures[arm]
-        if len(failures) < _MOST_FAILURES:
-            return ""
-        return f"not run again after {_MOST_FAILURES} failures: {last_line(failures[0])}"
 
 
 def last_line(text: str) -> str:

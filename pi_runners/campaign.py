@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import Stack
 from pi_runners.arm_settings import obstacle, unknown_flag, variables_of
-from pi_runners.benchmark import Benchmark
+from pi_runners.benchmark import Benchmark, last_line
 from pi_runners.environment import (
     BuiltEnvironment,
     EnvironmentBuildError,
@@ -31,6 +32,7 @@ from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.telemetry import summarise
 
 _CLOCK_JUMP_SECONDS = 1.0
+_MOST_FAILURES = 2
 _SILENT_PROCESSES = 2
 """Consecutive processes without any result after which the remaining indicators of an arm are given up."""
 
@@ -40,6 +42,41 @@ class ObservationSink(Protocol):
 
     def add(self, observations: Iterable[Observation]) -> object:
         """Store observations; one that is stored already is ignored."""
+
+
+class FailureLimit:
+    """Sink that gives up an arm after consecutive failures: a program that waits forever would do so in every round."""
+
+    def __init__(self, sink: ObservationSink) -> None:
+        """Create the sink.
+
+        Args:
+            sink: Receives all observations.
+        """
+        self._sink = sink
+        self._failures: dict[int, list[str]] = defaultdict(list)
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Hand observations on, and count failures."""
+        observations = tuple(observations)
+        self._sink.add(observations)
+        for o in observations:
+            if o.status == "ok":
+                self._failures[o.arm].clear()
+            elif o.status != "not-installed":
+                # A stack that cannot be installed takes no time.
+                self._failures[o.arm].append(o.failure)
+
+    def reason(self, arm: int) -> str:
+        """Return why an arm is given up; empty if it is not.
+
+        Args:
+            arm: Number of the arm.
+        """
+        failures = self._failures[arm]
+        if len(failures) < _MOST_FAILURES:
+            return ""
+        return f"not run again after {_MOST_FAILURES} failures: {last_line(failures[0])}"
 
 
 def _stored_key(name: str) -> str:

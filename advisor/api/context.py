@@ -257,11 +257,11 @@ def prepare_target(
     Raises:
         InputError: If the target or a setting is wrong.
     """
-    from advisor.api.interpreters import pythons_to_compare, pythons_to_try, supports_own_python
     from advisor.api.workload import find_profile, warn_of_another_machine
     from advisor.config import choose
     from advisor.index.cache import DiskCache
     from advisor.project.sources import propose_workload
+    from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
     from advisor.user_directories import cache_directory
 
     name, own = table

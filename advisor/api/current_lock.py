@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.api.context import TargetContext
 
 if TYPE_CHECKING:
-    from advisor.project.locks import Lock
+    from advisor.project.lock import Lock
 
 logger = logging.getLogger(__name__)
 

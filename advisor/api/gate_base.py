@@ -17,7 +17,8 @@ from advisor.gate.git_objects import commit_of
 from advisor.project.built_metadata import without_requirements
 from advisor.project.current import read_current, within
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
-from advisor.project.locks import Lock, read_lock
+from advisor.project.lock import Lock
+from advisor.project.locks import read_lock
 from advisor.project.project_settings import ProjectSettings
 from knowledge.domain.errors import InputError
 

@@ -29,8 +29,9 @@ from advisor.index.configuration import read_configuration
 from advisor.lock.settings_table import read_settings
 from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
 from advisor.project.interface import ProjectRequirements
+from advisor.project.lock import Lock
 from advisor.project.locked_python import locked_python
-from advisor.project.locks import Lock, read_lock
+from advisor.project.locks import read_lock
 from advisor.project.project_settings import ProjectSettings, read_project_settings
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.text_file import read_text

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import platform as this_machine
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.domain.time_limit import TimeLimit
+from advisor.project.supported_pythons import supported_pythons
 
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
-    from advisor.project.interface import ProjectRequirements
     from advisor.resolve.problem_variants import VariantComparison
     from knowledge.estimate.interface import Estimator
 
-_OLDEST = 6
-"""Minor version of the oldest CPython 3 that is tried."""
-_MOST_PATCHES = 30
 _MAINTAINED = 5
 """Number of minor versions of CPython that are maintained at a time: one a year, each for five years (PEP 602)."""
 _MOST_ROUNDS = 500
@@ -27,56 +23,6 @@ _CHOICE_SECONDS = 10.0
 """Time limit of the choice of an interpreter that the project supports."""
 _HINT_SECONDS = 5.0
 """Time limit of the search for an interpreter to name if there is no stack."""
-
-
-def supported_pythons(required: str | None) -> tuple[str, ...]:
-    """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
-
-    Args:
-        required: The specifier; none admits every version.
-    """
-    from packaging.specifiers import SpecifierSet
-
-    from advisor.domain.target import NEWEST_PYTHON
-
-    specifier = SpecifierSet(required or "")
-    versions = []
-    for minor in range(NEWEST_PYTHON - 1, _OLDEST - 1, -1):
-        patches = (f"3.{minor}.{patch}" for patch in range(_MOST_PATCHES))
-        admitted = next((text for text in patches if specifier.contains(text)), None)
-        if admitted is not None:
-            versions.append(admitted.removesuffix(".0"))
-    return tuple(versions)
-
-
-def supports_own_python(project: ProjectRequirements) -> bool:
-    """Whether a project supports the interpreter of this program."""
-    from packaging.specifiers import SpecifierSet
-
-    required = project.requires_python
-    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
-
-
-def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports if it does not support that of this program; else none."""
-    return () if supports_own_python(project) else supported_pythons(project.requires_python)
-
-
-def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports, newest first.
-
-    Raises:
-        InputError: If it supports none.
-    """
-    from knowledge.domain.errors import InputError
-
-    pythons = supported_pythons(project.requires_python)
-    if not pythons:
-        raise InputError(
-            f"no released Python satisfies `{project.requires_python}`, which the project requires",
-            hint="correct `requires-python`, or choose an interpreter with `--python`",
-        )
-    return pythons
 
 
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:

@@ -215,7 +215,7 @@ def run_block(
     from advisor.campaign.plan import check_disk, estimate
     from advisor.campaign.prometheus import PrometheusSink
     from pi_runners import campaign
-    from pi_runners.benchmark import FailureLimit
+    from pi_runners.campaign import FailureLimit
     from pi_runners.subprocess_runner import FreshProcesses
 
     environments = cache_directory(store.cache_directory) / "environments"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
-    from advisor.project.locks import Lock
+    from advisor.project.lock import Lock
     from advisor.project.project_settings import ProjectSetting
     from advisor.project.sources import Proposal
     from advisor.resolve.alternatives import Explanation

@@ -26,7 +26,7 @@ from advisor.gate.update import find_smallest_update, lock_again, needs_tool, re
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
 from advisor.lock.settings_table import read_settings
-from advisor.project.locks import Lock
+from advisor.project.lock import Lock
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest

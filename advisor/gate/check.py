@@ -42,7 +42,7 @@ from advisor.gate.settings import (
 )
 from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.index.client import IndexClient
-from advisor.project.locks import Lock
+from advisor.project.lock import Lock
 from advisor.project.project_settings import ProjectSetting, ProjectSettings
 from advisor.project.read_errors import UnreadableFileError
 from advisor.resolve.build_findings import CUDA_LIBRARIES

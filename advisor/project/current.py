@@ -13,7 +13,8 @@ from packaging.version import InvalidVersion, Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.project.locks import Lock, LockedVersion, read_lock
+from advisor.project.lock import Lock, LockedVersion
+from advisor.project.locks import read_lock
 from knowledge.domain.errors import InputError
 
 LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,128 +18,25 @@ from packaging.version import Version
 
 from advisor.domain.target import Target
 from advisor.project import lock_formats, pylock, uv_lock
+from advisor.project.lock import PACKAGE_NAME, Lock, LockedSource, LockedVersion, package_above, read_text
 from advisor.project.lock_formats import (
     MALFORMED,
     Document,
     Entry,
     EntryError,
-    LockedFile,
     package_of,
     reason_of,
 )
-from advisor.project.read_errors import UnreadableFileError, check_size
+from advisor.project.pinned_requirements import read_pinned_requirements
+from advisor.project.read_errors import UnreadableFileError
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.toml import parse_toml
 
-_TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 _SHA256 = "sha256:"
-_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
-_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
 _AT_LINE = re.compile(r"line (\d+)")
 _PACKAGE = re.compile(r"^\[\[packages?\]\]")
 _VERSION = re.compile(r'^(?:version\s*=\s*|\s*"version":\s*)"=*(?P<version>[^"]+)",?\s*$')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedVersion:
-    """A version of a package in a lock.
-
-    Attributes:
-        version: The version.
-        line: Line in the lock, from 1; 0 for an environment.
-        path: File with the line, if the lock includes other files; else empty.
-        index: Address of the index; none if not recorded.
-        files: Files in the lock.
-        hashes: All SHA-256 hashes, in lower case.
-        other_hashes: Hashes by other algorithms of files without a name, such as ``sha512:...``.
-        direct_reference: Repository, URL or directory that it comes from; empty if it comes from an index.
-    """
-
-    version: Version
-    line: int = 0
-    path: str = ""
-    index: str | None = None
-    files: tuple[LockedFile, ...] = ()
-    hashes: frozenset[str] = frozenset()
-    other_hashes: frozenset[str] = frozenset()
-    direct_reference: str = ""
-
-    @property
-    def identities(self) -> tuple[str, ...]:
-        """All recorded values of its files, and the hashes of files without a name."""
-        return (*(file.identity for file in self.files), *sorted(self.hashes), *sorted(self.other_hashes))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSource:
-    """A package of a lock that comes from a direct reference instead of an index.
-
-    Attributes:
-        name: Name of the package.
-        address: Repository with revision, URL or directory, as written.
-        content: All that the lock records of the direct reference: hashes, size, subdirectory.
-        directory: Whether the direct reference is a directory.
-        line: Line in the lock, from 1.
-        url: The address without commit and subdirectory.
-        commit: Commit of a repository; empty if not recorded.
-        subdirectory: Directory of the package in it; empty for the top.
-        hashes: SHA-256 of the files that may be installed.
-    """
-
-    name: NormalizedName
-    address: str
-    content: str
-    directory: bool
-    line: int
-    url: str
-    commit: str = ""
-    subdirectory: str = ""
-    hashes: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lock:
-    """The current stack of a project.
-
-    Attributes:
-        path: The lock; none for an environment.
-        packages: Packages that the target would install, by normalised name.
-        entries: All versions in the lock, for any platform, extra or group; empty for an environment.
-        sources: Packages from direct references, for any platform, extra or group.
-        open_entries: Packages without a version for some platforms, each with its line.
-        indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
-        trusted_hosts: Hosts whose certificates are not verified, each with its line.
-        records_hashes: Whether locks of this format contain hashes.
-        obstacles: Why the target cannot install the lock as a whole, each as what follows "the lock", with its line.
-        is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
-    """
-
-    path: Path | None
-    packages: Mapping[NormalizedName, LockedVersion]
-    entries: tuple[tuple[NormalizedName, LockedVersion], ...] = ()
-    sources: tuple[LockedSource, ...] = ()
-    open_entries: tuple[tuple[NormalizedName, int], ...] = ()
-    indexes: tuple[tuple[str, int], ...] = ()
-    trusted_hosts: tuple[tuple[str, int], ...] = ()
-    records_hashes: bool = False
-    obstacles: tuple[tuple[str, int], ...] = ()
-    is_project: bool = False
-
-    @property
-    def tool(self) -> str:
-        """The tool that alone writes locks of this format; empty if there is none."""
-        return _TOOL_LOCKS.get(self.path.name, "") if self.path is not None else ""
-
-    @property
-    def is_edited(self) -> bool:
-        """Whether an update changes only versions in the file: a pinned requirements file without hashes."""
-        return self.is_project and not self.records_hashes
-
-    @cached_property
-    def versions(self) -> dict[str, Version]:
-        """Version by normalised package name."""
-        return {name: package.version for name, package in self.packages.items()}
 
 
 def read_lock(path: Path, target: Target) -> Lock:
@@ -158,8 +54,6 @@ def read_lock(path: Path, target: Target) -> Lock:
         UnreadableFileError: If the file cannot be read, or is not a lock.
     """
     if path.suffix == ".txt":
-        from advisor.project.pinned_requirements import read_pinned_requirements
-
         return read_pinned_requirements(path, target)
     read: Callable[[Document, Target], Iterator[Entry]]
     parse: Callable[[str], Any]
@@ -296,38 +190,6 @@ def _locked_version(entry: Entry, line: int) -> LockedVersion:
 _RECREATE_HINT = "create it again with the tool that wrote it, or with `advisor advise`"
 
 
-def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> str:
-    """Return the text of a lock without merge conflicts.
-
-    Args:
-        path: The lock.
-        decode: Converts the bytes to text; UTF-8 by default.
-
-    Raises:
-        InputError: If the file does not exist.
-        UnreadableFileError: If the file cannot be read, or contains conflict markers.
-    """
-    try:
-        check_size(path)
-        text = decode(path.read_bytes()).replace("\r\n", "\n").replace("\r", "\n")
-    except FileNotFoundError:
-        raise InputError(f"`{path}` cannot be read: there is no such file") from None
-    except OSError as error:
-        raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
-    except ValueError as error:
-        raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
-    if conflict := _CONFLICT.search(text):
-        line = text.count("\n", 0, conflict.start()) + 1
-        raise UnreadableFileError(
-            f"`{path}`, line {line}, contains conflict markers of a merge",
-            path=path,
-            line=line,
-            package=_package_above(text, line),
-            hint="resolve the conflict, then lock again with the tool that wrote it, or with `advisor advise`",
-        )
-    return text
-
-
 def _load(path: Path, parse: Callable[[str], Any]) -> tuple[str, Document]:
     text = read_text(path)
     try:
@@ -336,7 +198,7 @@ def _load(path: Path, parse: Callable[[str], Any]) -> tuple[str, Document]:
         reason = " ".join(str(error).split())
         match = _AT_LINE.search(reason)
         line = int(match[1]) if match else 1
-        package = _package_above(text, line) if match else ""
+        package = package_above(text, line) if match else ""
         near = f", near package `{package}`" if package else ""
         raise UnreadableFileError(
             f"`{path}` cannot be read: {reason}{near}", path=path, line=line, package=package, hint=_RECREATE_HINT
@@ -354,20 +216,12 @@ def _lines(text: str) -> dict[tuple[str, str], list[int]]:
     lines_by_key: dict[tuple[str, str], list[int]] = {}
     name = ""
     for number, line in enumerate(lines_of(text), start=1):
-        if match := _NAME.match(line):
+        if match := PACKAGE_NAME.match(line):
             name = canonicalize_name(match["name"] or match["key"])
             lines_by_key.setdefault((name, ""), []).append(number)
         elif name and (match := _VERSION.match(line)):
             lines_by_key.setdefault((name, match["version"]), []).append(number)
     return lines_by_key
-
-
-def _package_above(text: str, line: int) -> str:
-    """Return the name of the package that a line of a lock belongs to; empty if there is none."""
-    for above in reversed(text.split("\n")[:line]):
-        if match := _NAME.match(above):
-            return match["name"] or match["key"]
-    return ""
 
 
 def _line_of(text: str, error: EntryError) -> int:

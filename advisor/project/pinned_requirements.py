@@ -10,8 +10,8 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
+from advisor.project.lock import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.lock_formats import holds
-from advisor.project.locks import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.requirements import decoded, read_requirements
 from knowledge.domain.lines import lines_of

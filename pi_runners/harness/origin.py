@@ -50,3 +50,23 @@ def _is_standard(frame: FrameType) -> bool:
         return True
     standard = sysconfig.get_paths()["stdlib"]
     return path.startswith(standard) and "site-packages" not in path and "dist-packages" not in path
+
+
+def failure_class(error: BaseException) -> str:
+    """Return the status for an exception of a framework.
+
+    Many frameworks report a missing kernel only in the message of the exception.
+    """
+    text = "{} {}".format(type(error).__name__, error).lower()
+    memory_words = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
+    unsupported_words = (
+        "notimplemented",
+        "not implemented",
+        "unimplemented",
+        "registered kernels",
+        "allowed values",
+        "does not support",
+    )
+    if any(word in text for word in memory_words):
+        return "out-of-memory"
+    return "unsupported" if any(word in text for word in unsupported_words) else "error"

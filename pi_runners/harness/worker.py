@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, TextIO
 
 from pi_runners.backends import make_backend
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
-from pi_runners.harness.origin import is_ours
+from pi_runners.harness.origin import failure_class, is_ours
 from pi_runners.harness.settings import apply_settings, describe_memory
 from pi_runners.indicators import INDICATORS
 
@@ -179,26 +179,6 @@ def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -
     if "metrics" in document:
         document["metrics"] = {name: float("{:.6g}".format(value)) for name, value in document["metrics"].items()}
     return document
-
-
-def failure_class(error: BaseException) -> str:
-    """Return the status for an exception of a framework.
-
-    Many frameworks report a missing kernel only in the message of the exception.
-    """
-    text = "{} {}".format(type(error).__name__, error).lower()
-    memory_words = ("memoryerror", "outofmemory", "out of memory", "resourceexhausted", "oom when allocating")
-    unsupported_words = (
-        "notimplemented",
-        "not implemented",
-        "unimplemented",
-        "registered kernels",
-        "allowed values",
-        "does not support",
-    )
-    if any(word in text for word in memory_words):
-        return "out-of-memory"
-    return "unsupported" if any(word in text for word in unsupported_words) else "error"
 
 
 def load_average() -> Any:

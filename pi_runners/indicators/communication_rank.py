@@ -128,7 +128,7 @@ def _failure(error: BaseException) -> Dict[str, Any]:
         return {"status": "wrong-result", "failure": str(error), "error": error.finite, "tolerance": error.tolerance}
     if isinstance(error, Unsupported):
         return {"status": "unsupported", "failure": str(error)}
-    from pi_runners.harness.worker import failure_class
+    from pi_runners.harness.origin import failure_class
 
     # Patterns call PyTorch directly, and its C code has no frame: these exceptions seem to come from this program.
     status = "harness-error" if isinstance(error, (*MISUSE, ArithmeticError)) else failure_class(error)

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from knowledge.domain.observation import Observation
-from pi_runners.benchmark import Benchmark, FailureLimit, Metric
+from pi_runners.benchmark import Benchmark, Metric
+from pi_runners.campaign import FailureLimit
 from pi_runners.program_archive import write_program
 from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.knowledge.samples import observation

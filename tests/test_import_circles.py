@@ -1,0 +1,16 @@
+"""No module imports itself through others, also not inside functions and for types."""
+
+from __future__ import annotations
+
+import grimp
+import networkx as nx
+
+
+def test_there_are_no_circles_of_modules() -> None:
+    graph = grimp.build_graph("advisor", "knowledge", "pi_runners", cache_dir=None)
+    imports = nx.DiGraph(
+        (module, imported) for module in graph.modules for imported in graph.find_modules_directly_imported_by(module)
+    )
+
+    assert len(imports) > 500
+    assert [sorted(circle) for circle in nx.strongly_connected_components(imports) if len(circle) > 1] == []
