@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.gain_model import Blend
+from knowledge.estimate.gain_model import MEASURED_HERE, Blend
+from knowledge.estimate.gain_model import OWN as OWN_PROGRAM
 from knowledge.estimate.programs import (
     PROGRAMS,
     Program,
     architecture_of_shares,
     program_of_model,
     program_of_run,
+    programs_by_label,
     shares_of_kinds,
     sizes_of,
     with_groups,
@@ -38,9 +40,6 @@ _UNKNOWN_SIZES = {"small": 1e9, "medium": 3e10, "large": 1e12}
 """Floating-point operations of a step of a profiled program whose trace does not contain them: a judgement."""
 AS_MEASURED = "measured"
 """Name of the sizes that the user measured of a workload's models on the machine."""
-MEASURED_HERE = 1 / 3
-"""How much own measurements of a model of this program may differ from all others, relative to an own program: a
-judgement. More, and they would say less about other programs on the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +80,7 @@ def cases_of(workload: Workload, contrasts: Sequence[Contrast], machine: Machine
         if basis == PROFILE and families & {*PROGRAMS, PUBLISHED}:
             return _of_profile(workload)
         if basis == MODELS and families & set(PROGRAMS):
-            return _measured_here(workload, listed, machine, own) or _of_models(workload)
+            return _of_models(workload)
         if basis == TASKS and workload.timm_model and listed:
             return _of_timm(workload, listed, machine)
         if basis == TASKS and (tasks := _tasks_of(workload, listed)):
@@ -99,7 +98,7 @@ def own_ratios(contrasts: Iterable[Contrast], machine: Machine, own: Collection[
         machine: The machine.
         own: Names of the blocks that do not ship with the program.
     """
-    return [c for c in contrasts if c.block in own and c.machine.identity == machine.identity and is_program(c)]
+    return [c for c in contrasts if c.block in own and c.machine.identity == machine.identity and c.family in PROGRAMS]
 
 
 def is_program(c: Contrast) -> bool:
@@ -119,7 +118,7 @@ def case_of_benchmark(contrasts: Sequence[Contrast], otherwise: Iterable[Case]) 
     label = contrasts[0].label
     like = [program for case in otherwise for blend in case.programs for _, program in blend]
     middle = like[len(like) // 2] if like else Program(label="", model=(), architecture=(OWN,))
-    program = replace(middle, label=label, model=(OWN, label), own=1.0)
+    program = replace(middle, label=label, model=(OWN, label), own=OWN_PROGRAM)
     return Case(workload=OWN, basis=OWN, programs=(((1.0, program),),)), program
 
 
@@ -138,22 +137,36 @@ def _of_models(workload: Workload) -> list[Case]:
     return cases
 
 
-def _measured_here(
+def measured_here(
     workload: Workload, contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]
-) -> list[Case]:
-    """Return the case of the sizes that the user measured of the workload's own models on this machine.
+) -> tuple[Case, tuple[Contrast, ...]] | None:
+    """Return the case of the sizes that the user measured of a workload's own models on a machine, with the ratios.
 
-    One whose operations are unknown counts as of the usual size: all indicators of whole models state them.
+    A size whose operations are unknown counts as the usual one: all indicators of whole models state them.
+
+    Args:
+        workload: The workload.
+        contrasts: Measured ratios of one framework on one kind of device.
+        machine: The machine.
+        own: Names of the blocks that do not ship with the program.
+
+    Returns:
+        None if the user measured none of them.
     """
     if workload.is_kind or workload.is_similar:
-        return []
-    here = {
-        c.label: replace(program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes), own=MEASURED_HERE)
+        return None
+    here = [
+        c
         for c in own_ratios(contrasts, machine, own)
-        if any(part.matches(c.label, c.family) for part in workload.parts[MODELS])
-    }
-    programs = tuple(((1.0, program),) for _, program in sorted(here.items()))
-    return [Case(workload=workload.name, basis=MODELS, programs=programs, size=AS_MEASURED)] if programs else []
+        if any(part.matches(c.label, c.family) for part in workload.parts.get(MODELS, ()))
+    ]
+    labels = {c.label for c in here}
+    same = [c for c in contrasts if c.label in labels]
+    runs = (program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes) for c in same)
+    sized = sorted(programs_by_label(runs, [c.label for c in same]).items())
+    programs = tuple(((1.0, replace(program, own=MEASURED_HERE)),) for _, program in sized)
+    case = Case(workload=workload.name, basis=MODELS, programs=programs, size=AS_MEASURED)
+    return (case, tuple(here)) if here else None
 
 
 def _of_profile(workload: Workload) -> list[Case]:

@@ -42,10 +42,12 @@ class ComparedSetting:
     Attributes:
         change: Names as in the measurements.
         contrasts: The contrasts.
+        is_of_machine: Whether this program compared it on the machine that predictions are for.
     """
 
     change: Change
     contrasts: tuple[Contrast, ...]
+    is_of_machine: bool = False
 
     @property
     def value(self) -> SettingValue:
@@ -98,7 +100,13 @@ def compared_settings(contrasts: Sequence[Contrast], machine: Machine) -> tuple[
         if similarity >= max(LEAST_SIMILARITY, nearest.get(change[:2], (0.0, change))[0]):
             nearest[change[:2]] = similarity, change
     return tuple(
-        ComparedSetting(change=change, contrasts=tuple(changes[change]))
+        ComparedSetting(
+            change=change,
+            contrasts=tuple(changes[change]),
+            is_of_machine=any(
+                c.family != PUBLISHED and c.machine.identity == machine.identity for c in changes[change]
+            ),
+        )
         for change in sorted(change for _, change in nearest.values())
     )
 
@@ -121,7 +129,9 @@ def compared_pairs(contrasts: Iterable[Contrast], settings: Sequence[ComparedSet
 
 
 def preferred(settings: Iterable[ComparedSetting], parts: Sequence[TimePart]) -> list[ComparedSetting]:
-    """Return each value of a setting by one of its names in the sources: that of the workload's tasks, or the usual.
+    """Return each value of a setting by one of its names in the sources.
+
+    It is that of this program's measurements on the machine, of the workload's tasks, or the usual one.
 
     Settings that are for inference are left out of a workload that only trains.
 
@@ -136,9 +146,9 @@ def preferred(settings: Iterable[ComparedSetting], parts: Sequence[TimePart]) ->
         if not (only_trains and own is not None and own.inference_only):
             by_value[setting.value].append(setting)
 
-    def weight(setting: ComparedSetting) -> tuple[bool, int]:
+    def weight(setting: ComparedSetting) -> tuple[bool, bool, int]:
         own = setting.of_tasks(parts)
-        return bool(own), len(own or setting.contrasts)
+        return setting.is_of_machine, bool(own), len(own or setting.contrasts)
 
     return [max(listed, key=weight) for listed in by_value.values()]
 

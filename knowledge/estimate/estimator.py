@@ -15,9 +15,9 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
-from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program
+from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program, measured_here
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
-from knowledge.estimate.framework_model import FrameworkModel, OwnBenchmark, mixture
+from knowledge.estimate.framework_model import FrameworkModel, OwnProgram, mixture
 from knowledge.estimate.gains import CONFIDENCE, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Effect, KindPrediction, PredictedChange, Prediction
 from knowledge.estimate.measured_framework import MeasuredFramework
@@ -98,7 +98,7 @@ class WorkloadEstimator:
         benchmark, programs = None, {}
         if own:
             case, program = case_of_benchmark(own, cases if self._workload is not None else ())
-            benchmark = OwnBenchmark(case, tuple(own))
+            benchmark = OwnProgram(case, tuple(own))
             programs = {c.label: replace(program, label=c.label) for c in own}
         operations = {c.basis for c in cases} <= set(_OF_OPERATIONS) and bool(cases)
         families = frozenset(
@@ -111,7 +111,9 @@ class WorkloadEstimator:
         # The benchmark is in the knowledge base, too, and counts once.
         ratios = [*own, *(c for c in contrasts if (c.family in families if families else is_program(c)))]
         model = self._models.model(ratios, machine, families=families, own=programs)
-        return FrameworkModel(MeasuredFramework(name, ratios, machine), model, cases, benchmark)
+        here = measured_here(self._workload, contrasts, machine, blocks) if self._workload is not None else None
+        models = OwnProgram(*here) if here is not None and cases else None
+        return FrameworkModel(MeasuredFramework(name, ratios, machine), model, cases, benchmark, models)
 
     def _ratios_of_timm(self, name: str, device: str) -> list[Contrast]:
         """Return the own ratios of the workload, if it is a model of timm."""

@@ -40,8 +40,8 @@ SettingRequest = tuple[Version, Settings, Settings]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnBenchmark:
-    """The project's own benchmark, as far as it compared the framework on this kind of device.
+class OwnProgram:
+    """A program of the user, as far as it compared the framework: the project's own benchmark, or measured models.
 
     Attributes:
         case: Its case.
@@ -69,7 +69,12 @@ class FrameworkModel:
     """Model of one framework, for workloads on a machine."""
 
     def __init__(
-        self, measured: MeasuredFramework, model: GainModel, cases: Sequence[Case], own: OwnBenchmark | None = None
+        self,
+        measured: MeasuredFramework,
+        model: GainModel,
+        cases: Sequence[Case],
+        benchmark: OwnProgram | None = None,
+        models: OwnProgram | None = None,
     ) -> None:
         """Create the model.
 
@@ -77,15 +82,18 @@ class FrameworkModel:
             measured: Measurements of the framework, seen from the machine that predictions are for.
             model: The model that was conditioned on them.
             cases: What predictions are for.
-            own: The project's own benchmark; it decides about what it compared.
+            benchmark: The project's own benchmark on this kind of device; it decides about what it compared.
+            models: Models of the workload that the user measured on the machine; they decide about what the benchmark
+                did not compare.
         """
         self.measured = measured
         self.name = measured.name
         self.machine = measured.machine
-        self.own = own
+        self.own = benchmark
+        self._programs = [program for program in (benchmark, models) if program is not None]
         self._model = model
         # Where nothing stands for the workload, the benchmark is all that is known.
-        self._cases = tuple(cases) or ((own.case,) if own is not None else ())
+        self._cases = tuple(cases) or ((benchmark.case,) if benchmark is not None else ())
         self._gains_of_settings: dict[object, dict[Case, PredictedGain]] = {}
 
     @property
@@ -96,12 +104,13 @@ class FrameworkModel:
     @cached_property
     def cases(self) -> tuple[Case, ...]:
         """What gains of versions are for."""
-        return (self.own.case,) if self.own is not None and self.own.compared_versions else self._cases
+        compared = (program.case for program in self._programs if program.compared_versions)
+        return next(((case,) for case in compared), self._cases)
 
     def cases_of_settings(self, *sides: Settings) -> tuple[Case, ...]:
-        """Return what gains of some settings are for: the benchmark, if it compared those of each side."""
-        tried = self.own is not None and all(self.own.compared(settings) for settings in sides if settings)
-        return (self.own.case,) if self.own is not None and tried else self._cases
+        """Return what gains of some settings are for: a program of the user that compared those of each side."""
+        compared = (p.case for p in self._programs if all(p.compared(settings) for settings in sides if settings))
+        return next(((case,) for case in compared), self._cases)
 
     def _predict(
         self, pairs: Sequence[tuple[Side, Side]], cases: Sequence[Case], *, joint: bool = False

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.programs import Program
+from knowledge.estimate.programs import Program, programs_by_label
 from knowledge.estimate.similarity import SIMILARITY_OF_VALUES, common_value, side_on, similarity_of_machines
 from knowledge.evidence.contrasts import Contrast, Machine, Side
 
@@ -34,12 +34,30 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-Change = str | tuple[str, str]
-"""What may differ between two stacks: a kind of change, or one value of one setting, or one version."""
+class Releases(NamedTuple):
+    """What changes between two releases, as a random walk that stops before the first one and after the last one.
+
+    Attributes:
+        first: Place of the first release.
+        last: Place of the last one.
+    """
+
+    first: float
+    last: float
+
+
+Change = str | tuple[str, str] | Releases
+"""What may differ between two stacks: a kind of change, one value of one setting, or releases in a range."""
 
 
 class Term(NamedTuple):
-    """An effect of a change that some programs and some machines share."""
+    """An effect of a change that some programs and some machines share.
+
+    Attributes:
+        change: The change.
+        programs: What programs share.
+        machines: What machines share, or the identity of a machine.
+    """
 
     change: Change
     programs: str
@@ -69,25 +87,23 @@ PROCESSOR_TERMS: tuple[Term, ...] = tuple(
     )
 )
 """Effects on processors."""
-_OWN_CHANGES = (("exact version",), ("exact setting", "exact pair"))
-"""Changes whose effects at the user's own program have a variance in common; settings have no scales there."""
+OWN, MEASURED_HERE = "own", "measured here"
+"""How programs are the user's: the own program, and others that the user measured."""
+OWN_VARIANCE = 0.15**2
+"""Usual variance of what a minor release or a setting does only at the user's own program, or on the own machine; no
+shipped measurement can show it: a judgement."""
 OWN_TERMS: tuple[Term, ...] = tuple(
     Term(change, programs, shared)
-    for changes in _OWN_CHANGES
-    for change in changes
-    for programs in ("own", "measured here")
+    for programs in (OWN, MEASURED_HERE)
+    for change in ("near version", "exact setting", "exact pair")
     for shared in ("all", "machine")
 )
-"""Effects at the user's own program, or at own measurements of a model, only: on all machines, and on one."""
-OWN_VARIANCE = 0.15**2
-"""Variance of each of them, which no shipped measurement can show, and of what a version or one setting does at all
-programs on a machine of the user: a judgement."""
-OWN_FACTORS = (1 / 25, 1 / 4, 1.0, 4.0)
-"""Factors on this variance at the user's own program, of which the likeliest for the measurements counts: it may be
-like others, or like none of them. Without measurements, it is like others."""
-MACHINE_FACTORS = (0.0, *OWN_FACTORS, 25.0)
-"""Those on the machines where the user measured, for versions and for each setting that was measured there: what agrees
-with other machines widens nothing."""
+"""Effects at a program of the user, on all machines and on one: of all releases, each setting and each pair."""
+LEAST_OWN = 1 / 16
+"""Part of the usual variance that these effects always have: a judgement."""
+OWN_FACTORS = (0.0, 1 / 4, 1.0, 4.0, 25.0, 100.0)
+"""Factors on the usual variance of what own measurements show: the first, or the likeliest if the measurements are
+unlikely with the first. So what agrees with other programs and machines widens nothing."""
 ACCELERATOR_TERMS: tuple[Term, ...] = tuple(
     Term(*names)
     for names in (
@@ -114,7 +130,10 @@ DRIFT, SPAN = 100.0, 10.0
 """Effects of versions are almost a random walk, with this correlation length in minor releases: what a release changes
 stays, and later ones do not return to the mean. Their variance is that of two releases with this distance."""
 LENGTH, RELEASE = 9.0, 0.5
-"""Correlation lengths of what settings do in a version, and of effects of single releases, in minor releases."""
+"""Correlation lengths in minor releases: of what settings, companions and programs do in a version, and of effects of
+single releases."""
+OF_RELEASE = 0.2
+"""Share of the effect of a single release that no other one has, however near: a judgement."""
 LEAST_ERROR = 0.005
 """Least standard error of a measured ratio."""
 DEGREES = 4.0
@@ -122,11 +141,8 @@ DEGREES = 4.0
 SIGNIFICANT = 3.84
 """By how much twice the log likelihood must be higher for another factor than the first: the 95 % quantile of the
 chi-squared distribution with one degree of freedom."""
-_VERSION = "version"
-_PLACES = 20
-"""Minor releases of a major one."""
-_LAST_PATCH = 9
-"""Later patch releases of a minor release are at the same place."""
+_MINORS, _PATCHES = 40, 40
+"""Places of minor releases of a major one, and of patch releases of a minor one; later ones have the last place."""
 
 Blend = tuple[tuple[float, Program], ...]
 """Programs with their shares of the time of one; most have one part."""
@@ -180,7 +196,6 @@ class Space:
         programs: Sequence[Program],
         machines: Sequence[Machine],
         scales: Mapping[str, float],
-        own: Collection[str] = (),
     ) -> None:
         """Compute the similarities.
 
@@ -189,22 +204,29 @@ class Space:
             programs: The programs.
             machines: The machines.
             scales: See :class:`Variances`.
-            own: Identities of the machines where the user measured.
         """
+        import numpy as np
+
         self.changes = _similar_changes(sides, scales)
-        self._single = [_single_values(side) for side in sides]
+        self._settings = [side.settings.items() for side in sides]
+        self._places = [_place(side.version) for side in sides]
         self.programs = _similar_programs(programs)
-        self.machines = _similar_machines(machines, own)
+        self.machines = _similar_machines(machines)
+        self._identities = np.array([machine.identity for machine in machines])
 
     def differences(self, change: Change, rows: Array, columns: Array) -> Array:
         """Return the covariance (n, m) of the effects of a change on pairs of stacks (n, 2) and (m, 2)."""
         import numpy as np
 
         (a, r), (b, s) = rows.T, columns.T
-        if not isinstance(change, str):
-            has = np.array([change in values for values in self._single], dtype=float)
-            return np.outer(has[a] - has[r], has[b] - has[s])
-        kernel = self.changes[change]
+        if isinstance(change, Releases):
+            places = np.clip(self._places, *change)
+            kernel = np.minimum(places[:, None], places[None])
+        elif isinstance(change, tuple):
+            kernel = np.array([change in settings for settings in self._settings], dtype=float)
+            kernel = np.outer(kernel, kernel)
+        else:
+            kernel = self.changes[change]
         result: Array = (
             kernel[a[:, None], b[None]]
             - kernel[a[:, None], s[None]]
@@ -221,15 +243,15 @@ class Space:
             rows: Programs as shares of those of the space (n, programs), and machines (n,) by number.
             columns: Programs (m, programs) and machines (m,).
         """
+        import numpy as np
+
         result: Array = rows[0] @ self.programs[term.programs] @ columns[0].T
-        if term.machines != "all":
+        if term.machines in self.machines:
             result = result * self.machines[term.machines][rows[1][:, None], columns[1][None]]
+        elif term.machines != "all":
+            here = self._identities == term.machines
+            result = result * np.outer(here[rows[1]], here[columns[1]])
         return result
-
-
-def _single_values(side: Side) -> set[tuple[str, str]]:
-    """Return the version of a stack, and its settings."""
-    return {(_VERSION, side.version), *side.settings.items()}
 
 
 def _similar_changes(sides: Sequence[Side], scales: Mapping[str, float]) -> dict[str, Array]:
@@ -240,11 +262,11 @@ def _similar_changes(sides: Sequence[Side], scales: Mapping[str, float]) -> dict
     settings = [sorted(side.settings.items()) for side in sides]
     single = [[(item,) for item in own] for own in settings]
     pairs = [list(combinations(own, 2)) for own in settings]
-    alone = _shared(single, scales)
+    alone, same = _shared(single, scales), equal([side.version for side in sides])
     return {
         "version": np.exp(-distances / DRIFT) * DRIFT / (2 * SPAN),
-        "release": np.exp(-distances / RELEASE),
-        "exact version": equal([side.version for side in sides]),
+        "release": (1 - OF_RELEASE) * np.exp(-distances / RELEASE) + OF_RELEASE * same,
+        "near version": np.exp(-distances / LENGTH),
         "companion": _companions(sides),
         "setting": alone,
         "setting of a version": alone * np.exp(-distances / LENGTH),
@@ -260,8 +282,8 @@ def _similar_programs(programs: Sequence[Program]) -> dict[str, Array]:
 
     places = np.array([program.place for program in programs])
     squares = ((places[:, None] - places[None]) ** 2).sum(axis=2)
-    size, own = places[:, 0], np.array([program.own for program in programs])
-    same = equal([program.label for program in programs])
+    size, same = places[:, 0], equal([program.label for program in programs])
+    own = {name: np.array([float(program.own == name) for program in programs]) for name in (OWN, MEASURED_HERE)}
     return {
         "all": np.ones((len(programs), len(programs))),
         "mode": equal([program.training for program in programs]),
@@ -269,27 +291,23 @@ def _similar_programs(programs: Sequence[Program]) -> dict[str, Array]:
         "family": equal([program.family or program.model for program in programs]),
         "model": equal([program.model for program in programs]),
         "size": same,
-        "own": same * np.outer(own == 1, own == 1),
-        "measured here": same * np.outer(own * (own < 1), own * (own < 1)),
+        **{name: same * np.outer(rows, rows) for name, rows in own.items()},
         "near": np.exp(-0.5 * squares),
         "linear": np.outer(size, size),
     }
 
 
-def _similar_machines(machines: Sequence[Machine], own: Collection[str]) -> dict[str, Array]:
+def _similar_machines(machines: Sequence[Machine]) -> dict[str, Array]:
     """Return how similar machines are (n, n), by what they may share."""
     import numpy as np
 
-    identities = equal([machine.identity for machine in machines])
-    is_own = np.array([machine.identity in own for machine in machines], dtype=float)
     return {
         "all": np.ones((len(machines), len(machines))),
         "kind": equal([machine.precision_features or machine.kind for machine in machines]),
         "similar": similarity_of_machines([machine.features or machine.kind for machine in machines]),
         "units": equal([machine.has_matrix_units for machine in machines]),
         "name": equal([machine.name for machine in machines]),
-        "machine": identities,
-        "own": identities * np.outer(is_own, is_own),
+        "machine": equal([machine.identity for machine in machines]),
     }
 
 
@@ -321,11 +339,8 @@ class Registry:
         self._machines: dict[Machine, int] = {}
 
     def points_of(self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program]) -> Points:
-        """Return measured ratios; contrasts with one label have one program, with its size if any of them knows it."""
-        programs: dict[str, Program] = {}
-        for c in contrasts:
-            own = program_of(c)
-            programs[c.label] = max(programs.get(c.label, own), own, key=lambda program: (program.flops, program.bytes))
+        """Return measured ratios; contrasts with one label have one program."""
+        programs = programs_by_label(map(program_of, contrasts), [c.label for c in contrasts])
         return Points(
             [
                 (
@@ -338,10 +353,10 @@ class Registry:
             ]
         )
 
-    def space(self, scales: Mapping[str, float], own: Collection[str] = ()) -> Space:
-        """Return the similarities of everything that has a number; see :class:`Space`."""
+    def space(self, scales: Mapping[str, float]) -> Space:
+        """Return the similarities of everything that has a number."""
         sides = [side for _, side in self._sides.values()]
-        return Space(sides, list(self.programs), list(self._machines), scales, own)
+        return Space(sides, list(self.programs), list(self._machines), scales)
 
     def side(self, side: Side, machine: Machine) -> int:
         """Return the number of a stack on a machine."""
@@ -357,18 +372,25 @@ class Registry:
         return self._machines.setdefault(machine, len(self._machines))
 
 
-def covariance(space: Space, points: Points, terms: Mapping[Term, float]) -> Array:
-    """Return the covariance (n, n) of the effects on ratios.
+def covariance(space: Space, points: Points, terms: Mapping[Term, float], rows: Array | None = None) -> Array:
+    """Return the covariance (n, n) of the effects on ratios, or on some of them.
 
     There are few pairs of stacks and few programs on machines: similarities are computed for these, and looked up.
+
+    Args:
+        space: The similarities.
+        points: The ratios.
+        terms: Variance of each effect.
+        rows: Numbers of the ratios (n,); all by default.
     """
     import numpy as np
 
     places = np.eye(len(space.programs["all"]))[points.programs], points.machines
-    total = np.zeros((len(points.pair), len(points.pair)))
+    pair, place = (points.pair, points.place) if rows is None else (points.pair[rows], points.place[rows])
+    total = np.zeros((len(pair), len(pair)))
     for change, matrix in _sums(space, places, places, terms).items():
         pairs = space.differences(change, points.pairs, points.pairs)
-        total += pairs[points.pair[:, None], points.pair[None]] * matrix[points.place[:, None], points.place[None]]
+        total += pairs[pair[:, None], pair[None]] * matrix[place[:, None], place[None]]
     return total
 
 
@@ -397,11 +419,15 @@ class Noise:
         own = np.sqrt(np.maximum(0.0, np.array([c.error for c in contrasts]) ** 2 - common**2))
         self.published = np.array([c.family == PUBLISHED for c in contrasts])
         self._sources = [c.source for c in contrasts]
+        # What a block adds is as much smaller in a mean of several blocks as their errors are.
+        parts = np.array([c.blocks for c in contrasts]) ** -0.5
+        means = np.outer(parts, parts)
         self.arm = half_shared(arms) * np.outer(~self.published, ~self.published)
         software = [(c.source, arm) for c in contrasts for arm in (c.arm, c.reference_arm)]
         self.software = half_shared(software) * np.outer(self.published, self.published)
         self.label = half_shared(list(zip(arms, labels, strict=True)))
         shared = self.arm * np.outer(common, common) + self.label * np.outer(own, own)
+        self.arm, self.label = self.arm * means, self.label * means
         # Two ratios of the same arm and program are never equal for sure: their covariance could not be inverted.
         self.rounds: Array = shared + LEAST_ERROR**2 * np.eye(len(contrasts))
 
@@ -453,40 +479,40 @@ class GainModel:
         self.variances = variances
         self._registry = Registry()
         self._points = self._registry.points_of(contrasts, program_of)
-        self._own_machines = own_machines
-        space, noise = self._registry.space(variances.scales, own_machines), Noise(contrasts)
+        space, noise = self._registry.space(variances.scales), Noise(contrasts)
         errors, means = noise.covariance(variances), np.array([c.mean for c in contrasts])
-        self._terms = {term: value for term, value in variances.terms.items() if term.programs != "own"}
+        self._terms = dict(variances.terms)
         effects = covariance(space, self._points, self._terms)
-        parts = [(covariance(space, self._points, own), own, factors) for own, factors in self._own_levels()]
-        for factor, (part, own, _) in zip(
-            likeliest_factors(effects + errors, means, [(part, factors) for part, _, factors in parts]),
-            parts,
-            strict=True,
-        ):
-            self._terms |= {term: factor * value for term, value in own.items()}
-            effects += factor * part
+        own = [program_of(c).own for c in contrasts]
+        rows = np.array([n for n, c in enumerate(contrasts) if own[n] or c.machine.identity in own_machines], dtype=int)
+        groups = [dict.fromkeys(terms, OWN_VARIANCE) for terms in self._own_terms(own, own_machines)]
+        parts = [covariance(space, self._points, group, rows) for group in groups]
+        factors = likeliest_factors(effects + errors, means, rows, parts)
+        for factor, group, part in zip(factors, groups, parts, strict=True):
+            self._terms |= {term: factor * value for term, value in group.items()}
+            effects[np.ix_(rows, rows)] += factor * part
         self._inverse = robust_inverse(effects, errors, means, noise.published)
         self._solved: Array = self._inverse @ means
 
-    def _own_levels(self) -> list[tuple[dict[Term, float], Sequence[float]]]:
-        """Return the variances whose factor the user's measurements decide, with the factors.
+    def _own_terms(self, own: Sequence[str], machines: Collection[str]) -> Iterator[tuple[Term, ...]]:
+        """Yield the effects whose common variance the user's measurements decide.
 
-        What they show is first of the own program, and then of the own machines.
+        What they show is first of the own program, then of the machine, and then of other programs of the user.
+
+        Args:
+            own: How the program of each ratio is the user's.
+            machines: Identities of the machines where the user measured.
         """
-        of_programs = [
-            {t: v for t, v in self.variances.terms.items() if t.programs == "own" and t.change in changes}
-            for changes in _OWN_CHANGES
-        ]
-        values: set[tuple[str, str]] = set()
-        for c in self.contrasts:
-            if c.machine.identity in self._own_machines:
-                one, other = (_single_values(side_on(side, c.machine)) for side in (c.side, c.reference))
-                values |= one ^ other
-        versions = {value for value in values if value[0] == _VERSION}
-        groups = [versions, *({value} for value in sorted(values - versions))]
-        of_machine = [{Term(value, "all", "own"): OWN_VARIANCE for value in sorted(group)} for group in groups]
-        return [(own, OWN_FACTORS) for own in of_programs] + [(own, MACHINE_FACTORS) for own in of_machine]
+        listed = list(zip(own, self.contrasts, strict=True))
+        kinds = {name: [c for kind, c in listed if kind == name] for name in (OWN, MEASURED_HERE)}
+        pair = "exact pair"
+        for change in (*_own_changes(kinds[OWN]), pair):
+            yield tuple(Term(change, OWN, shared) for shared in ("all", "machine"))
+        for identity in sorted(machines):
+            for change in _own_changes([c for c in self.contrasts if c.machine.identity == identity]):
+                yield (Term(change, "all", identity),)
+        for change in (*_own_changes(kinds[MEASURED_HERE]), pair):
+            yield tuple(Term(change, MEASURED_HERE, shared) for shared in ("all", "machine"))
 
     def predict(
         self, pairs: Sequence[Pair], blends: Sequence[Blend], machine: Machine, *, joint: bool = False
@@ -532,7 +558,7 @@ class GainModel:
         numbers = np.array([[registry.side(side, machine) for side in pair] for pair in pairs], dtype=int)
         shares = [{registry.program(program): share for share, program in blend} for blend in blends]
         here = np.full(len(blends), registry.machine(machine))
-        space = registry.space(self.variances.scales, self._own_machines)
+        space = registry.space(self.variances.scales)
         weights = np.zeros((len(blends), len(registry.programs)))
         for row, own in enumerate(shares):
             weights[row, list(own)] = list(own.values())
@@ -579,35 +605,55 @@ class GainModel:
             yield group, truth[group] - spread @ self._solved[group], spread
 
 
-def likeliest_factors(others: Array, means: Array, parts: Sequence[tuple[Array, Sequence[float]]]) -> list[float]:
-    """Return the factors on parts of the covariance that make values likeliest, one after the other.
+def _own_changes(contrasts: Iterable[Contrast]) -> Iterator[Change]:
+    """Yield the releases and each setting that ratios compared, a setting only if nothing else differed."""
+    places: set[float] = set()
+    values: set[tuple[str, str]] = set()
+    for c in contrasts:
+        sides = side_on(c.side, c.machine), side_on(c.reference, c.machine)
+        if sides[0].version != sides[1].version:
+            places |= {_place(side.version) for side in sides}
+        differing = sides[0].settings.items() ^ sides[1].settings.items()
+        if len({name for name, _ in differing}) == 1:
+            values |= differing
+    if len(places) > 1:
+        yield Releases(min(places), max(places))
+    yield from sorted(values)
+
+
+def likeliest_factors(others: Array, means: Array, rows: Array, parts: Sequence[Array]) -> list[float]:
+    """Return the factors on parts of the covariance that make the values with this part likeliest, one after the other.
 
     Args:
         others: Covariance (n, n) of the rest.
         means: The values (n,).
-        parts: Each part (n, n), zero for most values, with its factors, the first of which is that without such values.
+        rows: Numbers of the values (m,) that have these parts.
+        parts: The parts (m, m).
     """
     import numpy as np
 
-    likeliest = [factors[0] for _, factors in parts]
-    (rows,) = np.nonzero(sum((np.diag(part) for part, _ in parts), np.zeros(len(means))) > 0)
     if not len(rows):
-        return likeliest
+        return [OWN_FACTORS[0]] * len(parts)
     inverse = np.linalg.inv(others)
     spread = np.linalg.inv(inverse[np.ix_(rows, rows)])
     residuals = spread @ (inverse @ means)[rows]
+    factors = []
+    for part in parts:
+        (own,) = np.nonzero(np.diag(part) > 0)
+        block = np.ix_(own, own)
+        totals = {factor: spread[block] + factor * part[block] for factor in OWN_FACTORS}
+        values = {factor: _likelihood(total, residuals[own]) for factor, total in totals.items()}
+        best = max(values, key=values.__getitem__)
+        factors.append(best if values[best] > values[OWN_FACTORS[0]] + SIGNIFICANT else OWN_FACTORS[0])
+        spread = spread + factors[-1] * part
+    return factors
 
-    def likelihood(total: Array) -> float:
-        return -float(np.linalg.slogdet(total)[1] + residuals @ np.linalg.solve(total, residuals))
 
-    for number, (part, factors) in enumerate(parts):
-        own = part[np.ix_(rows, rows)]
-        if own.any():
-            values = [likelihood(spread + factor * own) for factor in factors]
-            best = max(range(len(factors)), key=values.__getitem__)
-            likeliest[number] = factors[best if values[best] > values[0] + SIGNIFICANT else 0]
-        spread = spread + likeliest[number] * own
-    return likeliest
+def _likelihood(covariance: Array, values: Array) -> float:
+    """Return twice the log likelihood of values with the mean zero, up to a constant."""
+    import numpy as np
+
+    return -float(np.linalg.slogdet(covariance)[1] + values @ np.linalg.solve(covariance, values))
 
 
 def robust_inverse(effects: Array, noise: Array, means: Array, published: Array) -> Array:
@@ -687,14 +733,20 @@ def _companions(sides: Sequence[Side]) -> Array:
 
 
 def _distances(texts: Sequence[str]) -> Array:
-    """Return distances (n, n) of versions: 1 for a minor release, 0.1 for a patch release, 1 for another build."""
+    """Return distances (n, n) of versions: 1 for a minor release, less for a patch release, 1 for another build."""
     import numpy as np
 
     versions = [_version(text) for text in texts]
-    place = np.array([v.major * _PLACES + v.minor + min(v.micro, _LAST_PATCH) / 10 for v in versions])
+    place = np.array([_place(text) for text in texts])
     builds = 1.0 - equal([v.local for v in versions])
     distances: Array = np.abs(place[:, None] - place[None]) + builds
     return distances
+
+
+def _place(text: str) -> float:
+    """Return the place of a release: minor releases are 1 apart."""
+    v = _version(text)
+    return v.major * _MINORS + min(v.minor, _MINORS - 1) + min(v.micro, _PATCHES - 1) / _PATCHES
 
 
 def _version(text: str) -> Version:

@@ -19,9 +19,18 @@ from typing import Any
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
-from knowledge.estimate.cases import MEASURED_HERE, is_program, own_ratios
-from knowledge.estimate.gain_model import OWN_TERMS, OWN_VARIANCE, GainModel, Term, Variances, terms_of
-from knowledge.estimate.programs import Program, program_of_run
+from knowledge.estimate.cases import own_ratios
+from knowledge.estimate.gain_model import (
+    LEAST_OWN,
+    MEASURED_HERE,
+    OWN_TERMS,
+    OWN_VARIANCE,
+    GainModel,
+    Term,
+    Variances,
+    terms_of,
+)
+from knowledge.estimate.programs import PROGRAMS, Program, median_size, program_of_run
 from knowledge.evidence.benchmark import benchmark_contrasts
 from knowledge.evidence.block_evidence import BlockEvidence, RunOutcome
 from knowledge.evidence.contrasts import FORMAT as EVIDENCE_FORMAT
@@ -87,7 +96,7 @@ class ModelCache:
             listed = selected(merged(contrasts), machine, self.own_blocks)
             here = {c.label for c in own_ratios(listed, machine, self.own_blocks)}
             variances = shipped_variances(framework, device, bool(families))
-            machines = {c.machine.identity for c in listed if c.block in self.own_blocks and is_program(c)}
+            machines = {c.machine.identity for c in listed if c.block in self.own_blocks and c.family in PROGRAMS}
             model = GainModel(listed, _programs_of(own or {}, here), variances, machines)
             if own:
                 return model
@@ -137,7 +146,7 @@ class ModelCache:
 def _programs_of(own: Mapping[str, Program], here: Collection[str]) -> Callable[[Contrast], Program]:
     def program_of(c: Contrast) -> Program:
         program = own.get(c.label) or program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes)
-        return replace(program, own=max(program.own, MEASURED_HERE)) if c.label in here else program
+        return replace(program, own=MEASURED_HERE) if c.label in here and not program.own else program
 
     return program_of
 
@@ -177,11 +186,9 @@ def _median_of(rows: Sequence[Contrast]) -> Contrast:
 def selected(contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]) -> list[Contrast]:
     """Return at most :data:`MOST_RATIOS`: what ships, and of the user's own ratios first those on this machine.
 
-    Where there are more, those of one comparison in several blocks count as their mean. What ships leaves places for
-    :data:`MOST_OWN` of the own ones; of those with the same rank, the ratios with the largest errors are left out.
+    Own ratios of one comparison in several blocks count as their mean. Where there are too many, what ships leaves
+    places for :data:`MOST_OWN` of the own ones; of those with the same rank, the largest errors are left out.
     """
-    if len(contrasts) <= MOST_RATIOS:
-        return list(contrasts)
     groups: dict[object, list[Contrast]] = defaultdict(list)
     for c in contrasts:
         groups[_comparison(c) if c.block in own else id(c)].append(c)
@@ -208,7 +215,11 @@ def _mean_of(rows: Sequence[Contrast]) -> Contrast:
     """Return the mean of repeated ratios, each with equal weight: blocks differ by more than their errors."""
     mean, rounds = statistics.fmean(c.mean for c in rows), sum(c.rounds for c in rows)
     error = math.hypot(*(c.error for c in rows)) / len(rows)
-    return replace(rows[0], mean=mean, error=error, common=min(error, rows[0].common), rounds=rounds)
+    common = min(error, rows[0].common)
+    flops, moved = median_size((c.flops, c.bytes) for c in rows)
+    return replace(
+        rows[0], mean=mean, error=error, common=common, rounds=rounds, flops=flops, bytes=moved, blocks=len(rows)
+    )
 
 
 def shipped_variances(framework: str, device: str, of_operations: bool = False) -> Variances:
@@ -234,7 +245,7 @@ def variances_from(record: Mapping[str, Any], device: str) -> Variances:
     """Return the variances of JSON-ready values; terms that they do not have are zero."""
     terms = {Term(*name.split(", ")): value for name, value in record["terms"].items()}
     fitted = {term: terms.get(term, 0.0) for term in terms_of(device)}
-    return Variances(**{**record, "terms": {**fitted, **dict.fromkeys(OWN_TERMS, OWN_VARIANCE)}})
+    return Variances(**{**record, "terms": {**fitted, **dict.fromkeys(OWN_TERMS, LEAST_OWN * OWN_VARIANCE)}})
 
 
 def shipped_ratio_variances() -> dict[str, float]:

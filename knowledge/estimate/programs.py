@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -83,7 +83,7 @@ class Program:  # Not slotted: its place is cached.
         launches: Number of operations of a step; 0 if unknown.
         training: Whether it trains.
         shares: Share of the time of each of :data:`OPERATIONS`; they sum to 1.
-        own: How much the user's own program, or own measurements of it, may be like no measured one: 1 for the former.
+        own: How it is the user's (:data:`knowledge.estimate.gain_model.OWN`); empty for other programs.
     """
 
     label: str
@@ -95,7 +95,7 @@ class Program:  # Not slotted: its place is cached.
     launches: float = 0.0
     training: bool = False
     shares: tuple[float, ...] = _NO_SHARES
-    own: float = 0.0
+    own: str = ""
 
     @cached_property
     def place(self) -> tuple[float, ...]:
@@ -111,6 +111,30 @@ class Program:  # Not slotted: its place is cached.
             math.log(launches) / _UNITS["launches"],
             *(share / _UNITS["share"] for share in self.shares),
         )
+
+
+def programs_by_label(programs: Iterable[Program], labels: Sequence[str]) -> dict[str, Program]:
+    """Return one program for each label, of the median of the known sizes: one result may state a wrong one.
+
+    Args:
+        programs: Programs of results.
+        labels: The label of each.
+    """
+    by_label: dict[str, list[Program]] = {}
+    for label, program in zip(labels, programs, strict=True):
+        by_label.setdefault(label, []).append(program)
+    sizes = {label: median_size((p.flops, p.bytes) for p in listed) for label, listed in by_label.items()}
+    return {
+        label: replace(listed[0], flops=flops, bytes=moved)
+        for label, listed in by_label.items()
+        for flops, moved in [sizes[label]]
+    }
+
+
+def median_size(sizes: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Return the median of the known operations and bytes of a step; zeros if none are known."""
+    known = sorted(size for size in sizes if any(size)) or [(0.0, 0.0)]
+    return known[(len(known) - 1) // 2]
 
 
 def _bounded(amount: float) -> float:

@@ -20,6 +20,8 @@ pairs of `amp` and `fp16` of one source, the median ratio is 1."""
 SIMILARITY_OF_VALUES = 0.8
 """Similarity of settings that have something in common (:func:`common_value`): a judgement."""
 
+_MIXED = (("amp", "float16"), ("amp", "bfloat16"))
+"""Mixed precision as this program sets it on accelerators; on processors, the value also names a feature."""
 _THREADS = ("threads", "interop_threads")
 """Settings whose values are numbers of threads."""
 _OF = " of "
@@ -78,8 +80,8 @@ def common_value(setting: tuple[str, str]) -> tuple[str, str]:
     have in common has a scale of its own, and so has what distinguishes each of them.
     """
     name, value = setting
-    if name == "precision" and value in SHORT_PRECISIONS:
-        return name, "short"
+    if (name == "precision" and value in SHORT_PRECISIONS) or setting in _MIXED:
+        return "precision", "short"
     return (name, value.partition(_OF)[0]) if name in _THREADS else setting
 
 

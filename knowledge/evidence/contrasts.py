@@ -119,6 +119,7 @@ class Contrast:
         year: Year of a published measurement; 0 for others.
         flops: Floating-point operations of a call; 0 if unknown.
         bytes: Least bytes that a call moves; 0 if unknown.
+        blocks: Number of blocks of which it is the mean.
     """
 
     block: str
@@ -141,6 +142,7 @@ class Contrast:
     year: int = 0
     flops: float = 0.0
     bytes: float = 0.0
+    blocks: int = 1
 
     @property
     def source(self) -> str:

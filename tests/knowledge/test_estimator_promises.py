@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -396,47 +397,173 @@ _MODELS_HERE: tuple[dict[str, str | int], ...] = (
     {"model": "mobilenet_v2", "mode": "training", "batch": 16, "size": 64},
     {"model": "unet", "mode": "training", "batch": 1, "size": 64},
 )
+_NEW = "2.13.0+cpu"
+
+
+def measure_models(store: KnowledgeBase, arms: Sequence[InventedArm], hardware: HardwareProfile = ICELAKE) -> None:
+    """Store invented measurements of three models on a machine."""
+    for number, parameters in enumerate(_MODELS_HERE):
+        own = invented_arms(arms, parameters=parameters, hardware=hardware)
+        store.add(replace(o, block=f"{hardware.cpu.microarchitecture}-{number}") for o in own)
+
+
+def over_new(store: KnowledgeBase, version: str, workload: str = "cnn-training") -> tuple[float, float, float]:
+    """Return the interval and the mean of the speed of a release relative to the new one, on the own machine."""
+    predicted = estimator(store, workload).predict({"torch": Version(version)}, {"torch": Version(_NEW)})
+    return predicted.low, predicted.speedup, predicted.high
 
 
 @pytest.mark.shipped
-@pytest.mark.parametrize(("ratio", "contradicts"), [(0.2, True), (1.2, True), (1.0, False)])
-def test_what_several_models_show_here_holds_for_others_on_this_machine(
-    store: KnowledgeBase, ratio: float, contradicts: bool
-) -> None:
-    old, between, new = ({"torch": Version(v)} for v in ("2.10.0", "2.12.0", "2.13.0+cpu"))
-    # An estimator reads the knowledge base when it is first asked.
-    first, first_between = (estimator(store, "cnn-training").predict(stack, new) for stack in (old, between))
+@pytest.mark.parametrize("ratio", [0.05, 0.2, 0.5, 1.2, 1.6])
+def test_what_several_models_show_here_holds_for_others_on_this_machine(store: KnowledgeBase, ratio: float) -> None:
+    old, new, later = (over_new(store, version) for version in ("2.10.0", "2.12.0", "2.14.0"))
     allocator = effects(estimator(store, "cnn-training"))["allocator=tcmalloc"]
-    arms: list[InventedArm] = [("2.13.0+cpu", {}, 0.0), ("2.10.0", {}, math.log(ratio))]
-    for number, parameters in enumerate(_MODELS_HERE):
-        block = invented_arms(arms, parameters=parameters, hardware=ICELAKE)
-        store.add(replace(o, block=f"mine-{number}") for o in block)
+    elsewhere = estimator(store, "cnn-training", find_profile("cpu-zen3"))
+    there = elsewhere.predict({"torch": Version("2.10.0")}, {"torch": Version(_NEW)})
+    measure_models(store, [(_NEW, {}, 0.0), ("2.10.0", {}, math.log(ratio))])
 
-    after = estimator(store, "cnn-training")
-    elsewhere = estimator(store, "cnn-training", find_profile("cpu-zen3")).predict(old, new)
+    after = over_new(store, "2.10.0")
 
-    second, second_between = after.predict(old, new), after.predict(between, new)
-    assert (first.low <= ratio <= first.high) is not contradicts
-    assert second.low <= ratio <= second.high
-    assert elsewhere.low <= first.speedup <= elsewhere.high
-    if not contradicts:
-        for one, other in ((first, second), (first_between, second_between)):
-            assert other.high / other.low <= 1.001 * one.high / one.low
-    assert width(effects(after)["allocator=tcmalloc"]) <= 1.001 * width(allocator)
+    assert not old[0] <= ratio <= old[2]
+    assert after[1] == pytest.approx(ratio, rel=0.1)
+    assert after[0] <= ratio <= after[2]
+    # Nobody measured the releases between them, nor later ones.
+    between = over_new(store, "2.12.0")
+    assert between[0] < new[1] < between[2]
+    assert over_new(store, "2.14.0") == pytest.approx(later, rel=0.01)
+    assert width(effects(estimator(store, "cnn-training"))["allocator=tcmalloc"]) <= 1.001 * width(allocator)
+    elsewhere = estimator(store, "cnn-training", find_profile("cpu-zen3"))
+    after_there = elsewhere.predict({"torch": Version("2.10.0")}, {"torch": Version(_NEW)})
+    assert after_there.speedup == pytest.approx(there.speedup, rel=0.05)
 
 
 @pytest.mark.shipped
-def test_a_setting_that_is_different_on_this_machine_says_nothing_about_others(store: KnowledgeBase) -> None:
+def test_own_measurements_that_agree_widen_nothing(store: KnowledgeBase) -> None:
+    versions = ("2.6.0", "2.10.0", "2.12.0", "2.14.0")
+    before = [over_new(store, version) for version in versions]
+    settings = effects(estimator(store, "cnn-training"))
+    arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, 0.0), (_NEW, {"allocator": "tcmalloc"}, 0.08)]
+    measure_models(store, arms)
+
+    for version, (low, _, high) in zip(versions, before, strict=True):
+        least, _, most = over_new(store, version)
+        assert most / least <= 1.001 * high / low
+    for name, after in effects(estimator(store, "cnn-training")).items():
+        assert width(after) <= 1.03 * width(settings[name])
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("arm", [(_NEW, {}, 0.0), (_NEW, {"allocator": "tcmalloc"}, 0.05)])
+def test_own_measurements_of_a_model_say_nothing_about_what_they_did_not_compare(
+    store: KnowledgeBase, arm: InventedArm
+) -> None:
+    model: dict[str, str | int] = {"model": "bert_base", "mode": "training", "batch": 3, "length": 60}
+    before, settings = over_new(store, "2.10.0", "bert-training"), effects(estimator(store, "bert-training"))
+    store.add(invented_arms([(_NEW, {}, 0.0), arm], parameters=model, hardware=ICELAKE))
+
+    low, _, high = over_new(store, "2.10.0", "bert-training")
+
+    assert high / low <= 1.001 * before[2] / before[0]
+    for name, after in effects(estimator(store, "bert-training")).items():
+        assert width(after) <= 1.03 * width(settings[name])
+
+
+@pytest.mark.shipped
+def test_a_setting_that_is_different_on_a_machine_says_nothing_about_other_settings_and_machines(
+    store: KnowledgeBase,
+) -> None:
     before = effects(estimator(store, "cnn-training"))
-    arms: list[InventedArm] = [("2.13.0+cpu", {}, 0.0), ("2.13.0+cpu", {"allocator": "tcmalloc"}, -0.4)]
-    for number, parameters in enumerate(_MODELS_HERE):
-        store.add(
-            replace(o, block=f"mine-{number}") for o in invented_arms(arms, parameters=parameters, hardware=ICELAKE)
-        )
+    measure_models(store, [(_NEW, {}, 0.0), ("2.10.0", {}, 0.0)])
+    measure_models(store, [(_NEW, {}, 0.0), (_NEW, {"allocator": "tcmalloc"}, -0.4)], find_profile("cpu-zen3"))
 
-    after = effects(estimator(store, "cnn-training"))
+    here, there = (effects(estimator(store, "cnn-training", m)) for m in (ICELAKE, find_profile("cpu-zen3")))
 
-    assert before["allocator=tcmalloc"].low > math.exp(-0.4)
-    assert after["allocator=tcmalloc"].high < 1
-    for name in set(before) - {"allocator=tcmalloc"}:
-        assert width(after[name]) <= 1.05 * width(before[name])
+    name = "allocator=tcmalloc"
+    assert there[name].high < 1 < before[name].speedup
+    assert here[name].speedup == pytest.approx(before[name].speedup, rel=0.05)
+    for other in before:
+        assert width(here[other]) <= 1.03 * width(before[other])
+
+
+@pytest.mark.shipped
+def test_settings_that_were_tried_only_together_are_not_blamed_alone(store: KnowledgeBase) -> None:
+    before = effects(estimator(store, "cnn-training"))
+    measure_models(store, [(_NEW, {}, 0.0), (_NEW, {"allocator": "tcmalloc", "threads": "1"}, -1.5)])
+
+    after = effects(estimator(store, "cnn-training"))["allocator=tcmalloc"]
+
+    assert after.speedup == pytest.approx(before["allocator=tcmalloc"].speedup, rel=0.05)
+
+
+@pytest.mark.shipped
+def test_a_benchmark_of_a_slow_old_release_says_nothing_about_later_releases(store: KnowledgeBase) -> None:
+    before = over_new(store, "2.14.0", "transformer-training")
+    store.add(benchmark([(_NEW, {}, 0.0), ("2.10.0", {}, -1.6)]))
+
+    low, mean, high = over_new(store, "2.14.0", "transformer-training")
+
+    assert mean == pytest.approx(before[1], rel=0.03)
+    assert low < 1 < high
+    assert high / low < 1.3
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("builds", [("2.13.0+cpu", "2.13.0"), ("2.13.0", "2.13.0+cpu")])
+def test_a_benchmark_of_one_build_decides_about_another_build_of_the_release(
+    store: KnowledgeBase, builds: tuple[str, str]
+) -> None:
+    store.add(benchmark([(builds[0], {}, 0.0), ("2.10.0", {}, 0.4)]))
+
+    predicted = estimator(store).predict({"torch": Version("2.10.0")}, {"torch": Version(builds[1])})
+
+    assert predicted.low > 1.2
+    assert predicted.speedup == pytest.approx(math.exp(0.4), rel=0.05)
+
+
+@pytest.mark.shipped
+def test_more_blocks_make_a_prediction_more_certain_however_many_there_are(store: KnowledgeBase) -> None:
+    widths = []
+    arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, 0.02)]
+    arms += [(_NEW, {"threads": str(number)}, -0.1 * number) for number in range(1, 11)]
+    for number in range(60):
+        own = invented_arms(arms, parameters=BERT, hardware=ICELAKE, rounds=3, flops=6.6e11)
+        store.add(replace(o, block=f"mine-{number}") for o in own)
+        if number in (0, 9, 39, 59):
+            low, _, high = over_new(store, "2.10.0", "bert-training")
+            widths.append(math.log(high / low))
+
+    assert widths == sorted(widths, reverse=True)
+    assert widths[-1] < 0.5 * widths[0]
+
+
+@pytest.mark.shipped
+def test_the_names_of_blocks_decide_nothing(knowledge_file: Path, tmp_path: Path) -> None:
+    arms: list[InventedArm] = [(_NEW, {}, 0.0), (_NEW, {"threads": "1"}, -0.3)]
+    known, unknown = (list(invented_arms(arms, parameters=BERT, hardware=ICELAKE, flops=f)) for f in (6.6e11, 0.0))
+    found = []
+    for names in (("a", "b"), ("b", "a")):
+        path = Path(shutil.copy(knowledge_file, tmp_path / f"{names[0]}.sqlite"))
+        with open_knowledge_base(str(path)) as store:
+            for name, block in zip(names, (known, unknown), strict=True):
+                store.add(replace(o, block=name) for o in block)
+            effect = effects(estimator(store, "bert-training"))["threads=1"]
+            found.append((effect.low, effect.speedup, effect.high))
+
+    assert found[0] == pytest.approx(found[1], rel=1e-6)
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("name", ["a100", "v100", "rtx3090"])
+@pytest.mark.parametrize("gain", [0.0, 0.2, 0.7])
+@pytest.mark.parametrize("is_benchmark", [True, False])
+def test_own_mixed_precision_decides_on_accelerators(
+    store: KnowledgeBase, name: str, gain: float, is_benchmark: bool
+) -> None:
+    gpu, arms = find_profile(name), [("2.1.0", {}, 0.0), ("2.1.0", {"amp": "float16"}, gain)]
+    own = benchmark(arms, hardware=gpu) if is_benchmark else invented_arms(arms, parameters=BERT, hardware=gpu)
+    store.add(own)
+
+    after = effects(estimator(store, "bert-training", gpu), "2.1.0")["amp=float16"]
+
+    assert after.speedup == pytest.approx(math.exp(gain), rel=0.05)
+    assert width(after) < 0.2
