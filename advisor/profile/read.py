@@ -30,8 +30,15 @@ def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
             if unknown.
 
     Raises:
-        TraceError: If it cannot be read, is empty, truncated, damaged, or of another program.
+        TraceError: If it cannot be read, is empty, truncated, damaged, of another program, or has no duration.
     """
+    summary = _read(path, steps)
+    if not summary.division.total > 0:
+        raise TraceError(f"the trace `{path}` has no duration")
+    return summary
+
+
+def _read(path: Path, steps: int) -> TraceSummary:
     if path.is_dir():
         return _read_directory(path, steps)
     head = trace_head(path).lstrip()

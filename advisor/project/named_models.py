@@ -85,6 +85,10 @@ _CLASSES = (
 (Liu et al. 2019, arXiv 1907.11692, section 2.2); the others are decoders that predict the next word."""
 
 
+_NO_MODEL = re.compile(r"transformers\.\w*(?:Tokenizer|Processor|FeatureExtractor|Config)")
+"""Classes of transformers that are no models."""
+
+
 def named_model(call: str) -> NamedModel | None:
     """Return the model that a call names; none if it names none that is known.
 
@@ -93,6 +97,8 @@ def named_model(call: str) -> NamedModel | None:
             ``keras.applications.ResNet50``, ``transformers.BertModel`` or
             ``transformers.AutoModel.from_pretrained("bert-base-uncased")``.
     """
+    if _NO_MODEL.match(call):
+        return None
     for pattern, known in _CLASSES:
         if re.fullmatch(rf"(?:{pattern})(?:\.\w+.*)?", call):
             return known

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
-from advisor.project.named_models import named_model
+from advisor.project.named_models import NamedModel, named_model
 from advisor.project.source_files import SourceFile, code_of, imported_names, source_files
 from advisor.project.source_names import names_of
 from knowledge.domain.identity import canonical_json
@@ -134,7 +134,7 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
     if signs:
         kind = max(sorted(signs), key=lambda k: sum(map(len, signs[k].values())))
         ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
-        trains, model = any(content.trains for content in contents.values()), named_model(ranked[0][0])
+        trains, model = any(content.trains for content in contents.values()), _most_named(signs[kind])
         return Proposal(
             workload=_WORKLOADS[kind, trains] if model is None else model.training if trains else model.inference,
             signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
@@ -145,6 +145,16 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
         import_signs = tuple(f"import {name}" for name in sorted(imports & _ARRAYS))
         return Proposal(workload="numeric", signs=import_signs, skipped=skipped)
     return None
+
+
+def _most_named(signs: Mapping[str, Sequence[str]]) -> NamedModel | None:
+    """Return the model that calls name most often; none if several are named as often: the user chooses one of them."""
+    counts: Counter[NamedModel] = Counter()
+    for sign, places in signs.items():
+        if model := named_model(sign):
+            counts[model] += len(places)
+    (first, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
+    return first if most > second else None
 
 
 class _Memory:

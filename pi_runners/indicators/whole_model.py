@@ -142,7 +142,8 @@ class _NetworkIndicator(Indicator):
         if parameters["mode"] == "training":
             elements = _STATES[network.optimiser] * counts.weights + network.stored_elements * counts.elements
         else:
-            elements = 2 * counts.weights + network.live_elements * counts.elements
+            results = network.live_elements * (counts.elements - counts.inputs)
+            elements = 2 * counts.weights + counts.inputs + results
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
     def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:

@@ -18,12 +18,14 @@ class Counts(NamedTuple):
         weights: Number of trainable weights.
         flops: Floating-point operations of the products and convolutions of the forward pass.
         elements: Elements of all results of layers, and of the inputs.
+        inputs: Elements of the inputs.
         read_weights: Number of weights that the forward pass reads: of embedding tables only the rows of its indices.
     """
 
     weights: float
     flops: float
     elements: float
+    inputs: float
     read_weights: float
 
 
@@ -48,8 +50,9 @@ def _count(network: Network, items: Tuple[Tuple[str, Any], ...], mode: str) -> C
     counter = CountingLayers()
     inputs = [CanonicalShape(spec.shape) for spec in network.inputs(p, mode)]
     network.forward(counter, inputs, p, mode)
-    elements = counter.elements + sum(product(i.shape) for i in inputs)
-    return Counts(float(sum(counter.weights.values())), counter.flops, float(elements), counter.read_weights)
+    given = float(sum(product(i.shape) for i in inputs))
+    weights = float(sum(counter.weights.values()))
+    return Counts(weights, counter.flops, counter.elements + given, given, counter.read_weights)
 
 
 class CountingLayers(Layers):

@@ -67,6 +67,13 @@ def test_imports_and_calls_propose_a_workload(tmp_path: Path, workload: str) -> 
         ("from transformers import AutoModelForCausalLM, AutoTokenizer, Trainer\nt = AutoTokenizer.from_pretrained(n)\n"
          "m = AutoModelForCausalLM.from_pretrained(n)\nTrainer(m)\n", "language-model-training"),
         ("from transformers import GPT2LMHeadModel\nm = GPT2LMHeadModel.from_pretrained('gpt2')\n", "text-generation"),
+        ("from transformers import GPT2Tokenizer, T5Model\nt = GPT2Tokenizer.from_pretrained('gpt2')\nm = T5Model(c)\n",
+         "transformer-inference"),
+        ("from transformers import AutoTokenizer as T, AutoModel as M\nt = T.from_pretrained('bert-base-uncased')\n"
+         "m = M.from_pretrained('microsoft/deberta-v3-base')\n", "transformer-inference"),
+        ("from transformers import BertConfig as C, AutoModel as M\nm = M.from_config(C())\n", "transformer-inference"),
+        ("from torchvision import models\na, b = models.resnet18(), models.vgg16()\nc = models.resnet50()\n",
+         "cnn-inference"),
         ("from transformers import T5Model\nm = T5Model.from_pretrained('t5-small')\n", "transformer-inference"),
     ],
 )  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import resource
 import tarfile
 import tempfile
 import time
@@ -138,7 +137,9 @@ def main() -> None:
         except Documented as error:
             refused = str(error)[:200]
         seconds = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # Not `ru_maxrss`: it contains the peak of the process that started it.
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    peak = 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
     print(json.dumps({"seconds": round(seconds, 3), "peak_bytes": peak, "refused": refused}))
 
 

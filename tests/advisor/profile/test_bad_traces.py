@@ -36,6 +36,10 @@ OTHER = json.dumps({"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint",
         (OTHER, "is of torch.profiler, ONNX Runtime, TensorFlow or JAX"),
         (b'[{"cat": "Session", "name": "model_loading", "ts": 1, "dur": 1, "ph": "X"}]', "has no run of a model"),
         (b'{"traceEvents": [{"cat": "cpu_op", "ph": "i", "ts": 1}]}', "has no operations"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 1, "dur": 0}]}',
+            "has no duration",
+        ),
     ],
 )
 def test_a_bad_trace_gives_an_error_that_names_it(content: bytes, message: str, tmp_path: Path) -> None:
