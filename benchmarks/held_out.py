@@ -101,7 +101,7 @@ GROUPS: dict[str, Callable[[Contrast], object]] = {
     "model": lambda c: program_of(c).model,
     "size": lambda c: c.label,
     "architecture": lambda c: program_of(c).architecture,
-    "release": lambda c: max(c.side.version, c.reference.version, key=lambda text: Version(text or "0")),
+    "release": lambda c: frozenset({c.side.version, c.reference.version}),
     "machine": lambda c: c.machine.precision_features or c.machine.name,
     "source": lambda c: c.block,
 }
@@ -187,12 +187,20 @@ def line(name: str, rows: Sequence[Row]) -> str:
 
 
 def groups_of(contrasts: Sequence[Contrast], key: Callable[[Contrast], object], settings: bool) -> list[list[int]]:
-    """Return the numbers of the ratios of each group; none if there is one group only."""
+    """Return the numbers of the ratios of each group; none if there is one group only.
+
+    A ratio of two releases is in the groups of both, but the release that most others are compared with has no group:
+    without it, nothing is known about the others.
+    """
     groups: dict[object, list[int]] = defaultdict(list)
-    for number, c in enumerate(contrasts):
-        if not c.is_control and is_of_settings(c) == settings:
-            groups[key(c)].append(number)
-    return list(groups.values()) if len(groups) > 1 else []
+    listed = [n for n, c in enumerate(contrasts) if not c.is_control and is_of_settings(c) == settings]
+    for number in listed:
+        own = key(contrasts[number])
+        for one in own if isinstance(own, frozenset) else (own,):
+            groups[one].append(number)
+    is_of_releases = not settings and any(isinstance(key(contrasts[n]), frozenset) for n in listed)
+    most = len(listed) / 2 if is_of_releases else len(listed)
+    return [group for group in groups.values() if len(group) <= most] if len(groups) > 1 else []
 
 
 def hardware(pairs: Sequence[AcceleratorPair]) -> Iterator[tuple[str, list[Row]]]:
@@ -321,9 +329,10 @@ def of_shipped(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair]) -> Non
 def read_files(files: Iterable[Path]) -> tuple[list[Observation], list[Contrast]]:
     """Return the observations of files and folders, and ratios of models of timm that do not ship."""
     observations: list[Observation] = []
-    paths = [path for name in files for path in (sorted(name.iterdir()) if name.is_dir() else [name])]
+    listed = [path for name in files for path in (sorted(name.rglob("*")) if name.is_dir() else [name])]
+    paths = [path for path in listed if not path.is_dir()]
     of_timm = [path for path in paths if path.name.startswith("benchmark-") and ".csv" in path.name]
-    for path in paths:
+    for path in (path for path in paths if path not in of_timm):
         try:
             observations += observations_of(path)
         except (InputError, OSError) as error:
@@ -350,13 +359,19 @@ def of_files(evidence: BlockEvidence, pairs: Sequence[AcceleratorPair], files: S
                 for start in range(0, len(changed), MOST_TOGETHER)
                 for row in _predicted(changed[start : start + MOST_TOGETHER], others, ratios, framework, device)
             ]
-            if len(rows) >= FEWEST:
-                print(line(f"{framework} on {device}, {change}, files", rows), flush=True)
+            _print_line(f"{framework} on {device}, {change}, files", rows)
     shipped = set(pairs)
     own = [pair for pair in accelerator_pairs(observations) if pair not in shipped][:MOST_PAIRS]
-    if len(own) >= FEWEST:
-        model = RatioModel([*own, *pairs], shipped_ratio_variances())
-        print(line("hardware, files", hardware_rows(model, [range(len(own))])), flush=True)
+    model = RatioModel([*own, *pairs], shipped_ratio_variances())
+    _print_line("hardware, files", hardware_rows(model, [range(len(own))]) if own else [])
+
+
+def _print_line(name: str, rows: Sequence[Row]) -> None:
+    """Print a line of the table, or that there are too few rows for it."""
+    if len(rows) >= FEWEST:
+        print(line(name, rows), flush=True)
+    else:
+        print(f"{name}: {len(rows)} ratios that do not ship; a line has at least {FEWEST}", file=sys.stderr)
 
 
 def _predicted(

@@ -133,8 +133,8 @@ def programs_by_label(programs: Iterable[Program], labels: Sequence[str]) -> dic
 
 def median_size(sizes: Iterable[tuple[float, float]]) -> tuple[float, float]:
     """Return the median of the known operations and bytes of a step; zeros if none are known."""
-    known = sorted(size for size in sizes if any(size)) or [(0.0, 0.0)]
-    return known[(len(known) - 1) // 2]
+    stated = sorted(size for size in sizes if any(size)) or [(0.0, 0.0)]
+    return stated[(len(stated) - 1) // 2]
 
 
 def _bounded(amount: float) -> float:

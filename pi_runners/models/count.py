@@ -50,9 +50,9 @@ def _count(network: Network, items: Tuple[Tuple[str, Any], ...], mode: str) -> C
     counter = CountingLayers()
     inputs = [CanonicalShape(spec.shape) for spec in network.inputs(p, mode)]
     network.forward(counter, inputs, p, mode)
-    given = float(sum(product(i.shape) for i in inputs))
+    of_inputs = float(sum(product(i.shape) for i in inputs))
     weights = float(sum(counter.weights.values()))
-    return Counts(weights, counter.flops, counter.elements + given, given, counter.read_weights)
+    return Counts(weights, counter.flops, counter.elements + of_inputs, of_inputs, counter.read_weights)
 
 
 class CountingLayers(Layers):
