@@ -2,10 +2,10 @@
 
     python -m benchmarks.estimator_cost [--rounds 5]
 
-Each advice is for a project that requires one framework, in a process of its own, offline, with a cache that holds
-what it needs. In each round it runs three times, in rotating order: without predictions, with predictions from the
-cache (a warm advice), and with predictions that are computed, as after a change of the observations. The knowledge base
-has the shipped observations. The table contains medians.
+Each advice is for a project that requires one framework or four of them, in a process of its own, offline, with a cache
+that holds what it needs. In each round it runs three times, in rotating order: without predictions, with predictions
+from the cache (a warm advice), and with predictions that are computed, as after a change of the observations. The
+knowledge base has the shipped observations. The table contains medians.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ import time
 from pathlib import Path
 from typing import Any
 
-PROJECTS = ("jax", "tensorflow-cpu", "torch", "onnxruntime")
+PROJECTS = (
+    *((name, "cpu-zen4") for name in ("jax", "tensorflow-cpu", "torch", "onnxruntime")),
+    ("jax tensorflow torch onnxruntime", "cpu-zen4"),
+    ("torch", "h100"),
+    ("jax tensorflow torch onnxruntime", "h100"),
+)
+"""Requirements of each project, and its hardware."""
 WORKLOADS = ("cnn-training", "")
 WITHOUT, WARM, COMPUTED = "without", "warm", "computed"
 
 
-def advise(project: Path, workload: str, *, predictions: str, offline: bool = True) -> tuple[float, float]:
+def advise(
+    project: Path, workload: str, *, hardware: str, predictions: str, offline: bool = True
+) -> tuple[float, float]:
     """Return the processor time in seconds and the peak memory in MB of one advice."""
     from advisor.api.context import open_predictor, prepare_target
     from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
@@ -37,7 +45,7 @@ def advise(project: Path, workload: str, *, predictions: str, offline: bool = Tr
 
     start = time.process_time()
     files, indexes = ProjectFiles(directory=project), IndexOptions(offline=offline)
-    target = TargetOptions(hardware="cpu-zen4", python="3.12")
+    target = TargetOptions(hardware=hardware, python="3.12")
     resolution = ResolutionOptions(workload=workload or None)
     context = prepare_target(files, load_project(files), target, resolution)
     with open_indexes(indexes, project, context.project) as client, open_predictor(context, client) as predictor:
@@ -56,10 +64,17 @@ def without_frameworks(estimator: Any) -> Any:
     return WorkloadEstimator(estimator._models, hardware=estimator._hardware, workload=None, frameworks=())
 
 
-def run(project: Path, workload: str, *, predictions: str, offline: bool = True) -> tuple[float, float]:
+def run(project: Path, workload: str, **options: str | bool) -> tuple[float, float]:
     """Run one advice in a process of its own."""
-    options = json.dumps({"predictions": predictions, "offline": offline})
-    command = [sys.executable, "-m", "benchmarks.estimator_cost", "--child", str(project), workload, options]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.estimator_cost",
+        "--child",
+        str(project),
+        workload,
+        json.dumps(options),
+    ]
     process = subprocess.run(command, check=True, stdout=subprocess.PIPE)
     seconds, megabytes = json.loads(process.stdout)
     return seconds, megabytes
@@ -80,17 +95,17 @@ def main() -> None:
     arms = (WITHOUT, WARM, COMPUTED)
     with tempfile.TemporaryDirectory() as folder:
         os.environ["ADVISOR_KNOWLEDGE"] = f"sqlite:///{folder}/knowledge.sqlite"
-        for framework in PROJECTS:
-            project = Path(folder, framework)
+        for requirements, hardware in PROJECTS:
+            project = Path(folder, f"{requirements} {hardware}")
             project.mkdir()
-            (project / "requirements.in").write_text(f"{framework}\n")
+            (project / "requirements.in").write_text(requirements.replace(" ", "\n"))
             for workload in WORKLOADS:
-                run(project, workload, predictions=WARM, offline=False)
+                run(project, workload, hardware=hardware, predictions=WARM, offline=False)
                 results: dict[str, list[tuple[float, float]]] = {arm: [] for arm in arms}
                 for number in range(arguments.rounds):
                     for place in range(len(arms)):
                         arm = arms[(number + place) % len(arms)]
-                        results[arm].append(run(project, workload, predictions=arm))
+                        results[arm].append(run(project, workload, hardware=hardware, predictions=arm))
                 medians = {
                     arm: [statistics.median(column) for column in zip(*results[arm], strict=True)] for arm in arms
                 }
@@ -99,7 +114,7 @@ def main() -> None:
                     f"{seconds:.2f} | {warm[0] - seconds:.2f} | {computed[0] - seconds:.2f} | "
                     f"{warm[1] - small:.0f} | {computed[1] - small:.0f}"
                 )
-                print(f"| {framework} | {workload or 'none'} | {cells} |", flush=True)
+                print(f"| {requirements}, {hardware} | {workload or 'none'} | {cells} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -58,6 +58,10 @@ class Case:
     programs: tuple[Blend, ...]
     size: str = ""
 
+    def __hash__(self) -> int:
+        """Cases are keys of many tables, and differ in few other things."""
+        return hash((self.workload, self.basis, self.size))
+
     @property
     def flops(self) -> float:
         """Geometric mean of the floating-point operations of a step; 0 if they are unknown."""
