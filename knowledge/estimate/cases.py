@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.gain_model import MEASURED_HERE, Blend
 from knowledge.estimate.gain_model import OWN as OWN_PROGRAM
+from knowledge.estimate.gain_model import Blend
 from knowledge.estimate.programs import (
     PROGRAMS,
     Program,
     architecture_of_shares,
     program_of_model,
     program_of_run,
-    programs_by_label,
     shares_of_kinds,
     sizes_of,
     with_groups,
@@ -142,7 +141,11 @@ def _of_models(workload: Workload) -> list[Case]:
 
 
 def measured_here(
-    workload: Workload, contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]
+    workload: Workload,
+    contrasts: Sequence[Contrast],
+    machine: Machine,
+    own: Collection[str],
+    programs: Mapping[str, Program],
 ) -> tuple[Case, tuple[Contrast, ...]] | None:
     """Return the case of the sizes that the user measured of a workload's own models on a machine, with the ratios.
 
@@ -153,6 +156,7 @@ def measured_here(
         contrasts: Measured ratios of one framework on one kind of device.
         machine: The machine.
         own: Names of the blocks that do not ship with the program.
+        programs: The program of each label, as in the model.
 
     Returns:
         None if the user measured none of them.
@@ -162,14 +166,10 @@ def measured_here(
     here = [
         c
         for c in own_ratios(contrasts, machine, own)
-        if any(part.matches(c.label, c.family) for part in workload.parts.get(MODELS, ()))
+        if c.label in programs and any(part.matches(c.label, c.family) for part in workload.parts.get(MODELS, ()))
     ]
-    labels = {c.label for c in here}
-    same = [c for c in contrasts if c.label in labels]
-    runs = (program_of_run(c.label, c.family, flops=c.flops, bytes=c.bytes) for c in same)
-    sized = sorted(programs_by_label(runs, [c.label for c in same]).items())
-    programs = tuple(((1.0, replace(program, own=MEASURED_HERE)),) for _, program in sized)
-    case = Case(workload=workload.name, basis=MODELS, programs=programs, size=AS_MEASURED)
+    blends = tuple(((1.0, programs[label]),) for label in sorted({c.label for c in here}))
+    case = Case(workload=workload.name, basis=MODELS, programs=blends, size=AS_MEASURED)
     return (case, tuple(here)) if here else None
 
 

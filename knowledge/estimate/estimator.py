@@ -21,7 +21,7 @@ from knowledge.estimate.framework_model import FrameworkModel, OwnProgram, mixtu
 from knowledge.estimate.gains import CONFIDENCE, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Effect, KindPrediction, PredictedChange, Prediction
 from knowledge.estimate.measured_framework import MeasuredFramework
-from knowledge.estimate.model_cache import ModelCache
+from knowledge.estimate.model_cache import ModelCache, same_on
 from knowledge.estimate.setting_effect import EffectAtSize, SettingEffect
 from knowledge.estimate.workloads import (
     INDICATOR,
@@ -89,7 +89,8 @@ class WorkloadEstimator:
     def _make(self, name: str) -> FrameworkModel | None:
         device, machine = self._device(name), self._machine(name)
         # A benchmark that ran on another kind of device says nothing about this one.
-        own = [c for c in self._benchmark if c.framework == name and c.machine.is_processor == machine.is_processor]
+        names = {name, *same_on(name, device)}
+        own = [c for c in self._benchmark if c.framework in names and c.machine.is_processor == machine.is_processor]
         contrasts = (*self._models.contrasts(name, device), *self._ratios_of_timm(name, device))
         blocks = self._models.own_blocks
         cases = [case for w in self._workloads.values() for case in cases_of(w, contrasts, machine, blocks)]
@@ -111,8 +112,9 @@ class WorkloadEstimator:
         # The benchmark is in the knowledge base, too, and counts once.
         ratios = [*own, *(c for c in contrasts if (c.family in families if families else is_program(c)))]
         model = self._models.model(ratios, machine, families=families, own=programs)
-        here = measured_here(self._workload, contrasts, machine, blocks) if self._workload is not None else None
-        models = OwnProgram(*here) if here is not None and cases else None
+        selected = self._workload if cases else None
+        here = measured_here(selected, contrasts, machine, blocks, model.programs) if selected is not None else None
+        models = OwnProgram(*here) if here is not None else None
         return FrameworkModel(MeasuredFramework(name, ratios, machine), model, cases, benchmark, models)
 
     def _ratios_of_timm(self, name: str, device: str) -> list[Contrast]:

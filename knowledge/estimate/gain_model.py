@@ -16,6 +16,8 @@ with crossed random effects, in the form in which its size is the number of meas
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.programs import Program, programs_by_label
+from knowledge.estimate.programs import PROGRAMS, Program, programs_by_label
 from knowledge.estimate.similarity import SIMILARITY_OF_VALUES, common_value, side_on, similarity_of_machines
 from knowledge.evidence.contrasts import Contrast, Machine, Side
 
@@ -35,19 +37,17 @@ if TYPE_CHECKING:
 
 
 class Releases(NamedTuple):
-    """What changes between two releases, as a random walk that stops before the first one and after the last one.
+    """What changes between two releases, as a random walk that stops after the last one.
 
     Attributes:
-        first: Place of the first release.
-        last: Place of the last one.
+        last: Place of the last release.
     """
 
-    first: float
     last: float
 
 
 Change = str | tuple[str, str] | Releases
-"""What may differ between two stacks: a kind of change, one value of one setting, or releases in a range."""
+"""What may differ between two stacks: a kind of change, one value of one setting, one version, or releases."""
 
 
 class Term(NamedTuple):
@@ -141,6 +141,7 @@ DEGREES = 4.0
 SIGNIFICANT = 3.84
 """By how much twice the log likelihood must be higher for another factor than the first: the 95 % quantile of the
 chi-squared distribution with one degree of freedom."""
+_VERSION, _RELEASES = "version", Releases(math.inf)
 _MINORS, _PATCHES = 40, 40
 """Places of minor releases of a major one, and of patch releases of a minor one; later ones have the last place."""
 
@@ -208,7 +209,7 @@ class Space:
         import numpy as np
 
         self.changes = _similar_changes(sides, scales)
-        self._settings = [side.settings.items() for side in sides]
+        self._values = [{(_VERSION, side.version), *side.settings.items()} for side in sides]
         self._places = [_place(side.version) for side in sides]
         self.programs = _similar_programs(programs)
         self.machines = _similar_machines(machines)
@@ -220,10 +221,10 @@ class Space:
 
         (a, r), (b, s) = rows.T, columns.T
         if isinstance(change, Releases):
-            places = np.clip(self._places, *change)
+            places = np.minimum(self._places, change.last)
             kernel = np.minimum(places[:, None], places[None])
         elif isinstance(change, tuple):
-            kernel = np.array([change in settings for settings in self._settings], dtype=float)
+            kernel = np.array([change in values for values in self._values], dtype=float)
             kernel = np.outer(kernel, kernel)
         else:
             kernel = self.changes[change]
@@ -336,11 +337,12 @@ class Registry:
     def __init__(self) -> None:
         self._sides: dict[object, tuple[int, Side]] = {}
         self.programs: dict[Program, int] = {}
+        self.by_label: Mapping[str, Program] = {}
         self._machines: dict[Machine, int] = {}
 
     def points_of(self, contrasts: Sequence[Contrast], program_of: Callable[[Contrast], Program]) -> Points:
         """Return measured ratios; contrasts with one label have one program."""
-        programs = programs_by_label(map(program_of, contrasts), [c.label for c in contrasts])
+        self.by_label = programs = programs_by_label(map(program_of, contrasts), [c.label for c in contrasts])
         return Points(
             [
                 (
@@ -463,7 +465,7 @@ class GainModel:
         contrasts: Sequence[Contrast],
         program_of: Callable[[Contrast], Program],
         variances: Variances,
-        own_machines: Collection[str] = (),
+        own_blocks: Collection[str] = (),
     ) -> None:
         """Condition on measured ratios.
 
@@ -471,7 +473,7 @@ class GainModel:
             contrasts: The ratios.
             program_of: Returns the program of a ratio.
             variances: Variances of the model.
-            own_machines: Identities of the machines where the user measured some of the ratios.
+            own_blocks: Names of the blocks that the user measured.
         """
         import numpy as np
 
@@ -483,36 +485,24 @@ class GainModel:
         errors, means = noise.covariance(variances), np.array([c.mean for c in contrasts])
         self._terms = dict(variances.terms)
         effects = covariance(space, self._points, self._terms)
+        mine = [c for c in contrasts if c.block in own_blocks and c.family in PROGRAMS]
+        machines = {c.machine.identity for c in mine}
         own = [program_of(c).own for c in contrasts]
-        rows = np.array([n for n, c in enumerate(contrasts) if own[n] or c.machine.identity in own_machines], dtype=int)
-        groups = [dict.fromkeys(terms, OWN_VARIANCE) for terms in self._own_terms(own, own_machines)]
+        rows = np.array([n for n, c in enumerate(contrasts) if own[n] or c.machine.identity in machines], dtype=int)
+        benchmark = [c for kind, c in zip(own, contrasts, strict=True) if kind == OWN]
+        groups = [dict.fromkeys(terms, OWN_VARIANCE) for terms in _own_terms(benchmark, mine, self._registry.by_label)]
         parts = [covariance(space, self._points, group, rows) for group in groups]
         factors = likeliest_factors(effects + errors, means, rows, parts)
         for factor, group, part in zip(factors, groups, parts, strict=True):
-            self._terms |= {term: factor * value for term, value in group.items()}
+            self._terms |= {term: self._terms.get(term, 0.0) + factor * value for term, value in group.items()}
             effects[np.ix_(rows, rows)] += factor * part
         self._inverse = robust_inverse(effects, errors, means, noise.published)
         self._solved: Array = self._inverse @ means
 
-    def _own_terms(self, own: Sequence[str], machines: Collection[str]) -> Iterator[tuple[Term, ...]]:
-        """Yield the effects whose common variance the user's measurements decide.
-
-        What they show is first of the own program, then of the machine, and then of other programs of the user.
-
-        Args:
-            own: How the program of each ratio is the user's.
-            machines: Identities of the machines where the user measured.
-        """
-        listed = list(zip(own, self.contrasts, strict=True))
-        kinds = {name: [c for kind, c in listed if kind == name] for name in (OWN, MEASURED_HERE)}
-        pair = "exact pair"
-        for change in (*_own_changes(kinds[OWN]), pair):
-            yield tuple(Term(change, OWN, shared) for shared in ("all", "machine"))
-        for identity in sorted(machines):
-            for change in _own_changes([c for c in self.contrasts if c.machine.identity == identity]):
-                yield (Term(change, "all", identity),)
-        for change in (*_own_changes(kinds[MEASURED_HERE]), pair):
-            yield tuple(Term(change, MEASURED_HERE, shared) for shared in ("all", "machine"))
+    @property
+    def programs(self) -> Mapping[str, Program]:
+        """The program of each label of the measured ratios."""
+        return self._registry.by_label
 
     def predict(
         self, pairs: Sequence[Pair], blends: Sequence[Blend], machine: Machine, *, joint: bool = False
@@ -605,20 +595,54 @@ class GainModel:
             yield group, truth[group] - spread @ self._solved[group], spread
 
 
-def _own_changes(contrasts: Iterable[Contrast]) -> Iterator[Change]:
-    """Yield the releases and each setting that ratios compared, a setting only if nothing else differed."""
-    places: set[float] = set()
-    values: set[tuple[str, str]] = set()
+def _own_terms(
+    benchmark: Sequence[Contrast], mine: Sequence[Contrast], programs: Mapping[str, Program]
+) -> Iterator[tuple[Term, ...]]:
+    """Yield the effects whose common variance the user's measurements decide.
+
+    What they show is first of the own program, then of the machine if two models show it, and then of other programs.
+
+    Args:
+        benchmark: Ratios of the user's own program.
+        mine: Ratios of models that the user measured.
+        programs: The program of each label.
+    """
+    here = [c for c in mine if programs[c.label].own == MEASURED_HERE]
+    for changes in (*_own_changes(benchmark), ("exact pair",)):
+        yield tuple(Term(change, OWN, shared) for change in changes for shared in ("all", "machine"))
+    for identity in sorted({c.machine.identity for c in mine}):
+        of_machine = [c for c in mine if c.machine.identity == identity]
+        for changes, ratios in _own_changes(of_machine).items():
+            if len({programs[c.label].model for c in ratios}) > 1:
+                yield tuple(Term(change, "all", identity) for change in changes)
+    for changes in (*_own_changes(here), ("exact pair",)):
+        yield tuple(Term(change, MEASURED_HERE, shared) for change in changes for shared in ("all", "machine"))
+
+
+def _own_changes(contrasts: Iterable[Contrast]) -> dict[tuple[Change, ...], list[Contrast]]:
+    """Return what ratios compared: releases, builds of one release, and each setting.
+
+    A release and a setting that changed together share what they show, after those that changed alone.
+    """
+    groups: dict[tuple[Change, ...], list[Contrast]] = defaultdict(list)
+    last = 0.0
     for c in contrasts:
-        sides = side_on(c.side, c.machine), side_on(c.reference, c.machine)
-        if sides[0].version != sides[1].version:
-            places |= {_place(side.version) for side in sides}
-        differing = sides[0].settings.items() ^ sides[1].settings.items()
-        if len({name for name, _ in differing}) == 1:
-            values |= differing
-    if len(places) > 1:
-        yield Releases(min(places), max(places))
-    yield from sorted(values)
+        side, other = side_on(c.side, c.machine), side_on(c.reference, c.machine)
+        values = tuple(sorted(side.settings.items() ^ other.settings.items()))
+        places = _place(side.version), _place(other.version)
+        if places[0] != places[1]:
+            last = max(last, *places)
+            groups[_RELEASES, *values].append(c)
+        elif side.version != other.version:
+            groups[(_VERSION, side.version), *values].append(c)
+        elif len({name for name, _ in values}) == 1:
+            for value in values:
+                groups[(value,)].append(c)
+    ordered = sorted(groups.items(), key=lambda item: (len(item[0]), str(item[0])))
+    return {
+        tuple(Releases(last) if change is _RELEASES else change for change in changes): ratios
+        for changes, ratios in ordered
+    }
 
 
 def likeliest_factors(others: Array, means: Array, rows: Array, parts: Sequence[Array]) -> list[float]:

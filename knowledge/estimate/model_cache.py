@@ -30,7 +30,7 @@ from knowledge.estimate.gain_model import (
     Variances,
     terms_of,
 )
-from knowledge.estimate.programs import PROGRAMS, Program, median_size, program_of_run
+from knowledge.estimate.programs import Program, median_size, program_of_run
 from knowledge.evidence.benchmark import benchmark_contrasts
 from knowledge.evidence.block_evidence import BlockEvidence, RunOutcome
 from knowledge.evidence.contrasts import FORMAT as EVIDENCE_FORMAT
@@ -96,8 +96,7 @@ class ModelCache:
             listed = selected(merged(contrasts), machine, self.own_blocks)
             here = {c.label for c in own_ratios(listed, machine, self.own_blocks)}
             variances = shipped_variances(framework, device, bool(families))
-            machines = {c.machine.identity for c in listed if c.block in self.own_blocks and c.family in PROGRAMS}
-            model = GainModel(listed, _programs_of(own or {}, here), variances, machines)
+            model = GainModel(listed, _programs_of(own or {}, here), variances, self.own_blocks)
             if own:
                 return model
             self._models[key] = model
@@ -213,8 +212,9 @@ def _comparison(c: Contrast) -> tuple[object, ...]:
 
 def _mean_of(rows: Sequence[Contrast]) -> Contrast:
     """Return the mean of repeated ratios, each with equal weight: blocks differ by more than their errors."""
-    mean, rounds = statistics.fmean(c.mean for c in rows), sum(c.rounds for c in rows)
-    error = math.hypot(*(c.error for c in rows)) / len(rows)
+    means, rounds = [c.mean for c in rows], sum(c.rounds for c in rows)
+    mean = statistics.fmean(means)
+    error = max(math.hypot(*(c.error for c in rows)) / len(rows), statistics.stdev(means) / math.sqrt(len(rows)))
     common = min(error, rows[0].common)
     flops, moved = median_size((c.flops, c.bytes) for c in rows)
     return replace(
@@ -232,7 +232,7 @@ def shipped_variances(framework: str, device: str, of_operations: bool = False) 
     """
     records = _shipped()
     suffix = f"/{OPERATIONS}" if of_operations else ""
-    keys = (f"{name}/{device}{suffix}" for name in (framework, *_same_on(framework, device), USUAL))
+    keys = (f"{name}/{device}{suffix}" for name in (framework, *same_on(framework, device), USUAL))
     return variances_from(next(records[key] for key in keys if key in records), device)
 
 
@@ -269,11 +269,11 @@ def _shipped_text() -> str:
 
 def framework_contrasts(evidence: BlockEvidence, framework: str, device: str) -> tuple[Contrast, ...]:
     """Return the contrasts of a framework on a device."""
-    names = {framework, *_same_on(framework, device)}
+    names = {framework, *same_on(framework, device)}
     return tuple(c for c in evidence.contrasts if c.framework in names and c.label.endswith(f"/{device}"))
 
 
-def _same_on(framework: str, device: str) -> tuple[str, ...]:
+def same_on(framework: str, device: str) -> tuple[str, ...]:
     """Return the other distributions with the same code for a device."""
     pairs = SAME_ON_PROCESSORS.items() if device == "cpu" else ()
     return tuple(pair[1 - index] for pair in pairs for index in (0, 1) if pair[index] == framework)

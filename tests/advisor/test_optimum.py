@@ -164,7 +164,7 @@ def test_one_thread_and_several_give_the_same_optimum(
 
     if one is not None and several is not None:
         # On the way there, equally good solutions may differ, and with them the metadata that is read.
-        several = replace(several, iterations=one.iterations, fetched=one.fetched)
+        several = replace(several, iterations=one.iterations, fetched=one.fetched, candidates=one.candidates)
     assert one == several
 
 

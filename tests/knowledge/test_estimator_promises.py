@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -201,12 +202,17 @@ def test_own_measurements_are_the_last_that_are_left_out() -> None:
 
 
 def test_repeats_of_an_own_comparison_count_as_their_mean() -> None:
-    own = [contrast(side("2.9.0"), side("2.8.0"), 0.001 * n, 0.1, block=f"b{n}") for n in range(MOST_RATIOS + 1)]
+    alike, unlike = (
+        [contrast(side("2.9.0"), side("2.8.0"), step * n, 0.1, block=f"b{n}") for n in range(101)]
+        for step in (0.001, 0.01)
+    )
 
-    (mean,) = selected(own, HERE, {c.block for c in own})
+    (first,), (second,) = (selected(own, HERE, {c.block for c in own}) for own in (alike, unlike))
 
-    assert mean.mean == pytest.approx(0.001 * MOST_RATIOS / 2)
-    assert mean.error == pytest.approx(0.1 / math.sqrt(MOST_RATIOS + 1))
+    assert first.mean == pytest.approx(0.05)
+    assert first.error == pytest.approx(0.1 / math.sqrt(101))
+    assert second.mean == pytest.approx(0.5)
+    assert second.error == pytest.approx(statistics.stdev(c.mean for c in unlike) / math.sqrt(101))
 
 
 @pytest.mark.shipped
@@ -567,3 +573,99 @@ def test_own_mixed_precision_decides_on_accelerators(
 
     assert after.speedup == pytest.approx(math.exp(gain), rel=0.05)
     assert width(after) < 0.2
+
+
+@pytest.mark.shipped
+def test_shipped_ratios_of_a_measured_size_are_not_the_users(store: KnowledgeBase) -> None:
+    """Two models disagree about an old release; the size of one of them ships, with other releases and settings."""
+    before = over_new(store, "2.14.0", "bert-training")
+    ships: dict[str, str | int] = {"model": "resnet50", "mode": "training", "batch": 4, "size": 64}
+    for name, parameters, gain in (("bert", BERT, -1.0), ("resnet", ships, 0.0)):
+        arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, gain)]
+        store.add(replace(o, block=name) for o in invented_arms(arms, parameters=parameters, hardware=ICELAKE))
+
+    low, _, high = over_new(store, "2.14.0", "bert-training")
+
+    assert high / low < 1.1 * before[2] / before[0]
+
+
+@pytest.mark.shipped
+def test_one_model_does_not_decide_about_the_machine(store: KnowledgeBase) -> None:
+    before, settings = over_new(store, "2.10.0"), effects(estimator(store, "cnn-training"))
+    arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, -1.6), (_NEW, {"allocator": "tcmalloc"}, -1.0)]
+    store.add(invented_arms(arms, parameters=BERT, hardware=ICELAKE, flops=6.6e11))
+
+    low, mean, high = over_new(store, "2.10.0")
+    allocator = effects(estimator(store, "cnn-training"))["allocator=tcmalloc"]
+
+    assert over_new(store, "2.10.0", "bert-training")[1] == pytest.approx(math.exp(-1.6), rel=0.05)
+    assert 0.8 * before[1] < mean < 1.1 * before[1]
+    assert low < 1 < high * 1.1
+    assert allocator.high > settings["allocator=tcmalloc"].low
+
+
+@pytest.mark.shipped
+def test_a_release_and_a_setting_that_changed_together_are_blamed_on_neither(store: KnowledgeBase) -> None:
+    before = over_new(store, "2.10.0", "transformer-training")
+    store.add(benchmark([(_NEW, {}, 0.0), ("2.10.0", {"allocator": "tcmalloc"}, -1.6)]))
+
+    low, _, high = over_new(store, "2.10.0", "transformer-training")
+
+    assert low < before[1]
+    assert high > 0.6
+
+
+@pytest.mark.shipped
+def test_a_setting_that_was_also_measured_alone_is_what_was_measured(store: KnowledgeBase) -> None:
+    tcmalloc = {"allocator": "tcmalloc"}
+    store.add(benchmark([(_NEW, {}, 0.0), (_NEW, tcmalloc, -0.8), ("2.10.0", tcmalloc, -1.6)]))
+
+    own = effects(estimator(store))["allocator=tcmalloc"]
+
+    assert own.speedup == pytest.approx(math.exp(-0.8), rel=0.05)
+    assert width(own) < 0.3
+    assert over_new(store, "2.10.0", "transformer-training")[1] == pytest.approx(math.exp(-0.8), rel=0.1)
+
+
+@pytest.mark.shipped
+@pytest.mark.parametrize("build", ["2.13.0", "2.13.0rc1+cpu"])
+def test_a_benchmark_decides_about_two_builds_of_a_release(store: KnowledgeBase, build: str) -> None:
+    before = over_new(store, "2.12.0", "transformer-training")
+    store.add(benchmark([(_NEW, {}, 0.0), (build, {}, 0.4)]))
+
+    low, mean, high = over_new(store, build, "transformer-training")
+
+    assert mean == pytest.approx(math.exp(0.4), rel=0.05)
+    assert low <= math.exp(0.4) <= high
+    assert over_new(store, "2.12.0", "transformer-training")[1] == pytest.approx(before[1], rel=0.05)
+
+
+@pytest.mark.shipped
+def test_blocks_that_contradict_each_other_create_no_certainty(store: KnowledgeBase) -> None:
+    for name, gain in (("one", 0.5), ("other", -0.5)):
+        arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, gain)]
+        store.add(replace(o, block=name) for o in invented_arms(arms, parameters=BERT, hardware=ICELAKE, flops=6.6e11))
+
+    low, _, high = over_new(store, "2.10.0", "bert-training")
+
+    assert high / low > 1.1
+
+
+@pytest.mark.shipped
+def test_older_releases_than_the_measured_ones_are_uncertain(store: KnowledgeBase) -> None:
+    measure_models(store, [(_NEW, {}, 0.0), ("2.10.0", {}, -0.7)])
+
+    low, _, high = over_new(store, "2.6.0")
+
+    assert high / low > 1.5
+
+
+@pytest.mark.shipped
+def test_a_benchmark_of_the_same_release_for_processors_counts(store: KnowledgeBase) -> None:
+    arms: list[InventedArm] = [("2.21.0", {}, 0.0), ("2.18.1", {}, 0.4)]
+    store.add(benchmark(arms, framework="tensorflow-cpu"))
+
+    own = estimator(store, "cnn-training", framework="tensorflow")
+    predicted = own.predict({"tensorflow": Version("2.18.1")}, {"tensorflow": Version("2.21.0")})
+
+    assert predicted.speedup == pytest.approx(math.exp(0.4), rel=0.05)
