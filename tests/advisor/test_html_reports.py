@@ -82,14 +82,14 @@ def test_the_page_says_how_the_speed_depends_on_the_size(
     index: PackageIndex, tmp_path: Path, knowledge_file: Path, advisor_here: Advisor
 ) -> None:
     with open_knowledge_base(str(knowledge_file)) as store:
-        for number, (flops, gain) in enumerate(((1e9, 0.3), (1e10, 0.4), (1e12, 0.6))):
+        for name, flops, gain in (("resnet18", 1e9, 0.3), ("mobilenet_v2", 1e10, 0.4), ("resnet50", 1e12, 0.6)):
             own = invented_arms(
                 [("2.13.0", {}, 0.0), ("2.10.0", {}, gain)],
-                parameters={"model": "resnet18", "mode": "training", "batch": 4**number, "size": 224},
+                parameters={"model": name, "mode": "training", "batch": 16, "size": 225},
                 hardware=find_profile("cpu-zen4"),
                 flops=flops,
             )
-            store.add(replace(o, block=f"own-{number}") for o in own)
+            store.add(replace(o, block=name) for o in own)
     for version in ("2.10.0", "2.13.0"):
         index.add("torch", version)
     (tmp_path / "requirements.txt").write_text(f"--index-url {index.url}\ntorch\n")
