@@ -420,7 +420,7 @@ def over_new(store: KnowledgeBase, version: str, workload: str = "cnn-training")
 
 
 @pytest.mark.shipped
-@pytest.mark.parametrize("ratio", [0.05, 0.2, 0.5, 1.2, 1.6])
+@pytest.mark.parametrize("ratio", [0.2, 1.2])
 def test_what_several_models_show_here_holds_for_others_on_this_machine(store: KnowledgeBase, ratio: float) -> None:
     old, new, later = (over_new(store, version) for version in ("2.10.0", "2.12.0", "2.14.0"))
     allocator = effects(estimator(store, "cnn-training"))["allocator=tcmalloc"]
@@ -445,7 +445,7 @@ def test_what_several_models_show_here_holds_for_others_on_this_machine(store: K
 
 @pytest.mark.shipped
 def test_own_measurements_that_agree_widen_nothing(store: KnowledgeBase) -> None:
-    versions = ("2.6.0", "2.10.0", "2.12.0", "2.14.0")
+    versions = ("2.6.0", "2.12.0", "2.14.0")
     before = [over_new(store, version) for version in versions]
     settings = effects(estimator(store, "cnn-training"))
     arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, 0.0), (_NEW, {"allocator": "tcmalloc"}, 0.08)]
@@ -531,10 +531,10 @@ def test_more_blocks_make_a_prediction_more_certain_however_many_there_are(store
     widths = []
     arms: list[InventedArm] = [(_NEW, {}, 0.0), ("2.10.0", {}, 0.02)]
     arms += [(_NEW, {"threads": str(number)}, -0.1 * number) for number in range(1, 11)]
-    for number in range(60):
+    for number in range(40):
         own = invented_arms(arms, parameters=BERT, hardware=ICELAKE, rounds=3, flops=6.6e11)
         store.add(replace(o, block=f"mine-{number}") for o in own)
-        if number in (0, 9, 39, 59):
+        if number in (0, 9, 39):
             low, _, high = over_new(store, "2.10.0", "bert-training")
             widths.append(math.log(high / low))
 
@@ -559,9 +559,9 @@ def test_the_names_of_blocks_decide_nothing(knowledge_file: Path, tmp_path: Path
 
 
 @pytest.mark.shipped
-@pytest.mark.parametrize("name", ["a100", "v100", "rtx3090"])
-@pytest.mark.parametrize("gain", [0.0, 0.2, 0.7])
-@pytest.mark.parametrize("is_benchmark", [True, False])
+@pytest.mark.parametrize(
+    ("name", "gain", "is_benchmark"), [("a100", 0.0, True), ("v100", 0.7, False), ("rtx3090", 0.2, True)]
+)
 def test_own_mixed_precision_decides_on_accelerators(
     store: KnowledgeBase, name: str, gain: float, is_benchmark: bool
 ) -> None:
@@ -628,8 +628,8 @@ def test_a_setting_that_was_also_measured_alone_is_what_was_measured(store: Know
 
 
 @pytest.mark.shipped
-@pytest.mark.parametrize("build", ["2.13.0", "2.13.0rc1+cpu"])
-def test_a_benchmark_decides_about_two_builds_of_a_release(store: KnowledgeBase, build: str) -> None:
+def test_a_benchmark_decides_about_two_builds_of_a_release(store: KnowledgeBase) -> None:
+    build = "2.13.0rc1+cpu"
     before = over_new(store, "2.12.0", "transformer-training")
     store.add(benchmark([(_NEW, {}, 0.0), (build, {}, 0.4)]))
 
