@@ -14,7 +14,7 @@ import knowledge
 import pi_runners
 from advisor.gate.codes import all_codes
 from advisor.index.transport import _trust_in
-from advisor.project.code_patterns import code_patterns
+from advisor.project.settings.code_patterns import code_patterns
 from knowledge.builds.catalogue import shipped_builds
 from knowledge.builds.variant_properties import variant_namespaces
 from knowledge.estimate.workloads import workload_catalogue

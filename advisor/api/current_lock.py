@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from advisor.api.context import TargetContext
 
 if TYPE_CHECKING:
-    from advisor.project.lock import Lock
+    from advisor.locks.lock import Lock
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ def read_current_lock(context: TargetContext) -> Lock | None:
     Raises:
         InputError: If a named lock cannot be read.
     """
-    from advisor.project.current import read_current
+    from advisor.locks.current import read_current
     from knowledge.domain.errors import InputError
 
     files = context.files

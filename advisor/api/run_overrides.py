@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from advisor.lock.setting_value import AppliedSetting
-from advisor.project.project_settings import ProjectSetting, settings_in_file
+from advisor.locks.setting_value import AppliedSetting
+from advisor.project.settings.project_settings import ProjectSetting, settings_in_file
 from knowledge.settings.model import ANY
 
 _INTERPRETER = re.compile(r"(?:python|pypy)[0-9.]*")

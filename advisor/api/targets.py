@@ -148,7 +148,7 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
 
 def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     from advisor.lock.pylock import TargetStack, write_pylock
-    from advisor.lock.settings_table import locked_settings
+    from advisor.locks.settings_table import locked_settings
     from advisor.resolve.recommended_settings import values_to_set
 
     stacks = []

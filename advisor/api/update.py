@@ -25,8 +25,8 @@ from advisor.gate.recommendation import without_pins
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins
-from advisor.lock.settings_table import read_settings
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
+from advisor.locks.settings_table import read_settings
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest

@@ -42,9 +42,9 @@ from advisor.gate.settings import (
 )
 from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
-from advisor.project.project_settings import ProjectSetting, ProjectSettings
-from advisor.project.read_errors import UnreadableFileError
+from advisor.locks.lock import Lock
+from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
+from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.build_findings import CUDA_LIBRARIES
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor

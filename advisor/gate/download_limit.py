@@ -9,7 +9,7 @@ from advisor.gate.findings import Cause, Finding
 from advisor.gate.growth import Sizes, read_download, unknown_sizes
 from advisor.gate.scope import InstallableFiles, Scope
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
 
 _NAMED = 3
 """Maximum number of packages that a message names."""

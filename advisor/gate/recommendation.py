@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import ResolutionProblem
 from knowledge.domain.identity import canonical_json

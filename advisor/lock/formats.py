@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName
 
-from advisor.project.pyproject import ProjectIdentity, read_identity
+from advisor.project.formats.pyproject import ProjectIdentity, read_identity
 from knowledge.domain.errors import InputError
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.index.page import DistributionFile
-    from advisor.lock.setting_value import AppliedSetting
+    from advisor.locks.setting_value import AppliedSetting
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.problem import Candidate, ResolutionProblem
 

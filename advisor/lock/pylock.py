@@ -28,9 +28,9 @@ from advisor.domain.target import Target
 from advisor.index.page import DistributionFile
 from advisor.index.variants import VariantMetadata
 from advisor.lock.direct import path_from, without_password
-from advisor.lock.setting_value import AppliedSetting
-from advisor.lock.settings_table import settings_table
 from advisor.lock.variants import add_variants, validate
+from advisor.locks.setting_value import AppliedSetting
+from advisor.locks.settings_table import settings_table
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
 

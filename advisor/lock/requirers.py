@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
-from advisor.project.pyproject import read_identity
+from advisor.project.formats.pyproject import read_identity
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
 from advisor.resolve.stack_requirements import PROJECT, requirements_within
 

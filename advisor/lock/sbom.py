@@ -13,7 +13,7 @@ from packaging.utils import NormalizedName
 
 from advisor.index.page import DistributionFile
 from advisor.lock.direct import without_password
-from advisor.project.pyproject import ProjectIdentity
+from advisor.project.formats.pyproject import ProjectIdentity
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra

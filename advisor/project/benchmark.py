@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.config import check_table
-from advisor.project.copy import list_files
-from advisor.project.pyproject import read_identity, read_settings
+from advisor.project.formats.pyproject import read_identity, read_settings
+from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 from pi_runners.benchmark import Benchmark, Metric

@@ -17,7 +17,7 @@ from advisor.api.run_plan import (
     variables_of,
     with_present,
 )
-from advisor.lock.setting_value import AppliedSetting
+from advisor.locks.setting_value import AppliedSetting
 from advisor.report.settings_code import NUMERICS
 
 SHELLS: Mapping[str, str] = {

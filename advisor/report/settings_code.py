@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from advisor.lock.settings_table import locked_settings
+from advisor.locks.settings_table import locked_settings
 from knowledge.settings.model import ANY, Numerics
 
 NUMERICS: Mapping[Numerics, str] = {

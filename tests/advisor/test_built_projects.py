@@ -14,8 +14,8 @@ from advisor.cli.consent import with_consent
 from advisor.cli.option_groups import ProjectOptions
 from advisor.index.build_environment import BuildError
 from advisor.index.cache import DiskCache
-from advisor.project.built_metadata import ProjectBuilder, cached_builder
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
+from advisor.project.metadata.built_metadata import ProjectBuilder, cached_builder
 from advisor.resolve.baseline import BuildsNeededError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor

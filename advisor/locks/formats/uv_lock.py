@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from advisor.domain.target import Target
-from advisor.project.lock_formats import Document, Entry, content_of, holds, kind_of_source, locked_file, package_of
+from advisor.locks.entries import Document, Entry, content_of, holds, kind_of_source, locked_file, package_of
 
 _DIRECTORIES = ("virtual", "editable", "directory")
 _OTHERS = ("registry", "git", "url", "path")

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.project.formats.requirements import read_requirement_lines
 from advisor.project.interface import ProjectRequirements, merge_requirements
-from advisor.project.read_errors import UnreadableFileError, check_size
-from advisor.project.requirements import read_requirement_lines
+from advisor.project.text_file import UnreadableFileError, check_size
 
 _INSTALL = re.compile(
     r"\s*[%!]{1,2}\s*(?:(?:python[\d.]*|\{sys\.executable\})\s+-m\s+)?(?:uv\s+)?pip3?\s+install\s+(.*)"

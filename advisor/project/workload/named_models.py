@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from advisor.project.source_names import NAMED
+from advisor.project.code.names import NAMED
 
 _MODEL = re.compile(
     rf'(?:{"|".join(map(re.escape, NAMED))})\("(?P<named>[^"]+)"\)'

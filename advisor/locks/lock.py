@@ -11,8 +11,8 @@ from pathlib import Path
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.project.lock_formats import LockedFile
-from advisor.project.read_errors import UnreadableFileError, check_size
+from advisor.locks.entries import LockedFile
+from advisor.project.text_file import UnreadableFileError, check_size
 from knowledge.domain.errors import InputError
 
 _TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}

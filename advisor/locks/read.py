@@ -17,9 +17,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.target import Target
-from advisor.project import lock_formats, pylock, uv_lock
-from advisor.project.lock import PACKAGE_NAME, Lock, LockedSource, LockedVersion, package_above, read_text
-from advisor.project.lock_formats import (
+from advisor.locks import entries
+from advisor.locks.entries import (
     MALFORMED,
     Document,
     Entry,
@@ -27,8 +26,10 @@ from advisor.project.lock_formats import (
     package_of,
     reason_of,
 )
-from advisor.project.pinned_requirements import read_pinned_requirements
-from advisor.project.read_errors import UnreadableFileError
+from advisor.locks.formats import pylock, uv_lock
+from advisor.locks.formats.requirements import read_pinned_requirements
+from advisor.locks.lock import PACKAGE_NAME, Lock, LockedSource, LockedVersion, package_above, read_text
+from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.errors import InputError
 from knowledge.domain.lines import lines_of
 from knowledge.domain.toml import parse_toml
@@ -58,15 +59,15 @@ def read_lock(path: Path, target: Target) -> Lock:
     read: Callable[[Document, Target], Iterator[Entry]]
     parse: Callable[[str], Any]
     if path.name == "Pipfile.lock":
-        parse, read = json.loads, lock_formats.read_pipfile
+        parse, read = json.loads, entries.read_pipfile
     elif path.name == "uv.lock":
         parse, read = parse_toml, uv_lock.read_uv
     elif path.name == "poetry.lock":
-        parse, read = parse_toml, lock_formats.read_poetry
+        parse, read = parse_toml, entries.read_poetry
     elif path.name == "pdm.lock":
-        parse, read = parse_toml, lock_formats.read_pdm
+        parse, read = parse_toml, entries.read_pdm
     elif path.name.endswith((".cdx.json", "bom.json")):
-        parse, read = json.loads, lock_formats.read_sbom
+        parse, read = json.loads, entries.read_sbom
     elif path.suffix == ".toml":
         parse, read = parse_toml, pylock.read_pylock
     else:
@@ -150,7 +151,7 @@ def _obstacles(text: str, document: Document, target: Target) -> Iterator[tuple[
     plain = text.replace('\\"', "'").replace('"', "'")
     # Packages of a `poetry.lock` may state the same, in front of the table of the lock as a whole.
     start = max(plain.find("[metadata]"), 0)
-    for stated, problem in lock_formats.unmet_conditions(document, target):
+    for stated, problem in entries.unmet_conditions(document, target):
         position = max(plain.find(stated.replace('"', "'"), start), 0)
         yield problem, plain.count("\n", 0, position) + 1
 

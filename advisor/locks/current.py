@@ -1,28 +1,34 @@
-"""The current stack of a project: its lock, or the packages installed in an environment."""
+"""The current stack of a project: its lock, and the interpreter that this is for, or the packages of an environment."""
 
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.project.lock import Lock, LockedVersion
-from advisor.project.locks import read_lock
+from advisor.locks.lock import Lock, LockedVersion
+from advisor.locks.read import read_lock
+from advisor.project.formats.requirements import PINNED, has_pins, is_pinned
 from knowledge.domain.errors import InputError
+from knowledge.domain.toml import parse_toml
 
 LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
-"""Names of locks in the directory of a project; the first that exists is used."""
+"""Names of locks in the directory of a project; the first that exists is used.
 
-PINNED = "requirements.txt"
-"""Used if there is none of these: a requirements file is a lock if every line has an exact version."""
+If there is none, a `requirements.txt` is the lock if every line has an exact version.
+"""
 
+_MINOR = re.compile(r"==(\d+\.\d+)\.\*")
+_FIRST_LINE = re.compile(r"# by advisor, for Python (\d+\.\d+) ")
 _LIST = """
 import importlib.metadata as m, json
 # `direct_url.json` says that a package was installed from a directory, repository or URL (PEP 610).
@@ -75,38 +81,6 @@ def within(lock: Lock, roots: Iterable[RootRequirement]) -> Lock:
     return replace(lock, is_project=any(root.path == str(lock.path) and not root.constraint for root in roots))
 
 
-def is_pinned(path: Path) -> bool:
-    """Whether a requirements file has requirements, each with an exact version.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
-    pins = _pins(path)
-    return bool(pins) and all(pins)
-
-
-def has_pins(path: Path) -> bool:
-    """Whether a requirements file has a requirement with an exact version.
-
-    Raises:
-        InputError: If it cannot be read.
-    """
-    return any(_pins(path))
-
-
-def _pins(path: Path) -> list[bool]:
-    """Return for each requirement of a file whether its version is exact."""
-    from advisor.project.requirements import read_requirements
-
-    return [
-        root.direct.is_exact
-        if root.direct
-        else any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier)
-        for root in read_requirements(path).roots
-        if not root.constraint
-    ]
-
-
 def _installed(python: Path) -> Lock:
     """Return the packages that are installed in the environment of an interpreter."""
     try:
@@ -134,3 +108,20 @@ def _installed(python: Path) -> Lock:
         except (InvalidVersion, TypeError, ValueError, AttributeError):
             continue
     return Lock(path=None, packages=packages)
+
+
+def locked_python(path: Path) -> str | None:
+    """Return `major.minor` of the interpreter that a lock is for; none if it does not state exactly one.
+
+    Args:
+        path: A `pylock.toml` or a requirements file.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        if not is_valid_pylock_path(path):
+            match = _FIRST_LINE.match(text)
+        else:
+            match = _MINOR.fullmatch(str(parse_toml(text).get("requires-python", "")))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return match[1] if match else None

@@ -10,10 +10,10 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.project.lock import Lock, LockedSource, LockedVersion, read_text
-from advisor.project.lock_formats import holds
-from advisor.project.read_errors import UnreadableFileError
-from advisor.project.requirements import decoded, read_requirements
+from advisor.locks.entries import holds
+from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
+from advisor.project.formats.requirements import decoded, read_requirements
+from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.lines import lines_of
 
 

@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from advisor.project.code_settings import CodeSetting, UnreadCodeError, may_import, may_set, settings_in_code
-from advisor.project.interface import line_of
-from advisor.project.shell_variables import (
-    Variable,
-    variables_of_dockerfile,
-    variables_of_dotenv,
-    variables_of_shell,
-)
-from advisor.project.source_files import (
+from advisor.project.code.files import (
     DOCKERFILES,
     DOTENV_FILES,
     FILE_PATTERNS,
@@ -26,9 +18,17 @@ from advisor.project.source_files import (
     code_of,
     project_files,
 )
+from advisor.project.interface import line_of
+from advisor.project.settings.code_settings import CodeSetting, UnreadCodeError, may_import, may_set, settings_in_code
+from advisor.project.settings.shell_variables import (
+    Variable,
+    variables_of_dockerfile,
+    variables_of_dotenv,
+    variables_of_shell,
+)
+from advisor.project.settings.variable_settings import BackendSetting, setting_variables, settings_of_variable
+from advisor.project.settings.yaml_variables import variables_of_yaml
 from advisor.project.text_file import decode, read_text
-from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
-from advisor.project.yaml_variables import variables_of_yaml
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 

@@ -44,7 +44,7 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     from pydantic import ValidationError
 
     # Imported here, because most projects have no such file, and pydantic is slow to import.
-    from advisor.project.workload_schema import workloads_from
+    from advisor.project.workload.schema import workloads_from
 
     try:
         workloads = workloads_from(document)

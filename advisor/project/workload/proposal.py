@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
-from advisor.project.named_models import NamedModel, named_model
-from advisor.project.source_files import SourceFile, code_of, imported_names, source_files
-from advisor.project.source_names import names_of
+from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
+from advisor.project.code.names import names_of
+from advisor.project.workload.named_models import NamedModel, named_model
 from knowledge.domain.identity import canonical_json
 
 MOST_PARSED = 500

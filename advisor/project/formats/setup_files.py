@@ -20,7 +20,8 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
-from advisor.project.built_metadata import ProjectBuilder, built_requirements
+from advisor.project.code.static_values import NotStaticError, StaticModule
+from advisor.project.formats.requirements import read_requirements
 from advisor.project.interface import (
     ProjectRequirements,
     UnbuiltProjectError,
@@ -28,8 +29,7 @@ from advisor.project.interface import (
     merge_requirements,
     parse_root,
 )
-from advisor.project.requirements import read_requirements
-from advisor.project.static_values import NotStaticError, StaticModule
+from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
 from advisor.project.text_file import read_text
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from

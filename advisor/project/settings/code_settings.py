@@ -14,7 +14,9 @@ from functools import cached_property, lru_cache
 from itertools import islice
 from types import MappingProxyType
 
-from advisor.project.code_patterns import (
+from advisor.project.code.files import imported_names
+from advisor.project.code.static_values import NotStaticError, StaticModule
+from advisor.project.settings.code_patterns import (
     ANYTHING,
     CodePattern,
     CodeText,
@@ -24,9 +26,7 @@ from advisor.project.code_patterns import (
     dotted_name,
     normalised,
 )
-from advisor.project.source_files import imported_names
-from advisor.project.static_values import NotStaticError, StaticModule
-from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
+from advisor.project.settings.variable_settings import BackendSetting, setting_variables, settings_of_variable
 from knowledge.settings.catalogue import setting_error
 from knowledge.settings.model import ANY
 

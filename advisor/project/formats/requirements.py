@@ -15,9 +15,11 @@ from typing import Any
 from advisor.domain.direct_reference import is_direct_reference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import ProjectRequirements, direct_root, parse_root
-from advisor.project.read_errors import UnreadableFileError, check_size
+from advisor.project.text_file import UnreadableFileError, check_size
 from knowledge.domain.errors import InputError
 
+PINNED = "requirements.txt"
+"""Name of the requirements file that is a lock if every line has an exact version."""
 _PLACE = re.compile(r"(?P<file>[^:`]+):(?P<line>\d+): (?:`(?P<package>[A-Za-z0-9][\w.-]*))?")
 """Start of a message about a line: the file, the line, and the first package of the line."""
 # The parser's search for comments needs time that is quadratic in the number of spaces.
@@ -324,3 +326,33 @@ def _names(value: Any) -> tuple[str, ...]:
         return ()
     words = value if isinstance(value, (list, set, frozenset, tuple)) else [value]
     return tuple(sorted(name for word in words for name in str(word).split(",") if name))
+
+
+def is_pinned(path: Path) -> bool:
+    """Whether a requirements file has requirements, each with an exact version.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    pins = _pins(path)
+    return bool(pins) and all(pins)
+
+
+def has_pins(path: Path) -> bool:
+    """Whether a requirements file has a requirement with an exact version.
+
+    Raises:
+        InputError: If it cannot be read.
+    """
+    return any(_pins(path))
+
+
+def _pins(path: Path) -> list[bool]:
+    """Return for each requirement of a file whether its version is exact."""
+    return [
+        root.direct.is_exact
+        if root.direct
+        else any(s.operator in ("==", "===") and "*" not in s.version for s in root.requirement.specifier)
+        for root in read_requirements(path).roots
+        if not root.constraint
+    ]

@@ -17,8 +17,8 @@ from packaging.version import Version
 from advisor.domain.words import quoted
 from advisor.index.cache import DiskCache
 from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
-from advisor.project.copy import copied_project, list_files
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError, parse_root
+from advisor.project.metadata.copy import copied_project, list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
 

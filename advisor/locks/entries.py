@@ -18,7 +18,7 @@ from packaging.version import InvalidVersion, Version
 
 from advisor.domain.target import Target
 from advisor.index.filenames import version_of
-from advisor.project.pipfile import required_python
+from advisor.project.formats.pipfile import required_python
 
 Document = Mapping[str, Any]
 
@@ -204,7 +204,7 @@ def _admits(specifier: str, stated: str, target: Target) -> bool:
     try:
         specifiers = SpecifierSet(specifier)
     except InvalidSpecifier:
-        from advisor.project.poetry import admits_python
+        from advisor.project.formats.poetry import admits_python
     else:
         if target.states_patch:
             return specifiers.contains(target.python, prereleases=True)

@@ -9,7 +9,7 @@ from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, Pylock
 
 from advisor.domain.target import Target
 from advisor.index.filenames import split_variant_label, version_of
-from advisor.project.lock_formats import Document, Entry, EntryError, LockedFile, content_of, package_of
+from advisor.locks.entries import Document, Entry, EntryError, LockedFile, content_of, package_of
 
 
 def read_pylock(document: Document, target: Target) -> Iterator[Entry]:

@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
+from advisor.project.formats.requirements import read_requirement_lines
 from advisor.project.interface import (
     ProjectRequirements,
     line_of,
@@ -26,7 +27,6 @@ from advisor.project.interface import (
     shape_checked,
 )
 from advisor.project.package_sources import reference_of
-from advisor.project.requirements import read_requirement_lines
 from advisor.project.text_file import read_text, read_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from

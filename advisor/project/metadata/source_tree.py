@@ -20,9 +20,8 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata import header_of, parse_metadata
 from advisor.index.sdist_metadata import is_static
-from advisor.project.interface import ProjectRequirements
-from advisor.project.pyproject import read_pyproject
-from advisor.project.setup_files import (
+from advisor.project.formats.pyproject import read_pyproject
+from advisor.project.formats.setup_files import (
     attribute_in,
     file_within,
     read_setup_files,
@@ -30,6 +29,7 @@ from advisor.project.setup_files import (
     setup_identity,
     variable_in,
 )
+from advisor.project.interface import ProjectRequirements
 from advisor.project.text_file import read_text, read_toml
 from knowledge.domain.errors import InputError
 

@@ -12,8 +12,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from advisor.lock.setting_value import AppliedSetting, applied_setting
-from advisor.project.read_errors import check_size
+from advisor.locks.setting_value import AppliedSetting, applied_setting
+from advisor.project.text_file import check_size
 from knowledge.domain.errors import InputError
 from knowledge.domain.toml import parse_toml
 from knowledge.settings.model import ANY, Numerics
