@@ -36,7 +36,7 @@ def lock_texts(
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
     """
-    from advisor.lock.formats import check_lock_path, lock_text
+    from advisor.api.lock_writers.formats import check_lock_path, lock_text
 
     if not paths:
         return {}

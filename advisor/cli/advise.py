@@ -81,7 +81,7 @@ def advise(
     ] = None,
 ) -> None:
     """Recommend, verify and lock the best-scored stack of a project for a target machine."""
-    from advisor.lock.formats import check_lock_path
+    from advisor.api.lock_writers.formats import check_lock_path
     from knowledge.domain.errors import InputError
 
     printed.check()
@@ -148,8 +148,8 @@ def _advise_one(
 ) -> None:
     from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
     from advisor.api.lock_files import write_locks
+    from advisor.api.lock_writers.formats import check_lock_path
     from advisor.api.targets import check_only_target
-    from advisor.lock.formats import check_lock_path
     from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import UnsatisfiableError
 

@@ -15,8 +15,8 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from advisor.api.lock_writers.sbom import write_sbom
 from advisor.domain.target import Target, make_target
-from advisor.lock.sbom import write_sbom
 from advisor.locks.current import read_current
 from advisor.locks.read import read_lock
 from advisor.project.formats.pyproject import ProjectIdentity

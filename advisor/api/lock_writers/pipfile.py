@@ -10,11 +10,11 @@ from typing import Any
 
 from packaging.utils import NormalizedName
 
+from advisor.api.lock_writers.direct import address_from, without_password
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.page import DistributionFile
-from advisor.lock.direct import address_from, without_password
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
 

@@ -67,9 +67,9 @@ def lock_text(
     # Each format has its own libraries, which take longer to load than most locks to write.
     target, configuration = problem.target, client.configuration
     if path.suffix == ".txt":
-        from advisor.lock.no_deps import no_deps_reasons
-        from advisor.lock.requirements import write_requirements
-        from advisor.lock.requirers import requirers_of
+        from advisor.api.lock_writers.no_deps import no_deps_reasons
+        from advisor.api.lock_writers.requirements import write_requirements
+        from advisor.api.lock_writers.requirers import requirers_of
 
         requirers = requirers_of(problem, source, stack, folder=path.parent)
         return write_requirements(
@@ -82,11 +82,11 @@ def lock_text(
             no_deps_reasons=no_deps_reasons(problem, source, stack),
         )
     if path.name == "Pipfile.lock":
-        from advisor.lock.pipfile import write_pipfile_lock
+        from advisor.api.lock_writers.pipfile import write_pipfile_lock
 
         return write_pipfile_lock(stack, files, target, configuration, path.with_name("Pipfile"))
     if path.name.endswith(_SBOM):
-        from advisor.lock.sbom import write_sbom
+        from advisor.api.lock_writers.sbom import write_sbom
         from advisor.resolve.explain import dependency_graph
 
         graph = dependency_graph(problem, source, stack)
@@ -97,7 +97,7 @@ def lock_text(
         return write_sbom(
             stack, files, graph, licenses=licenses, project=_identity(problem, path), previous=_text_of(path)
         )
-    from advisor.lock.pylock import TargetStack, write_pylock
+    from advisor.api.lock_writers.pylock import TargetStack, write_pylock
 
     variants = source.variants.metadata_of(stack) if source.variants else {}
     locked = TargetStack(
