@@ -27,8 +27,8 @@ from advisor.api.lock_writers.direct import path_from, without_password
 from advisor.api.lock_writers.variants import add_variants, validate
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
-from advisor.index.page import DistributionFile
-from advisor.index.variants import VariantMetadata
+from advisor.index.pages.page import DistributionFile
+from advisor.index.variants.metadata import VariantMetadata
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import settings_table
 from advisor.resolve.problem import Candidate

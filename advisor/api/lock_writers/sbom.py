@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.utils import NormalizedName
 
 from advisor.api.lock_writers.direct import without_password
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 from advisor.project.formats.pyproject import ProjectIdentity
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError
