@@ -19,7 +19,7 @@ from advisor.index.configuration import read_configuration
 from advisor.index.page import DistributionFile
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.model import CapabilityRule
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 from tests.conftest import Advisor
 
 pytestmark = [pytest.mark.network, pytest.mark.usefixtures("network")]

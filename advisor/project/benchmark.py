@@ -17,7 +17,7 @@ from advisor.project.copy import list_files
 from advisor.project.pyproject import read_identity, read_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
-from pi_runners.benchmark import Benchmark, Metric
+from pi_runners.execution.benchmark import Benchmark, Metric
 
 KEYS = ("command", "metric", "files", "warmup")
 METRIC_KEYS = ("pattern", "unit", "better")

@@ -37,8 +37,6 @@ from advisor.index.transport import IndexResponse, Transport
 from advisor.index.variant_files import VariantFiles
 from advisor.index.variant_markers import VariantEnvironment, requirements_for
 from advisor.index.variant_order import order_variants, with_static_properties
-from advisor.profile.read import read_trace
-from advisor.profile.summary import workload_of
 from advisor.project.locks import read_lock
 from advisor.project.project_settings import read_project_settings
 from advisor.project.read import read_project
@@ -54,7 +52,9 @@ from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
-from pi_runners.matrix_file import read_matrix
+from pi_runners.plan.matrix_file import read_matrix
+from pi_runners.profile.read import read_trace
+from pi_runners.profile.summary import workload_of
 from tests.advisor.variant_wheels import ALL, description
 from tests.fuzz import documents
 from tests.knowledge.test_mlperf import MLL, MLLOG, V05
