@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import AdmissionResult
     from knowledge.domain.observation import Observation
+    from knowledge.exchange.admission import AdmissionResult
     from knowledge.store.base import KnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -35,14 +35,14 @@ class AdmittingSink:
             source: Name of who delivers the observations; empty for the knowledge base's own.
             warn: Receives a warning if observations are quarantined.
         """
-        from knowledge.admission.admit import Admission
+        from knowledge.exchange.admission import Admission
         from pi_runners.catalogue import Indicators
 
         self._admission = Admission(store, Indicators(), source=source)
         self._warn = warn
 
     def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
-        """Store plausible observations, and quarantine the others; see :class:`knowledge.admission.admit.Admission`."""
+        """Store plausible observations, and quarantine the others (:class:`knowledge.exchange.admission.Admission`)."""
         result = self._admission.add(observations, shipped=shipped)
         warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
         return result

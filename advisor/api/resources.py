@@ -112,18 +112,15 @@ def _framework_indexes(
     is_enabled = options.framework_indexes
     if not machines or not (settings.get("framework-indexes", False) if is_enabled is None else is_enabled):
         return {}
-    from knowledge.builds.catalogue import shipped_builds
-    from knowledge.builds.usable import usable_indexes
-    from knowledge.rules.catalogue import shipped_rules
-    from knowledge.rules.engine import RuleBook
+    from knowledge.catalogue.builds import shipped_builds
+    from knowledge.catalogue.rule_book import RuleBook
+    from knowledge.catalogue.rules import shipped_rules
 
     mirrors: Mapping[str, str] = settings.get("index-mirrors", {})
     builds: dict[str, tuple[str, ...]] = {}
     exclusive: set[str] = set()
     indexes = (
-        index
-        for hardware in machines
-        for index in usable_indexes(shipped_builds(), RuleBook(shipped_rules(), hardware), hardware)
+        index for hardware in machines for index in RuleBook(shipped_rules(), hardware).usable_indexes(shipped_builds())
     )
     for index in dict.fromkeys(indexes):
         url = _mirror_of(index.url, mirrors)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from advisor.lock.setting_value import AppliedSetting
 from advisor.project.project_settings import ProjectSetting, settings_in_file
-from knowledge.settings.model import ANY
+from knowledge.catalogue.settings import ANY
 
 _INTERPRETER = re.compile(r"(?:python|pypy)[0-9.]*")
 

@@ -12,10 +12,9 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.words import quoted
 from advisor.lock.setting_value import AppliedSetting, framework_of, frameworks_text
 from advisor.lock.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
+from knowledge.catalogue.fit import contradictions
+from knowledge.catalogue.settings import ANY, DEFAULT, JOINED_VARIABLES, setting_error, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.compatibility import contradictions
-from knowledge.settings.model import ANY, DEFAULT, JOINED_VARIABLES
 
 _DEFAULT_LOCKS = ("pylock.toml", SETTINGS_FILE)
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 
 
 def write_manifests(folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:

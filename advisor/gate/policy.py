@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 from advisor.gate.codes import Level, gate_codes
 from advisor.gate.findings import Finding, Place
 from advisor.gate.growth_limit import GrowthLimit
+from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
 from knowledge.domain.suggestions import suggest
 
 KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "max-growth", "indexes", "ignore")

@@ -14,8 +14,8 @@ from packaging.requirements import InvalidRequirement
 
 from advisor.index.confinement import started
 from advisor.index.limits import BUILD_SECONDS
+from knowledge.domain.documents import requirement_from
 from knowledge.domain.errors import UnavailableError
-from knowledge.domain.requirements import requirement_from
 
 
 class BuildError(UnavailableError):

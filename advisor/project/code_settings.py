@@ -27,8 +27,7 @@ from advisor.project.code_patterns import (
 from advisor.project.source_files import imported_names
 from advisor.project.static_values import NotStaticError, StaticModule
 from advisor.project.variable_settings import BackendSetting, setting_variables, settings_of_variable
-from knowledge.settings.catalogue import setting_error
-from knowledge.settings.model import ANY
+from knowledge.catalogue.settings import ANY, setting_error
 
 _OFF = {"enabled": False, "disable": True}
 """Arguments that switch off what a call does, and their values."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from packaging.pylock import is_valid_pylock_path
 
-from knowledge.domain.toml import parse_toml
+from knowledge.domain.documents import parse_toml
 
 _MINOR = re.compile(r"==(\d+\.\d+)\.\*")
 _FIRST_LINE = re.compile(r"# by advisor, for Python (\d+\.\d+) ")

@@ -29,9 +29,8 @@ from advisor.project.lock_formats import (
 )
 from advisor.project.pinned_requirements import read_pinned_requirements
 from advisor.project.read_errors import UnreadableFileError
+from knowledge.domain.documents import lines_of, parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
-from knowledge.domain.toml import parse_toml
 
 _SHA256 = "sha256:"
 _AT_LINE = re.compile(r"line (\d+)")

@@ -14,7 +14,7 @@ from advisor.project.lock import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.lock_formats import holds
 from advisor.project.read_errors import UnreadableFileError
 from advisor.project.requirements import decoded, read_requirements
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 
 
 def read_pinned_requirements(path: Path, target: Target) -> Lock:

@@ -21,8 +21,8 @@ from advisor.project.interface import (
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.poetry_ranges import specifier_of_ranges
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 _CONDITIONS = ("python", "platform", "markers", "extras", "optional")
 """Keys that hold for a package wherever it comes from."""

@@ -25,8 +25,8 @@ from advisor.project.poetry import read_poetry, with_poetry_sources
 from advisor.project.stated_metadata import uv_metadata
 from advisor.project.text_file import read_toml
 from advisor.project.uv_sources import read_uv_sources, uv_requirements
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from advisor.project.read_errors import MAX_BYTES, UnreadableFileError, check_size
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.lock.settings_table import locked_settings
-from knowledge.settings.model import ANY, Numerics
+from knowledge.catalogue.settings import ANY, Numerics
 
 NUMERICS: Mapping[Numerics, str] = {
     "exact": "same results",

@@ -23,7 +23,7 @@ from advisor.index.variant_markers import (
 )
 from advisor.index.variant_order import order_variants, why_unsupported, with_static_properties
 from advisor.index.variants import parse_variants
-from knowledge.builds.variant_properties import supported_properties
+from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
 from pi_runners.environment import find_uv
