@@ -12,8 +12,8 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 import advisor
 import knowledge
 import pi_runners
-from advisor.gate.codes import all_codes
-from advisor.index.transport import _trust_in
+from advisor.gate.findings import all_codes
+from advisor.index.http.transport import _trust_in
 from advisor.project.code_patterns import code_patterns
 from knowledge.catalogue.builds import shipped_builds
 from knowledge.catalogue.rules import shipped_rules, undeclared_requirements

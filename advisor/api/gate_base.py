@@ -11,9 +11,9 @@ from pathlib import Path
 from advisor.api.context import TargetContext
 from advisor.api.options import ProjectFiles
 from advisor.api.project import load_project
-from advisor.gate.base import export_commit, has_commit, read_file_at
-from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
-from advisor.gate.git_objects import commit_of
+from advisor.gate.base.commit import export_commit, has_commit, read_file_at
+from advisor.gate.base.git_objects import commit_of
+from advisor.gate.base.policy import BasePolicy, profiles, read_base_policy
 from advisor.project.built_metadata import without_requirements
 from advisor.project.current import read_current, within
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError

@@ -16,14 +16,14 @@ from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_sou
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
-from advisor.gate.base_policy import BasePolicy
-from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
+from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
+from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateCase, GateResult, ProjectState, check
-from advisor.gate.direct import references_of, with_readable_packages
+from advisor.gate.checks.unchecked_locks import find_unchecked_locks
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
-from advisor.gate.unchecked_locks import find_unchecked_locks
+from advisor.gate.problem import references_of, with_readable_packages, without_pins
+from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.lock.settings_table import read_settings

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from packaging.utils import NormalizedName
 
     from advisor.index.client import IndexClient
-    from advisor.index.page import DistributionFile
+    from advisor.index.pages.page import DistributionFile
     from advisor.lock.setting_value import AppliedSetting
     from advisor.resolve.optimum import Optimum
     from advisor.resolve.problem import Candidate

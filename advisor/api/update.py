@@ -21,7 +21,7 @@ from advisor.domain.target import Target
 from advisor.gate.check import GateCase, GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
-from advisor.gate.recommendation import without_pins
+from advisor.gate.problem import without_pins
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.lock.pins import with_pins

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from advisor.gate.checks.settings import RecommendedValues
 from advisor.gate.findings import Place
-from advisor.gate.settings import RecommendedValues
 from advisor.project.project_settings import ProjectSetting
 from advisor.resolve.predictor import Predictor
 from knowledge.catalogue.settings import ANY, shipped_settings

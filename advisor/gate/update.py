@@ -11,9 +11,8 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
-from advisor.gate.codes import gate_codes
 from advisor.gate.compare import exceeds_gap
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, gate_codes
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.project.lock import Lock, LockedVersion

@@ -14,7 +14,7 @@ from knowledge.domain.errors import InputError
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
-    from advisor.index.page import DistributionFile
+    from advisor.index.pages.page import DistributionFile
     from advisor.lock.setting_value import AppliedSetting
     from advisor.resolve.candidates import IndexCandidates
     from advisor.resolve.problem import Candidate, ResolutionProblem

@@ -13,7 +13,7 @@ from packaging.utils import NormalizedName
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 from advisor.lock.direct import address_from, without_password
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import InputError

@@ -25,8 +25,8 @@ from packaging.version import Version
 
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
-from advisor.index.page import DistributionFile
-from advisor.index.variants import VariantMetadata
+from advisor.index.pages.page import DistributionFile
+from advisor.index.variants.metadata import VariantMetadata
 from advisor.lock.direct import path_from, without_password
 from advisor.lock.setting_value import AppliedSetting
 from advisor.lock.settings_table import settings_table

@@ -9,7 +9,7 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 from advisor.lock.direct import address_from
 from advisor.resolve.problem import Candidate
 

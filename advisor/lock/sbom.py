@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import NormalizedName
 
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 from advisor.lock.direct import without_password
 from advisor.project.pyproject import ProjectIdentity
 from advisor.resolve.problem import Candidate

@@ -8,8 +8,8 @@ from typing import Any
 
 from packaging.pylock import Pylock
 
-from advisor.index.filenames import split_variant_label
-from advisor.index.variants import VariantMetadata
+from advisor.index.pages.filenames import split_variant_label
+from advisor.index.variants.metadata import VariantMetadata
 
 
 def validate(lock: Pylock) -> None:

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from advisor.domain.words import quoted
 from advisor.index.cache import DiskCache
-from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
+from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
 from advisor.project.copy import copied_project, list_files
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError, parse_root
 from knowledge.domain.errors import InputError
@@ -39,8 +39,8 @@ def cached_builder(cache: DiskCache) -> ProjectBuilder:
     """
 
     def build(directory: Path) -> CoreMetadata:
-        from advisor.index.build import build_tree_metadata
-        from advisor.index.build_environment import BuildError
+        from advisor.index.metadata.build import build_tree_metadata
+        from advisor.index.metadata.build_environment import BuildError
 
         key = f"{_HOST} {directory.absolute()} {_state(directory)}"
         cached = cache.read("built-project", key)

@@ -17,7 +17,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from advisor.domain.target import Target
-from advisor.index.filenames import version_of
+from advisor.index.pages.filenames import version_of
 from advisor.project.pipfile import required_python
 
 Document = Mapping[str, Any]

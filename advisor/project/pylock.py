@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock, PylockValidationError
 
 from advisor.domain.target import Target
-from advisor.index.filenames import split_variant_label, version_of
+from advisor.index.pages.filenames import split_variant_label, version_of
 from advisor.project.lock_formats import Document, Entry, EntryError, LockedFile, content_of, package_of
 
 

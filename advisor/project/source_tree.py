@@ -18,8 +18,8 @@ from packaging.utils import canonicalize_name
 from advisor.domain.direct_reference import DirectReference, without_variables
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.index.metadata import header_of, parse_metadata
-from advisor.index.sdist_metadata import is_static
+from advisor.index.metadata.core import header_of, parse_metadata
+from advisor.index.metadata.sdist import is_static
 from advisor.project.interface import ProjectRequirements
 from advisor.project.pyproject import read_pyproject
 from advisor.project.setup_files import (

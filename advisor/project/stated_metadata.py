@@ -11,7 +11,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.index.metadata import CoreMetadata
+from advisor.index.metadata.core import CoreMetadata
 from knowledge.domain.documents import requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest

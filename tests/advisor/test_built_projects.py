@@ -12,8 +12,8 @@ from advisor.api.options import ProjectFiles
 from advisor.api.project import load_project
 from advisor.cli.consent import with_consent
 from advisor.cli.option_groups import ProjectOptions
-from advisor.index.build_environment import BuildError
 from advisor.index.cache import DiskCache
+from advisor.index.metadata.build_environment import BuildError
 from advisor.project.built_metadata import ProjectBuilder, cached_builder
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from advisor.resolve.baseline import BuildsNeededError
@@ -108,7 +108,7 @@ def test_a_project_is_built_again_only_after_a_change(project: Path, monkeypatch
     (project / "names.txt").write_text("Requires-Dist: other\n")
     changed = built(project)
     (project / "pylock.toml").write_text("# a lock is not an input of the build")
-    monkeypatch.setattr("advisor.index.build.build_tree_metadata", lambda *_: pytest.fail("a second build"))
+    monkeypatch.setattr("advisor.index.metadata.build.build_tree_metadata", lambda *_: pytest.fail("a second build"))
 
     assert names(changed) == ["other"]
     assert names(built(project)) == ["other"]

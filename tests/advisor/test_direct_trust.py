@@ -19,9 +19,9 @@ import pytest
 
 from advisor.domain.direct_reference import parse_direct_reference, without_variables
 from advisor.domain.target import make_target
-from advisor.index.build import unpack
 from advisor.index.cache import DiskCache
 from advisor.index.git import GitError, GitRepositories
+from advisor.index.metadata.build import unpack
 from advisor.project.copy import copied_project, list_files
 from advisor.project.read import read_project
 from advisor.project.setup_files import read_setup_files

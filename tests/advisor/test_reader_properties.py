@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from advisor.config import check_table
 from advisor.index.configuration import read_configuration
-from advisor.index.metadata import parse_metadata
+from advisor.index.metadata.core import parse_metadata
 from advisor.project.locks import read_lock
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError

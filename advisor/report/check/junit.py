@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.codes import gate_codes
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, gate_codes
 from advisor.project.read_errors import UnreadableFileError
 
 

@@ -23,8 +23,8 @@ from advisor.report.check.summary import (
     places_and_name,
     target_names,
 )
-from advisor.report.interface import change_groups, target_line, version_change
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.phrases import change_groups, target_line, version_change
 
 _MOST_LINES = 12
 _MOST_ALIKE = 5

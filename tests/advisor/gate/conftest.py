@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from advisor.gate.locked_files import LockedFiles
+from advisor.gate.checks.locked_files import LockedFiles
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient

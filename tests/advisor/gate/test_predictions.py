@@ -10,8 +10,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.check import PREVENT_PREDICTION
-from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison, PackageChange, check_regression
+from advisor.gate.findings import gate_codes
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.project.lock import Lock, LockedVersion
