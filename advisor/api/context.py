@@ -9,15 +9,18 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.option_values import (
+from advisor.api.options import (
+    ProjectFiles,
+    ResolutionOptions,
+    TargetOptions,
     allows_reduced_precision,
+    candidate_policy,
     read_allowed_replacements,
     read_days,
     read_max_size,
     read_min_gain,
     recommends_settings,
 )
-from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
 from advisor.api.project import TargetTable
 from advisor.domain.time_limit import TimeLimit
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
+    from advisor.project.lock import Lock
     from advisor.project.sources import Proposal
     from advisor.resolve.builds import TargetBuilds
     from advisor.resolve.predictor import Predictor
@@ -257,8 +261,8 @@ def prepare_target(
     Raises:
         InputError: If the target or a setting is wrong.
     """
+    from advisor.api.configuration import choose
     from advisor.api.workload import find_profile, warn_of_another_machine
-    from advisor.config import choose
     from advisor.index.cache import DiskCache
     from advisor.project.sources import propose_workload
     from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
@@ -399,3 +403,23 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
         # The user's choice decides, as in uv.
         logger.warning(message)
     return target
+
+
+def read_current_lock(context: TargetContext) -> Lock | None:
+    """Return the present lock; none if there is none, or if one that nobody named is damaged.
+
+    Raises:
+        InputError: If a named lock cannot be read.
+    """
+    from advisor.project.current import read_current
+    from knowledge.domain.errors import InputError
+
+    files = context.files
+    lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
+    try:
+        return read_current(lock_path, files.directory, context.target)
+    except InputError as error:
+        if lock_path is not None:
+            raise
+        logger.warning("the stack is not compared with the current one: %s", error.message)
+        return None

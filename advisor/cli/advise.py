@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.consent import with_consent
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
 from advisor.cli.options import check_format
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from advisor.domain.byte_size import parse_size
-from advisor.domain.words import size_text
+from advisor.domain.words import parse_size, size_text
 
 _PERCENTAGE = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*%\s*")
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.config import line_in
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
@@ -21,6 +20,7 @@ from advisor.project.interface import (
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.poetry_ranges import specifier_of_ranges
+from advisor.project.text_file import line_in
 from knowledge.domain.errors import InputError
 from knowledge.domain.requirements import specifiers_from
 

@@ -157,17 +157,3 @@ def choose(key: str, option: str | None, table: Mapping[str, Any]) -> str | None
         return option
     value = table.get(key, KEYS[key])
     return None if value is None else str(value)
-
-
-def line_in(text: str, *parts: str) -> int:
-    """Return the number of the line that contains the last of several parts, from 1.
-
-    Args:
-        text: The text to search.
-        parts: Strings in the order in which they occur; each is searched for after the one before. One that does not
-            occur is skipped.
-    """
-    position = 0
-    for part in parts:
-        position = max(position, text.find(part, position))
-    return text.count("\n", 0, position) + 1
