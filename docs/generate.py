@@ -16,13 +16,12 @@ import typer.main
 
 from advisor.cli.app import make_app
 from advisor.cli.rules import summary_of_rule
-from advisor.gate.codes import all_codes
-from advisor.report.builds import builds_page
-from advisor.report.docstrings import attribute_meanings
-from advisor.report.hardware_catalogue import hardware_page
-from advisor.report.indicators import indicator_page
-from advisor.report.settings_catalogue import settings_page
-from advisor.report.workload_catalogue import workload_catalogue_page
+from advisor.gate.findings import all_codes
+from advisor.report.catalogue.builds import attribute_meanings, builds_page
+from advisor.report.catalogue.hardware import hardware_page
+from advisor.report.catalogue.indicators import indicator_page
+from advisor.report.catalogue.settings import settings_page
+from advisor.report.catalogue.workloads import workload_catalogue_page
 from advisor.resolve.slowdowns import reproduction_text
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.slower import SlowerRule

@@ -12,9 +12,9 @@ from requests.utils import DEFAULT_CA_BUNDLE_PATH
 import advisor
 import knowledge
 import pi_runners
-from advisor.gate.codes import all_codes
-from advisor.index.transport import _trust_in
-from advisor.project.code_patterns import code_patterns
+from advisor.gate.findings import all_codes
+from advisor.index.http.transport import _trust_in
+from advisor.project.settings.code_patterns import code_patterns
 from knowledge.builds.catalogue import shipped_builds
 from knowledge.builds.variant_properties import variant_namespaces
 from knowledge.estimate.workloads import workload_catalogue

@@ -271,7 +271,7 @@ class CampaignSession:
         Raises:
             InputError: If the executor is not Kubernetes, or the directory cannot be written (exit code 2).
         """
-        from advisor.campaign.kustomization import write_manifests
+        from advisor.campaign.directory import write_manifests
         from advisor.campaign.submission_log import batch_of
         from pi_runners.executors.kubernetes import KubernetesExecutor
 

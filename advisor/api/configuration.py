@@ -68,7 +68,7 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     """Check that every key of `[tool.advisor]` exists and has a value of the right type.
 
     The contents of the table `gate` are checked by :mod:`advisor.gate.policy`, those of `benchmark` by
-    :mod:`advisor.project.benchmark`, those of `metadata` by :mod:`advisor.project.stated_metadata`.
+    :mod:`advisor.project.benchmark`, those of `metadata` by :mod:`advisor.project.metadata.stated_metadata`.
 
     Args:
         table: The contents of `[tool.advisor]`.

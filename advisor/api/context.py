@@ -27,9 +27,9 @@ from advisor.domain.time_limit import TimeLimit
 if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
+    from advisor.locks.lock import Lock
     from advisor.project.interface import ProjectRequirements
-    from advisor.project.lock import Lock
-    from advisor.project.sources import Proposal
+    from advisor.project.workload.proposal import Proposal
     from advisor.resolve.builds import TargetBuilds
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
@@ -126,7 +126,7 @@ class TargetContext:
     @property
     def uses_uv(self) -> bool:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
-        from advisor.project.pyproject import has_uv_settings
+        from advisor.project.formats.pyproject import has_uv_settings
 
         directory = self.files.directory
         return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
@@ -264,8 +264,8 @@ def prepare_target(
     from advisor.api.configuration import choose
     from advisor.api.workload import find_profile, warn_of_another_machine
     from advisor.index.cache import DiskCache
-    from advisor.project.sources import propose_workload
     from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
+    from advisor.project.workload.proposal import propose_workload
     from advisor.user_directories import cache_directory
 
     name, own = table
@@ -343,7 +343,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         InputError: If a requirement in the settings is malformed.
     """
     from advisor.project.interface import settings_requirements
-    from advisor.project.stated_metadata import read_stated_metadata
+    from advisor.project.metadata.stated_metadata import read_stated_metadata
     from advisor.resolve.problem import ResolutionProblem
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
@@ -411,7 +411,7 @@ def read_current_lock(context: TargetContext) -> Lock | None:
     Raises:
         InputError: If a named lock cannot be read.
     """
-    from advisor.project.current import read_current
+    from advisor.locks.current import read_current
     from knowledge.domain.errors import InputError
 
     files = context.files

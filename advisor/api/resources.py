@@ -70,10 +70,10 @@ def make_client(
     from packaging.utils import canonicalize_name
 
     from advisor.api.configuration import choose
-    from advisor.index.advisory_database import AdvisoryDatabase
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
     from advisor.index.configuration import check_strategy, read_configuration
+    from advisor.index.vulnerabilities.database import AdvisoryDatabase
 
     configuration = read_configuration(directory)
     settings: Mapping[str, Any] = {} if project is None else project.settings
@@ -148,7 +148,7 @@ def _advisory_service(choice: str | None) -> str | None:
     Raises:
         InputError: If the choice is neither an address nor `off`.
     """
-    from advisor.index.advisory_service import DEFAULT_SERVICE
+    from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
     from knowledge.domain.errors import InputError
 
     if choice == "off":

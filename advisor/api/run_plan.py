@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.domain.words import count, quoted
-from advisor.lock.setting_value import AppliedSetting
+from advisor.locks.setting_value import AppliedSetting
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.settings.apply import environment_of
 from knowledge.settings.catalogue import shipped_settings

@@ -12,9 +12,9 @@ from pathlib import Path
 from packaging.version import InvalidVersion, Version
 
 from advisor.domain.words import quoted
-from advisor.lock.setting_value import AppliedSetting, framework_of, frameworks_text
-from advisor.lock.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
-from advisor.project.project_settings import ProjectSetting, settings_in_file
+from advisor.locks.setting_value import AppliedSetting, framework_of, frameworks_text
+from advisor.locks.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
+from advisor.project.settings.project_settings import ProjectSetting, settings_in_file
 from knowledge.domain.errors import InputError
 from knowledge.settings.catalogue import setting_error, shipped_settings
 from knowledge.settings.compatibility import contradictions

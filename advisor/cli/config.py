@@ -26,7 +26,7 @@ def show(
 ) -> None:
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
     from advisor.api.configuration import check_table
-    from advisor.project.pyproject import read_settings
+    from advisor.project.formats.pyproject import read_settings
     from advisor.project.text_file import read_text
     from knowledge.domain.errors import InputError
 

@@ -94,7 +94,7 @@ def import_advisories(
     ],
 ) -> None:
     """Store a copy of an advisory database, from which known vulnerabilities then come without a network."""
-    from advisor.index.advisory_database import AdvisoryDatabase, read_records
+    from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
     from advisor.user_directories import advisory_database_path
     from knowledge.domain.errors import InputError
 

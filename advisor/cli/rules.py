@@ -73,7 +73,7 @@ def rule(
     format: FormatOption = "text",
 ) -> None:
     """Explain a finding of `check` or `advise`: what it means, why it matters, what to do."""
-    from advisor.gate.codes import all_codes
+    from advisor.gate.findings import all_codes
     from knowledge.domain.errors import InputError
     from knowledge.domain.suggestions import suggest
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from advisor.gate.checks.settings import RecommendedValues
 from advisor.gate.findings import Place
-from advisor.gate.settings import RecommendedValues
-from advisor.project.project_settings import ProjectSetting
+from advisor.project.settings.project_settings import ProjectSetting
 from advisor.resolve.predictor import Predictor
 from knowledge.estimate.interface import Effect
 from knowledge.settings.catalogue import shipped_settings

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from advisor.project.copy import list_files
-from advisor.project.pyproject import read_identity, read_settings
+from advisor.project.formats.pyproject import read_identity, read_settings
+from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 from pi_runners.benchmark import Benchmark, Metric

@@ -14,9 +14,9 @@ from packaging.version import Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile
-from advisor.project.stated_metadata import StatedMetadata
+from advisor.index.metadata.core import CoreMetadata
+from advisor.index.pages.page import DistributionFile
+from advisor.project.metadata.stated_metadata import StatedMetadata
 from knowledge.domain.errors import AdvisorError
 
 if TYPE_CHECKING:

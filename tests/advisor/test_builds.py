@@ -14,10 +14,10 @@ import typer
 from packaging.utils import canonicalize_name
 
 from advisor.cli.option_groups import ProjectOptions, with_consent
-from advisor.index import build, confinement
-from advisor.index.build_environment import BuildError
-from advisor.index.distributions import MetadataError
-from advisor.index.metadata import header_of, parse_metadata
+from advisor.index.metadata import build, confinement
+from advisor.index.metadata.build_environment import BuildError
+from advisor.index.metadata.core import header_of, parse_metadata
+from advisor.index.metadata.distributions import MetadataError
 from advisor.resolve.baseline import BuildsNeededError
 from advisor.resolve.problem import CandidatePolicy
 from tests.advisor.factories import build_client, build_problem, recommend_stack

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from advisor.gate.compatibility import check_compatibility
+from advisor.gate.checks.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
-from advisor.project.locks import read_lock
+from advisor.locks.read import read_lock
 from advisor.resolve.predictor import Predictor
 from knowledge.rules.catalogue import shipped_rules
 from knowledge.rules.engine import RuleBook
