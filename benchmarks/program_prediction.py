@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from advisor.project.workload_file import read_workloads
+from advisor.project.workload.file import read_workloads
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.estimator import WorkloadEstimator

@@ -14,7 +14,7 @@ import knowledge
 import pi_runners
 from advisor.gate.findings import all_codes
 from advisor.index.http.transport import _trust_in
-from advisor.project.code_patterns import code_patterns
+from advisor.project.settings.code_patterns import code_patterns
 from knowledge.catalogue.builds import shipped_builds
 from knowledge.catalogue.rules import shipped_rules, undeclared_requirements
 from knowledge.catalogue.settings import shipped_settings

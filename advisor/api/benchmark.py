@@ -88,7 +88,7 @@ def plan_benchmark(
     """
     from advisor.campaign.stack_lock import StackLocker
     from advisor.project.benchmark import read_benchmark
-    from advisor.project.copy import copy_files, list_files
+    from advisor.project.metadata.copy import copy_files, list_files
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
     from pi_runners.matrix import expand_settings

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from advisor.index.client import IndexClient
     from advisor.index.pages.page import DistributionFile
-    from advisor.lock.setting_value import AppliedSetting
+    from advisor.locks.setting_value import AppliedSetting
     from advisor.resolve.optimum import Optimum
     from advisor.resolve.problem import Candidate
     from advisor.resolve.request import ResolutionRequest
@@ -36,7 +36,7 @@ def lock_texts(
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
     """
-    from advisor.lock.formats import check_lock_path, lock_text
+    from advisor.api.lock_writers.formats import check_lock_path, lock_text
 
     if not paths:
         return {}
@@ -51,7 +51,7 @@ def lock_texts(
         for path in paths
     }
     if settings is not None:
-        from advisor.lock.settings_table import settings_texts
+        from advisor.locks.settings_table import settings_texts
 
         texts |= settings_texts(paths, settings)
     return texts

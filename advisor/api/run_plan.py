@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.domain.words import count, quoted
-from advisor.lock.setting_value import AppliedSetting
+from advisor.locks.setting_value import AppliedSetting
 from knowledge.catalogue.fit import missing_for
 from knowledge.catalogue.settings import JOINED_VARIABLES, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile

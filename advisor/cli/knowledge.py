@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.admission import AdmittingSink
-from advisor.api.resources import open_readable_store, open_writable_store
+from advisor.api.resources import AdmittingSink, open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn

@@ -109,7 +109,7 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
     Raises:
         InputError: If there is no such workload, or none of its parts can be measured.
     """
-    from advisor.project.workload_file import select_workload
+    from advisor.project.workload.file import select_workload
     from knowledge.domain.errors import InputError
     from pi_runners.workload_cases import workload_cases
 

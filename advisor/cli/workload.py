@@ -127,7 +127,7 @@ def show(
 
 
 def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
-    from advisor.project.workload_file import WORKLOAD_FILE
+    from advisor.project.workload.file import WORKLOAD_FILE
 
     for sentence in result.warnings:
         warn(sentence)

@@ -40,9 +40,9 @@ from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import InstallableFiles, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
-from advisor.project.project_settings import ProjectSetting, ProjectSettings
-from advisor.project.read_errors import UnreadableFileError
+from advisor.locks.lock import Lock
+from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
+from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.build_findings import CUDA_LIBRARIES
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor

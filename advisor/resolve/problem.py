@@ -16,7 +16,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.index.metadata.core import CoreMetadata
 from advisor.index.pages.page import DistributionFile
-from advisor.project.stated_metadata import StatedMetadata
+from advisor.project.metadata.stated_metadata import StatedMetadata
 from knowledge.domain.errors import AdvisorError
 
 if TYPE_CHECKING:

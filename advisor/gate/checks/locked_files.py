@@ -19,8 +19,8 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
-from advisor.project.lock import LockedSource, LockedVersion
-from advisor.project.lock_formats import LockedFile
+from advisor.locks.entries import LockedFile
+from advisor.locks.lock import LockedSource, LockedVersion
 
 _FORMAT = 1
 """Version of the cached comparisons; raise it when their meaning changes."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from advisor.api.run_plan import RunMachine, RunPlan, plan_run
-from advisor.lock.settings_table import locked_settings
+from advisor.locks.settings_table import locked_settings
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.hardware.this_machine import node_processors
 

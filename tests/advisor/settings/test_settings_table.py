@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.pylock import Pylock
 
-from advisor.lock.pylock import TargetStack, write_pylock
-from advisor.lock.settings_table import (
+from advisor.api.lock_writers.pylock import TargetStack, write_pylock
+from advisor.locks.settings_table import (
     SETTINGS_FILE,
     locked_settings,
     read_settings,
