@@ -210,9 +210,9 @@ def architecture() -> Diagram:
             (
                 ("campaign", ("plans tasks,", "stores results")),
                 ("gate", ("checks a lock", "or a change")),
-                ("lock", ("lock files,", "CycloneDX")),
+                ("locks", ("lock files,", "CycloneDX")),
                 ("resolve", ("optimum and", "explanations")),
-                ("project", ("requirements,", "locks, sources")),
+                ("project", ("requirements,", "sources")),
                 ("index", ("package index", "with a cache")),
             ),
         ),

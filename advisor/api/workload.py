@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.project.source_files import source_files
-from advisor.project.workload_file import (
+from advisor.project.code.files import source_files
+from advisor.project.workload.file import (
     WORKLOAD_FILE,
     check_name,
     read_workloads,

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import ResolutionProblem
+from knowledge.catalogue.rules import catalogue_digest
 from knowledge.domain.identity import canonical_json
-from knowledge.rules.catalogue import catalogue_digest
 
 if TYPE_CHECKING:
     from advisor.resolve.recommend import Advice
@@ -89,24 +86,6 @@ def find_recommended_stack(
     if not advice.optimum.stopped:
         client.cache.write(_BUCKET, key, json.dumps(document).encode())
     return RecommendedStack(versions=versions, proven=advice.optimum.proven)
-
-
-def without_pins(problem: ResolutionProblem, lock: Lock) -> ResolutionProblem:
-    """Return a problem without its pins, if the lock is the project's own pinned requirements file.
-
-    A pin in such a file is the locked version, not a requirement.
-    """
-    if not lock.is_project:
-        return problem
-    return replace(problem, roots=tuple(map(_unpinned, problem.roots)))
-
-
-def _unpinned(root: RootRequirement) -> RootRequirement:
-    if root.constraint or not any(s.operator in ("==", "===") for s in root.requirement.specifier):
-        return root
-    free = Requirement(str(root.requirement))
-    free.specifier = type(free.specifier)()
-    return replace(root, requirement=free, hashes=frozenset())
 
 
 def _problem_key(problem: ResolutionProblem) -> Any:

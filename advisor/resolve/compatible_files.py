@@ -21,9 +21,9 @@ from packaging.version import InvalidVersion, Version
 
 from advisor.domain.target import Target
 from advisor.index.cache import DiskCache
-from advisor.index.filenames import is_variants_file, parse_variants_filename, split_variant_label
-from advisor.index.page import DistributionFile, dump_files, is_distribution, load_files
-from advisor.index.pages import ProjectPage
+from advisor.index.pages.filenames import is_variants_file, parse_variants_filename, split_variant_label
+from advisor.index.pages.page import DistributionFile, dump_files, is_distribution, load_files
+from advisor.index.pages.reader import ProjectPage
 
 SDIST_RANK = 1 << 30
 """Rank of an sdist, which is installed if there is no wheel."""

@@ -9,7 +9,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from advisor.domain.target import Target
 from advisor.index.cache import DiskCache
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 
 _BUCKET = "requires"
 _FORMAT = 1

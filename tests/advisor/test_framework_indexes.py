@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index.pages import IndexAnswerError, OfflineError
-from advisor.index.transport import IndexUnreachableError
+from advisor.index.http.transport import IndexUnreachableError
+from advisor.index.pages.reader import IndexAnswerError, OfflineError
 from tests.advisor.factories import build_client
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

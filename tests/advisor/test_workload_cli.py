@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, write_workload
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, write_workload
 from knowledge.domain.workload import ProfiledWorkload
 from tests.advisor.test_cli import is_error
 from tests.conftest import Advisor
