@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
-from knowledge.domain.identity import content_hash
 from knowledge.entry_lists import read_entries, shipped_entries
 from knowledge.rules.model import Rule, UndeclaredRequirementRule
 
@@ -28,11 +26,6 @@ def shipped_rules() -> tuple[Rule, ...]:
 def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     """Return the shipped rules about requirements that metadata does not state."""
     return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
-
-
-def catalogue_digest() -> str:
-    """Return a hash of the shipped rules."""
-    return content_hash([asdict(rule) for rule in shipped_rules()])
 
 
 def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
