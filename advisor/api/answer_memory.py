@@ -138,6 +138,6 @@ class AnswerMemory:
 
 def _project_state(directory: Path) -> list[list[Any]]:
     """Return the names, sizes and times of the files that may set run-time settings."""
-    from advisor.project.source_files import FILE_PATTERNS, project_files
+    from advisor.project.code.files import FILE_PATTERNS, project_files
 
     return sorted([f.name, f.size, f.modified] for f in project_files(directory, FILE_PATTERNS))

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.admission import AdmittingSink, Warn, log_warning
 from advisor.api.options import at_least_one
-from advisor.api.resources import open_writable_store
+from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 

@@ -40,18 +40,18 @@ from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import InstallableFiles, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
-from advisor.project.project_settings import ProjectSetting, ProjectSettings
-from advisor.project.read_errors import UnreadableFileError
+from advisor.locks.lock import Lock
+from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
+from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.build_findings import CUDA_LIBRARIES
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.stack_requirements import requirements_within
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
 from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:

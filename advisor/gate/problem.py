@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
 from advisor.resolve.direct import with_direct_packages
 from advisor.resolve.problem import ResolutionProblem
 from knowledge.domain.errors import AdvisorError

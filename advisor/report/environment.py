@@ -17,9 +17,9 @@ from advisor.api.run_plan import (
     variables_of,
     with_present,
 )
-from advisor.lock.setting_value import AppliedSetting
-from advisor.lock.settings_table import locked_settings
-from knowledge.settings.model import ANY, Numerics
+from advisor.locks.setting_value import AppliedSetting
+from advisor.locks.settings_table import locked_settings
+from knowledge.catalogue.settings import ANY, Numerics
 
 SHELLS: Mapping[str, str] = {
     **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), "bash"),

@@ -18,8 +18,8 @@ from advisor.index.client import IndexClient
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.page import DistributionFile
-from advisor.project.copy import copied_project
-from advisor.project.source_tree import Locate, read_source_tree
+from advisor.project.metadata.copy import copied_project
+from advisor.project.metadata.source_tree import Locate, read_source_tree
 from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash

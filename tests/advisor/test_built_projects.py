@@ -10,12 +10,11 @@ import typer
 
 from advisor.api.options import ProjectFiles
 from advisor.api.project import load_project
-from advisor.cli.consent import with_consent
-from advisor.cli.option_groups import ProjectOptions
+from advisor.cli.option_groups import ProjectOptions, with_consent
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build_environment import BuildError
-from advisor.project.built_metadata import ProjectBuilder, cached_builder
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
+from advisor.project.metadata.built_metadata import ProjectBuilder, cached_builder
 from advisor.resolve.baseline import BuildsNeededError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor

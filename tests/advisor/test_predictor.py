@@ -59,7 +59,7 @@ class _Estimator:
 
 def make_predictor(folder: Path, estimator: object, *, state: str = "state") -> Predictor:
     predictor = Predictor(DiskCache(folder), address="sqlite://", hardware=MACHINE)
-    predictor.__dict__.update(estimator=estimator, state=state)
+    predictor.__dict__.update(estimator=estimator, evidence_state=state)
     return predictor
 
 

@@ -21,8 +21,8 @@ from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, Ignore
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.setting_changes import SettingChange
-from advisor.project.lock import Lock, LockedVersion
-from advisor.project.sources import Proposal
+from advisor.locks.lock import Lock, LockedVersion
+from advisor.project.workload.proposal import Proposal
 from advisor.report.accelerators import hardware_comparison_text
 from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.settings import setting_rows

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, write_workload
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, write_workload
 from knowledge.domain.workload import ProfiledWorkload
 from tests.advisor.profile.test_profile import MODULE, PROGRAM, TRACES
 from tests.advisor.test_cli import is_error

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from advisor.gate.base.git_objects import CommitTree, commit_of, prefix_of, repository_error
-from advisor.project.requirements import included_files
-from advisor.project.source_files import FILE_PATTERNS, is_project_file
+from advisor.project.code.files import FILE_PATTERNS, is_project_file
+from advisor.project.formats.requirements import included_files
 from knowledge.domain.errors import InputError
 
 _NAMES = (

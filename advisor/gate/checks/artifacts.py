@@ -12,7 +12,7 @@ from advisor.gate.findings import Cause, Finding, Place
 from advisor.index.addresses import printable
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
-from advisor.project.lock import LockedVersion
+from advisor.locks.lock import LockedVersion
 from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.problem import Candidate
 from advisor.resolve.variants import VariantFileReader

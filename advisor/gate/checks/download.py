@@ -9,7 +9,7 @@ from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import InstallableFiles, Scope
 from advisor.index.client import IndexClient
 from advisor.index.pages.filenames import file_key
-from advisor.project.lock import Lock, LockedVersion
+from advisor.locks.lock import Lock, LockedVersion
 
 _NAMED = 3
 """Maximum number of packages that a message names."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
-from advisor.project.lock import Lock, LockedVersion
+from advisor.locks.lock import Lock, LockedVersion
 
 
 def check_hash_loss(scope: Scope, before: Lock) -> Iterator[Finding]:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy
-from advisor.project.current import LOCKS, PINNED, is_pinned
+from advisor.locks.current import LOCKS
+from advisor.project.formats.requirements import PINNED, is_pinned
 from knowledge.domain.errors import InputError
 
 

@@ -12,7 +12,7 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import Scope
 from advisor.index.addresses import local_path, printable
-from advisor.project.lock import Lock, LockedSource
+from advisor.locks.lock import Lock, LockedSource
 
 # Suffixes of archives according to pip (pip/_internal/utils/filetypes.py).
 _ARCHIVES = (

@@ -6,9 +6,9 @@ import json
 import shlex
 from collections.abc import Iterator
 
+from advisor.api.lock_writers.no_deps import no_deps_reasons
 from advisor.api.session import AdviceResult
 from advisor.index.configuration import without_credentials
-from advisor.lock.no_deps import no_deps_reasons
 
 
 def output_lines(report: AdviceResult) -> Iterator[str]:

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes
-from advisor.project.read_errors import UnreadableFileError
+from advisor.project.text_file import UnreadableFileError
 
 
 def check_junit(result: GateResult) -> str:

@@ -11,7 +11,7 @@ from advisor.gate.compare import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.policy import Ignore
 from advisor.gate.update import lock_again, may_resolve, needs_tool
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
