@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.admission import AdmittingSink, Warn, log_warning
 from advisor.api.options import at_least_one
-from advisor.api.resources import open_writable_store
+from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 
@@ -341,7 +340,7 @@ class CampaignSession:
 
     def _remove_environments(self, engine: Engine) -> None:
         """Remove the environments that the tasks of an engine on this machine shared."""
-        from pi_runners.environment import remove_environment
+        from pi_runners.execution.environment import remove_environment
 
         if engine.name == "local" and (environments := engine.options["environments"]):
             for block in self.plan.blocks:

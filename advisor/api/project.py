@@ -34,7 +34,7 @@ def load_project(
         UnbuiltProjectError: If the project must be built, and may not.
         BuildError: If a build fails.
     """
-    from advisor.config import check_table
+    from advisor.api.configuration import check_table
     from advisor.project.read import read_project
 
     project = read_project(

@@ -10,14 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, open_predictor, prepare_target
-from advisor.api.current_lock import read_current_lock
+from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
-from advisor.domain.announcement import announcing
-from advisor.domain.progress import activity
+from advisor.domain.progress import activity, announcing
 from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.consent import with_consent
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
 from advisor.cli.options import check_format
 
 if TYPE_CHECKING:
@@ -150,8 +149,8 @@ def _advise_one(
     from advisor.api.lock_files import write_locks
     from advisor.api.lock_writers.formats import check_lock_path
     from advisor.api.targets import check_only_target
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import UnsatisfiableError
+    from knowledge.domain.shared_files import write_atomically
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
@@ -258,7 +257,7 @@ def _update(
 ) -> None:
     from advisor.api.update import update_lock
     from advisor.report.advice.update import pull_request_body, update_json, update_text
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
 
     change = update_lock(*project.groups(), outputs=output, dry_run=dry_run)
     if pr_body is not None:

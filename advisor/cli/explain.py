@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.consent import with_consent
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
 from advisor.cli.options import FormatOption, check_format
 
 

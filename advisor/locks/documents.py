@@ -24,8 +24,8 @@ from advisor.locks.interface import LockFormat
 from advisor.locks.lock import PACKAGE_NAME, Lock, LockedFile, LockedSource, LockedVersion, package_above, read_text
 from advisor.project.formats.poetry import admits_python
 from advisor.project.text_file import UnreadableFileError
-from knowledge.domain.lines import lines_of
-from knowledge.domain.toml import parse_toml
+from knowledge.domain.documents import lines_of
+from knowledge.domain.documents import parse_toml
 
 Document = Mapping[str, Any]
 

@@ -6,8 +6,8 @@ import codecs
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
 MAX_BYTES = 16 * 1024**2
 """Maximum size of a lock or a requirements file."""
@@ -92,3 +92,17 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         return text, parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
+
+
+def line_in(text: str, *parts: str) -> int:
+    """Return the number of the line that contains the last of several parts, from 1.
+
+    Args:
+        text: The text to search.
+        parts: Strings in the order in which they occur; each is searched for after the one before. One that does not
+            occur is skipped.
+    """
+    position = 0
+    for part in parts:
+        position = max(position, text.find(part, position))
+    return text.count("\n", 0, position) + 1

@@ -13,8 +13,7 @@ import pytest
 import typer
 from packaging.utils import canonicalize_name
 
-from advisor.cli import consent
-from advisor.cli.option_groups import ProjectOptions
+from advisor.cli.option_groups import ProjectOptions, with_consent
 from advisor.index.metadata import build, confinement
 from advisor.index.metadata.build_environment import BuildError
 from advisor.index.metadata.core import header_of, parse_metadata
@@ -333,10 +332,10 @@ def test_a_terminal_asks_once_and_lists_the_packages(
     monkeypatch.setattr(typer, "confirm", lambda *_, **__: answer)
 
     if answer:
-        consent.with_consent(run, ProjectOptions())
+        with_consent(run, ProjectOptions())
     else:
         with pytest.raises(BuildsNeededError):
-            consent.with_consent(run, ProjectOptions())
+            with_consent(run, ProjectOptions())
 
     assert started == runs
     assert "  a 1.0\n" in capsys.readouterr().err
@@ -349,7 +348,7 @@ def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         raise needs_builds()
 
     with pytest.raises(BuildsNeededError):
-        consent.with_consent(run, ProjectOptions())
+        with_consent(run, ProjectOptions())
 
 
 def test_an_sdist_requires_what_another_wheel_of_the_version_requires(

@@ -10,8 +10,7 @@ import typer
 
 from advisor.api.options import ProjectFiles
 from advisor.api.project import load_project
-from advisor.cli.consent import with_consent
-from advisor.cli.option_groups import ProjectOptions
+from advisor.cli.option_groups import ProjectOptions, with_consent
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build_environment import BuildError
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.config import check_table
+from advisor.api.configuration import check_table
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata.core import parse_metadata
 from advisor.locks.read import read_lock

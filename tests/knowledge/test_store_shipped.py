@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.api.admission import AdmittingSink
+from advisor.api.resources import AdmittingSink
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import write_observations
 from knowledge.store import tables

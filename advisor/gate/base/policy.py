@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.config import line_in
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
 from advisor.locks.current import own_lock
 from advisor.project.formats.pyproject import read_settings
-from advisor.project.text_file import read_text
+from advisor.project.text_file import line_in, read_text
 from knowledge.domain.errors import InputError
 
 CHANGE_KEYS = ("constraints", "settings")

@@ -35,7 +35,7 @@ from advisor.locks.interface import PackageToLock, StackToLock, relative_path
 from advisor.locks.lock import LockedFile, LockedSource
 from advisor.locks.settings_table import settings_table
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
+from knowledge.domain.documents import parse_toml
 
 _MINOR = re.compile(r"==(\d+\.\d+)\.\*")
 

@@ -22,7 +22,7 @@ from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.formats.requirements import PINNED, decoded, has_pins, is_pinned, read_requirements
 from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 
 _FIRST_LINE = re.compile(r"# by advisor, for Python (\d+\.\d+) ")
 _PIN = re.compile(r"^(?P<name>\s*[A-Za-z0-9][\w.-]*)(?P<rest>\s*(?:\[[^\]]*\])?\s*={2,3}\s*)(?P<version>[^\s;#\\]+)")

@@ -12,8 +12,8 @@ from typing import Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.config import line_in
 from advisor.project.interface import ProjectRequirements, filled_address, parse_root
+from advisor.project.text_file import line_in
 from knowledge.domain.errors import InputError
 
 _DEFAULT = "pypi"

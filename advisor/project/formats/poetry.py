@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
-from advisor.config import line_in
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
@@ -21,8 +20,9 @@ from advisor.project.interface import (
     parse_requirement,
 )
 from advisor.project.package_sources import reference_of
+from advisor.project.text_file import line_in
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 if TYPE_CHECKING:
     from poetry.core.constraints.version import Version
