@@ -18,13 +18,13 @@ from advisor.locks.setting_value import AppliedSetting
 from advisor.project.formats.pyproject import ProjectIdentity, read_identity
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
 
 
 def stack_to_lock(
     stack: Sequence[Candidate],
-    request: ResolutionRequest,
+    problem: ResolutionProblem,
+    source: IndexCandidates,
     client: IndexClient,
     *,
     settings: Sequence[AppliedSetting] | None = None,
@@ -33,17 +33,18 @@ def stack_to_lock(
 
     Args:
         stack: The packages, sorted by name.
-        request: What was resolved.
+        problem: What was resolved.
+        source: The candidates.
         client: The indexes.
         settings: Run-time settings; none if they are not recommended at all.
     """
     with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
     client.prefetch_sizes(c.file for c in with_files)
     files = {c.name: client.pinned(c.file) for c in with_files}
-    reader = request.source.variants
+    reader = source.variants
     variants = reader.metadata_of(stack) if reader else {}
     return StackToLock(
-        target=request.problem.target,
+        target=problem.target,
         packages=[
             PackageToLock(
                 name=candidate.name,
@@ -55,7 +56,7 @@ def stack_to_lock(
             for candidate in stack
         ],
         configuration=client.configuration,
-        details=SolvedStack(problem=request.problem, source=request.source, stack=stack, client=client),
+        details=SolvedStack(problem=problem, source=source, stack=stack, client=client),
         settings=settings,
     )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
@@ -24,8 +24,7 @@ from advisor.locks.interface import LockFormat
 from advisor.locks.lock import PACKAGE_NAME, Lock, LockedFile, LockedSource, LockedVersion, package_above, read_text
 from advisor.project.formats.poetry import admits_python
 from advisor.project.text_file import UnreadableFileError
-from knowledge.domain.documents import lines_of
-from knowledge.domain.documents import parse_toml
+from knowledge.domain.documents import lines_of, parse_toml
 
 Document = Mapping[str, Any]
 
@@ -127,10 +126,10 @@ class DocumentFormat(LockFormat):
     """A format whose locks are documents in TOML or JSON.
 
     Attributes:
-        parse: Returns the document of a text; TOML by default.
+        is_json: Whether the documents are JSON; else they are TOML.
     """
 
-    parse: ClassVar[Callable[[str], Any]] = staticmethod(parse_toml)
+    is_json = False
 
     @abstractmethod
     def entries(self, document: Document, target: Target) -> Iterator[Entry]:
@@ -182,7 +181,7 @@ class DocumentFormat(LockFormat):
     def _load(self, path: Path) -> tuple[str, Document]:
         text = read_text(path)
         try:
-            document = self.parse(text)
+            document = json.loads(text) if self.is_json else parse_toml(text)
         except (ValueError, RecursionError) as error:
             reason = " ".join(str(error).split())
             match = _AT_LINE.search(reason)
@@ -210,8 +209,8 @@ class DocumentFormat(LockFormat):
         environments = self.environments(document)
         if environments and not any(holds(marker, target) for marker in environments):
             others = " or ".join(f"`{marker}`" for marker in environments)
-            problem = f"is for environments with {others}, and the target is Python {target.python} on {target.platform}"
-            yield problem, _line_with(text, environments[0])
+            own = f"Python {target.python} on {target.platform}"
+            yield f"is for environments with {others}, and the target is {own}", _line_with(text, environments[0])
 
 
 def _lock(path: Path, text: str, records: Iterator[Entry]) -> Lock:
@@ -299,9 +298,9 @@ def _line_of(text: str, error: EntryError) -> int:
     return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
 
 
-def holds(marker: str | None, target: Target) -> bool:
+def holds(marker: str | Marker | None, target: Target) -> bool:
     """Whether an environment marker is true on a target; an absent marker is."""
-    return not marker or Marker(marker).evaluate({**target.markers, "extra": ""})
+    return not marker or Marker(str(marker)).evaluate({**target.markers, "extra": ""})
 
 
 def _admits(specifier: str, stated: str, target: Target) -> bool:

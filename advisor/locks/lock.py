@@ -115,7 +115,6 @@ class Lock:
         indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
         trusted_hosts: Hosts whose certificates are not verified, each with its line.
         tool: The tool that alone writes locks of this format; empty if there is none.
-        records_hashes: Whether a pinned requirements file contains hashes.
         obstacles: Why the target cannot install the lock as a whole, each as what follows "the lock", with its line.
         is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
     """
@@ -128,9 +127,13 @@ class Lock:
     indexes: tuple[tuple[str, int], ...] = ()
     trusted_hosts: tuple[tuple[str, int], ...] = ()
     tool: str = ""
-    records_hashes: bool = False
     obstacles: tuple[tuple[str, int], ...] = ()
     is_project: bool = False
+
+    @property
+    def records_hashes(self) -> bool:
+        """Whether it contains a hash of a file."""
+        return any(locked.hashes or locked.other_hashes for _, locked in self.entries)
 
     @property
     def is_edited(self) -> bool:

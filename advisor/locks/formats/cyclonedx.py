@@ -28,7 +28,7 @@ class _CycloneDX(DocumentFormat):
     order = 7
     read_names = ("*.cdx.json",)
     written_names = ("NAME.cdx.json",)
-    parse = staticmethod(json.loads)
+    is_json = True
 
     def reads(self, path: Path) -> bool:
         """Whether a file has a usual name of bills of materials."""
@@ -82,7 +82,11 @@ def _document(stack: StackToLock, folder: Path) -> dict[str, Any]:
         from cyclonedx.model.component import Component, ComponentType
         from cyclonedx.output.json import JsonV1Dot6
 
-    project, licenses, dependencies = stack.details.project(folder), stack.details.licenses(), stack.details.dependencies()
+    project, licenses, dependencies = (
+        stack.details.project(folder),
+        stack.details.licenses(),
+        stack.details.dependencies(),
+    )
     root = Component(
         name=project.name,
         version=project.version,

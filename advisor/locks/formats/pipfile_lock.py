@@ -34,7 +34,7 @@ class _PipfileLock(DocumentFormat):
     order = 5
     read_names = (name,)
     written_names = (name,)
-    parse = staticmethod(json.loads)
+    is_json = True
 
     def pythons(self, document: Document) -> Mapping[str, str]:
         """Return `requires` of `_meta`, which `pipenv install --deploy` checks."""
@@ -120,8 +120,8 @@ def _written(package: PackageToLock, indexes: Mapping[str, str], folder: Path) -
     if package.direct is not None:
         return _direct_entry(package.direct, hashes, folder)
     index = package.file.index if package.file else ""
-    named = {"index": indexes[index]} if index in indexes else {}
-    return {"hashes": hashes, **named, "version": f"=={package.version}"}
+    source = {"index": indexes[index]} if index in indexes else {}
+    return {"hashes": hashes, **source, "version": f"=={package.version}"}
 
 
 def _direct_entry(reference: DirectReference, hashes: Sequence[str], folder: Path) -> dict[str, Any]:

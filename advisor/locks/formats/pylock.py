@@ -27,15 +27,14 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.pages.filenames import split_variant_label, version_of
 from advisor.locks.documents import Document, DocumentFormat, Entry, EntryError, content_of, package_of
 from advisor.locks.interface import PackageToLock, StackToLock, relative_path
 from advisor.locks.lock import LockedFile, LockedSource
-from advisor.locks.settings_table import settings_table
-from knowledge.domain.errors import InputError
+from advisor.locks.setting_value import settings_table
 from knowledge.domain.documents import parse_toml
+from knowledge.domain.errors import InputError
 
 _MINOR = re.compile(r"==(\d+\.\d+)\.\*")
 

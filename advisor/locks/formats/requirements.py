@@ -19,10 +19,10 @@ from advisor.domain.target import Target
 from advisor.locks.documents import holds
 from advisor.locks.interface import LockFormat, PackageToLock, StackToLock, relative_address
 from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
-from advisor.project.formats.requirements import PINNED, decoded, has_pins, is_pinned, read_requirements
+from advisor.project.formats.requirements import PINNED, decoded, is_pinned, read_requirements
 from advisor.project.text_file import UnreadableFileError
-from knowledge.domain.errors import InputError
 from knowledge.domain.documents import lines_of
+from knowledge.domain.errors import InputError
 
 _FIRST_LINE = re.compile(r"# by advisor, for Python (\d+\.\d+) ")
 _PIN = re.compile(r"^(?P<name>\s*[A-Za-z0-9][\w.-]*)(?P<rest>\s*(?:\[[^\]]*\])?\s*={2,3}\s*)(?P<version>[^\s;#\\]+)")
@@ -75,35 +75,16 @@ class _Requirements(LockFormat):
         sources: list[LockedSource] = []
         for root in project.roots:
             if root.direct is not None:
-                if not root.direct.is_exact:
-                    raise _unpinned(root, path, f"`{root.direct.printable}` names no commit, so this file is not a lock")
-                sources.append(_source_of(root, root.direct))
+                sources.append(_source_of(root, root.direct, path))
                 continue
-            marker = root.requirement.marker
-            pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
-            on_target = marker is None or holds(str(marker), target)
-            if len(pins) != 1:
-                raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this file is not a lock")
-            for pin in pins:
-                try:
-                    version = Version(pin)
-                except InvalidVersion:
-                    raise _unpinned(root, path, f"`{pin}` is not a valid version (PEP 440)") from None
-                locked = LockedVersion(
-                    version=version,
-                    line=root.line,
-                    path=root.path,
-                    hashes=frozenset(h.lower() for h in root.hashes),
-                    other_hashes=root.other_hashes,
-                )
-                entries.append((root.name, locked))
-                if on_target:
-                    packages[root.name] = locked
+            locked = _locked_version(root, path)
+            entries.append((root.name, locked))
+            if holds(root.requirement.marker, target):
+                packages[root.name] = locked
         addresses = (project.index_url, *project.extra_index_urls, *project.find_links)
         urls = [url for url in addresses if url]
         lines = list(enumerate(lines_of(text), 1))
         places = {word: next((n for n, line in lines if word in line), 1) for word in (*urls, *project.trusted_hosts)}
-        has_hashes = any(locked.hashes or locked.other_hashes for _, locked in entries)
         return Lock(
             path=path,
             packages=packages,
@@ -111,7 +92,6 @@ class _Requirements(LockFormat):
             sources=tuple(sources),
             indexes=tuple((url, places[url]) for url in dict.fromkeys(urls)),
             trusted_hosts=tuple((host, places[host]) for host in dict.fromkeys(project.trusted_hosts)),
-            records_hashes=has_hashes,
         )
 
     def write(self, path: Path, stacks: Sequence[StackToLock]) -> str:
@@ -168,7 +148,31 @@ def _line(line: str, versions: Mapping[str, Version]) -> str:
     return f"{match['name']}{match['rest']}{version}{line[match.end() :]}"
 
 
-def _source_of(root: RootRequirement, reference: DirectReference) -> LockedSource:
+def _locked_version(root: RootRequirement, path: Path) -> LockedVersion:
+    """Return the version that a line pins.
+
+    Raises:
+        UnreadableFileError: If it pins none, or one that is not valid.
+    """
+    pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
+    if len(pins) != 1:
+        raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this file is not a lock")
+    try:
+        version = Version(pins[0])
+    except InvalidVersion:
+        raise _unpinned(root, path, f"`{pins[0]}` is not a valid version (PEP 440)") from None
+    return LockedVersion(
+        version=version,
+        line=root.line,
+        path=root.path,
+        hashes=frozenset(h.lower() for h in root.hashes),
+        other_hashes=root.other_hashes,
+    )
+
+
+def _source_of(root: RootRequirement, reference: DirectReference, path: Path) -> LockedSource:
+    if not reference.is_exact:
+        raise _unpinned(root, path, f"`{reference.printable}` names no commit, so this file is not a lock")
     return LockedSource(
         name=root.name,
         address=reference.url if reference.is_local else reference.address,
