@@ -294,9 +294,8 @@ def _check_settings(arm: Arm) -> None:
     Raises:
         InputError: If there is one.
     """
-    from knowledge.settings.apply import code_of
-    from knowledge.settings.catalogue import shipped_settings
-    from knowledge.settings.compatibility import contradictions
+    from knowledge.catalogue.fit import contradictions
+    from knowledge.catalogue.settings import code_of, shipped_settings
 
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.setting_choice import TargetSettings
+    from knowledge.catalogue.rule_book import RuleBook
+    from knowledge.catalogue.rules import UndeclaredRequirementRule
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
-    from knowledge.rules.engine import RuleBook
-    from knowledge.rules.model import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
@@ -134,8 +134,8 @@ class TargetContext:
     @property
     def rules(self) -> RuleBook:
         """The rules that apply to the target."""
-        from knowledge.rules.catalogue import shipped_rules
-        from knowledge.rules.engine import RuleBook
+        from knowledge.catalogue.rule_book import RuleBook
+        from knowledge.catalogue.rules import shipped_rules
 
         return RuleBook(shipped_rules(), self.target.hardware)
 
@@ -143,7 +143,7 @@ class TargetContext:
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
         from advisor.resolve.builds import TargetBuilds
-        from knowledge.builds.catalogue import shipped_builds
+        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -362,7 +362,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
 
 def _undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     # A remembered answer does not need the rules.
-    from knowledge.rules.catalogue import undeclared_requirements
+    from knowledge.catalogue.rules import undeclared_requirements
 
     return undeclared_requirements()
 

@@ -70,7 +70,7 @@ def write_locks(texts: Mapping[Path, str]) -> None:
     Raises:
         InputError: If a file cannot be written.
     """
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
 
     for path, text in texts.items():
         write_atomically(path, text)

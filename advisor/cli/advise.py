@@ -149,8 +149,8 @@ def _advise_one(
     from advisor.api.lock_files import write_locks
     from advisor.api.lock_writers.formats import check_lock_path
     from advisor.api.targets import check_only_target
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import UnsatisfiableError
+    from knowledge.domain.shared_files import write_atomically
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
@@ -257,7 +257,7 @@ def _update(
 ) -> None:
     from advisor.api.update import update_lock
     from advisor.report.advice.update import pull_request_body, update_json, update_text
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
 
     change = update_lock(*project.groups(), outputs=output, dry_run=dry_run)
     if pr_body is not None:

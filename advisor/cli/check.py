@@ -56,8 +56,8 @@ def check(
     from advisor.project.text_file import UnreadableFileError
     from advisor.report.check.formats import FORMATS, format_report
     from advisor.report.check.text import check_text
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
+    from knowledge.domain.shared_files import write_atomically
 
     check_format(format, among=FORMATS)
     if details and format != "text":

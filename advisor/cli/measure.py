@@ -93,7 +93,7 @@ def interruptible(how_to_continue: str) -> Iterator[None]:
 
 def write_output(output: Path, observations: Iterable[Observation]) -> None:
     """Write an observation file."""
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file
 
     write_atomically(output, observation_file(observations))

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from knowledge.catalogue.rules import RuntimeRule
     from knowledge.estimate.interface import Prediction
-    from knowledge.rules.model import RuntimeRule
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
 _SUBJECTS = ("model", "task", "benchmark", "block")

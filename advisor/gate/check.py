@@ -48,10 +48,10 @@ from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.stack_requirements import requirements_within
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
 from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from packaging.version import Version
 from advisor.index.client import IndexClient
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import ResolutionProblem
+from knowledge.catalogue.rules import catalogue_digest
 from knowledge.domain.identity import canonical_json
-from knowledge.rules.catalogue import catalogue_digest
 
 if TYPE_CHECKING:
     from advisor.resolve.recommend import Advice

@@ -51,7 +51,7 @@ class BenchmarkTable:
 def read_benchmark(directory: Path) -> Benchmark:
     """Return the benchmark of a project, with the files that it has now.
 
-    Its identity selects its observations (:func:`knowledge.evidence.benchmark.benchmark_comparisons`).
+    Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
 
     Args:
         directory: The project.

@@ -19,7 +19,7 @@ from advisor.api.run_plan import (
 )
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import locked_settings
-from knowledge.settings.model import ANY, Numerics
+from knowledge.catalogue.settings import ANY, Numerics
 
 SHELLS: Mapping[str, str] = {
     **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), "bash"),

@@ -20,8 +20,8 @@ from advisor.project.metadata.stated_metadata import StatedMetadata
 from knowledge.domain.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from knowledge.builds.model import Replacement
-    from knowledge.rules.model import UndeclaredRequirementRule
+    from knowledge.catalogue.builds import Replacement
+    from knowledge.catalogue.rules import UndeclaredRequirementRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from advisor.index.variants.order import (
 )
 from advisor.resolve.compatible_files import SDIST_RANK, CompatibleFile, CompatibleFileReader, CompatibleFiles
 from advisor.resolve.problem import Candidate, ResolutionProblem
-from knowledge.builds.variant_properties import SupportedProperties, supported_properties
+from knowledge.catalogue.variant_properties import SupportedProperties, supported_properties
 
 VariantPreference = Callable[[NormalizedName, str], float | None]
 """Returns the measured rank of a variant of a package, by its label; the lowest is the best; none without a rank."""

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from packaging.version import Version
 
-from knowledge.builds.catalogue import shipped_builds
-from knowledge.builds.model import FrameworkIndex
+from knowledge.catalogue.builds import FrameworkIndex, shipped_builds
 from tests.advisor.test_framework_indexes import base, digest, packages, page, quoted, serve, wheel_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

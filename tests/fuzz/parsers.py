@@ -43,7 +43,7 @@ from advisor.profile.summary import workload_of
 from advisor.project.read import read_project
 from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml
-from knowledge.builds.variant_properties import supported_properties
+from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.hardware.profiles import find_profile
-from knowledge.rules.slower import SlowerRule
 from pi_runners.vocabulary import FRAMEWORKS
 
 MACHINE = HardwareProfile(

@@ -17,8 +17,7 @@ import sqlalchemy as sa
 
 from knowledge.domain.observation import Observation
 from knowledge.estimate.model_cache import frameworks_of
-from knowledge.evidence.block_evidence import evidence_of
-from knowledge.evidence.stored_evidence import SHIPPED, compute_evidence, load_evidence
+from knowledge.evidence.block_evidence import SHIPPED, compute_evidence, evidence_of, load_evidence
 from knowledge.exchange.files import read_observations
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError

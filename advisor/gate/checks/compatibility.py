@@ -11,8 +11,8 @@ from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.slowdowns import slowdown_texts
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Subject
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import Subject
 
 _CODES: dict[Subject, str] = {
     "abi": "ADV006",

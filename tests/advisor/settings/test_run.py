@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from advisor.locks.settings_table import SETTINGS_FILE, locked_settings, settings_text
-from knowledge.settings.libraries import installed_libraries
+from knowledge.hardware.this_machine import installed_libraries
 from tests.advisor.test_cli import is_error
 from tests.forked import run_forked
 

@@ -1,16 +1,19 @@
-"""Types of builds. The catalogue is YAML, with one entry per fact; every entry names its source."""
+"""Builds: their types, and the catalogue of indexes, families, extras and replacements that ships with the program."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from knowledge.catalogue.entries import FOLDER, read_entries, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import content_hash
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
 """What a build runs on: processors only, NVIDIA's GPUs, AMD's GPUs, or Intel's GPUs."""
@@ -247,3 +250,27 @@ def build_of_local_version(local: str) -> Build:
     if match["rocm"]:
         return Build(runtime="rocm", version=match["rocm"])
     return Build(runtime="xpu")
+
+
+@lru_cache(maxsize=1)
+def shipped_builds() -> tuple[CatalogueEntry, ...]:
+    """Return every entry of the catalogue, sorted by identity.
+
+    Raises:
+        InputError: If an entry is malformed or two entries have the same identity.
+    """
+    return shipped_entries(FOLDER / "builds", CatalogueEntry, noun="build")
+
+
+def builds_digest() -> str:
+    """Return a hash of the shipped entries."""
+    return content_hash([asdict(entry) for entry in shipped_builds()])
+
+
+def read_builds(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
+    """Read the entries of one YAML file.
+
+    Raises:
+        InputError: If it is not a list of entries; the message names the entry and the field.
+    """
+    return read_entries(text, CatalogueEntry, where=where, noun="build")

@@ -4,57 +4,44 @@ from __future__ import annotations
 
 import importlib.resources
 from collections import Counter
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from functools import cache
+from importlib.resources.abc import Traversable
+from typing import Annotated, Any
 
 from knowledge.domain.errors import InputError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from pydantic import TypeAdapter
+FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
+"""Folder with a folder for each catalogue."""
 
 
-class IdentifiedEntry(Protocol):
-    """An entry of a catalogue."""
-
-    @property
-    def id(self) -> str:
-        """The identity of the entry, unique in its catalogue."""
-
-
-Entry = TypeVar("Entry", bound=IdentifiedEntry)
-AnyEntry = TypeVar("AnyEntry")
-
-
-def shipped_entries(package: str, read: Callable[[str, str], tuple[Entry, ...]], *, noun: str) -> tuple[Entry, ...]:
-    """Return the entries of all YAML files in the folder ``catalogue`` of a package, sorted by identity.
+def shipped_entries(folder: Traversable, kinds: Any, *, noun: str) -> tuple[Any, ...]:
+    """Return the entries of all YAML files in a folder, sorted by identity.
 
     Args:
-        package: The import name of the package.
-        read: Returns the entries of a text and the name of its file.
+        folder: The folder.
+        kinds: The union of the dataclasses of entries; their field ``kind`` says which of them an entry is.
         noun: What an entry describes, for messages: ``rule``.
 
     Raises:
         InputError: If an entry is malformed or two entries have the same identity.
     """
-    folder = importlib.resources.files(package) / "catalogue"
-    entries: list[Entry] = []
+    entries: list[Any] = []
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if file.name.endswith(".yaml"):
-            entries += read(file.read_text(encoding="utf-8"), file.name)
+            entries += read_entries(file.read_text(encoding="utf-8"), kinds, where=file.name, noun=noun)
     if duplicates := [name for name, count in Counter(entry.id for entry in entries).items() if count > 1]:
         raise InputError(f"the {noun} catalogue contains `{min(duplicates)}` twice")
     return tuple(sorted(entries, key=lambda entry: entry.id))
 
 
-def read_entries(text: str, *, where: str, noun: str, adapter: TypeAdapter[AnyEntry]) -> tuple[AnyEntry, ...]:
+def read_entries(text: str, kinds: Any, *, where: str, noun: str) -> tuple[Any, ...]:
     """Read the entries of one YAML file.
 
     Args:
         text: The contents of the file.
+        kinds: The union of the dataclasses of entries.
         where: The name of the file, for messages.
         noun: What an entry describes, for messages: ``rule``.
-        adapter: The parser of one entry.
 
     Raises:
         InputError: If it is not a list of entries; the message names the entry and the field.
@@ -68,6 +55,7 @@ def read_entries(text: str, *, where: str, noun: str, adapter: TypeAdapter[AnyEn
         raise InputError(f"the {noun} file `{where}` is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise InputError(f"the {noun} file `{where}` is not a list of {noun}s")
+    adapter = _adapter(kinds)
     entries = []
     for number, record in enumerate(records, start=1):
         try:
@@ -81,3 +69,11 @@ def read_entries(text: str, *, where: str, noun: str, adapter: TypeAdapter[AnyEn
                 f"field `{field}`: {first['msg'].lower()}"
             ) from None
     return tuple(entries)
+
+
+@cache
+def _adapter(kinds: Any) -> Any:
+    """Return the parser of an entry, cached because its construction is slow."""
+    from pydantic import Field, TypeAdapter
+
+    return TypeAdapter(Annotated[kinds, Field(discriminator="kind")])

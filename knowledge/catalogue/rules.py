@@ -1,15 +1,18 @@
-"""Types of rules. The catalogue is YAML, with one rule per entry; every entry names its source."""
+"""Rules: their types, and the catalogue that ships with the program. Every entry names its source."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.rules.slower import SlowerRule
+from knowledge.catalogue.entries import FOLDER, read_entries, shipped_entries
+from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.identity import content_hash
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
 """A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
@@ -254,3 +257,33 @@ class Verdict:
     message: str
     source: str
     about: Subject
+
+
+@lru_cache(maxsize=1)
+def shipped_rules() -> tuple[Rule, ...]:
+    """Return every rule of the catalogue, sorted by identity.
+
+    Raises:
+        InputError: If an entry is malformed or two entries have the same identity.
+    """
+    return shipped_entries(FOLDER / "rules", Rule, noun="rule")
+
+
+@lru_cache(maxsize=1)
+def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
+    """Return the shipped rules about requirements that metadata does not state."""
+    return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
+
+
+def catalogue_digest() -> str:
+    """Return a hash of the shipped rules."""
+    return content_hash([asdict(rule) for rule in shipped_rules()])
+
+
+def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
+    """Read the rules of one YAML file.
+
+    Raises:
+        InputError: If it is not a list of rules; the message names the entry and the field.
+    """
+    return read_entries(text, Rule, where=where, noun="rule")

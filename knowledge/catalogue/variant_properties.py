@@ -76,7 +76,7 @@ def variant_namespaces() -> Sequence[Mapping[str, Any]]:
     """Return the known namespaces: what their provider plugins define, each with its source."""
     import yaml
 
-    text = (importlib.resources.files("knowledge.builds") / "variant_namespaces.yaml").read_text(encoding="utf-8")
+    text = (importlib.resources.files("knowledge.catalogue") / "variant_namespaces.yaml").read_text(encoding="utf-8")
     entries: list[Mapping[str, Any]] = yaml.safe_load(text)
     return entries
 

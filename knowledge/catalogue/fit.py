@@ -1,4 +1,4 @@
-"""Why a value of a setting does not fit a machine, a version of the framework, or other settings."""
+"""Whether a value of a setting fits a machine, a version of the framework, or other settings, and why not."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from knowledge.catalogue.settings import ANY, SettingChoice, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.hardware.matrix_features import features_by_name
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY, SettingChoice
 
 
 def missing_for(

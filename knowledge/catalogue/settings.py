@@ -1,13 +1,20 @@
-"""Types of run-time settings. The catalogue is TOML, with one table for each setting; each names its documentation."""
+"""Run-time settings: their types, the catalogue that ships with the program, and how a value is applied."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib.resources
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.observation import Scalar
 
 Numerics = Literal["exact", "reordered", "reduced"]
 """What a value of a setting does to results, compared with the default: nothing (bitwise equal), another order of
@@ -125,3 +132,110 @@ class Setting:
     def framework(self, backend: str) -> FrameworkSetting | None:
         """Return the setting in one framework; none if it does not have it."""
         return next((framework for framework in self.frameworks if framework.backend in (backend, ANY)), None)
+
+
+@lru_cache(maxsize=1)
+def shipped_settings() -> Mapping[str, Setting]:
+    """Return every setting of the catalogue by name, in the order of the files.
+
+    It is read with the standard library: measurements run where nothing else is installed.
+
+    Raises:
+        InputError: If a file is malformed, or two files have a setting of the same name.
+    """
+    settings: dict[str, Setting] = {}
+    folder = importlib.resources.files("knowledge.catalogue") / "data" / "settings"
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if not file.name.endswith(".toml"):
+            continue
+        for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            if name in settings:
+                raise InputError(f"the catalogue of settings contains `{name}` twice")
+            try:
+                settings[name] = _setting(name, table)
+            except (TypeError, KeyError, ValueError) as error:
+                raise InputError(f"the catalogue of settings, `{file.name}`, `{name}`: {error}") from None
+    return MappingProxyType(settings)
+
+
+def _setting(name: str, table: Mapping[str, Any]) -> Setting:
+    return Setting(
+        name=name,
+        **{
+            **table,
+            "devices": tuple(table["devices"]),
+            "excludes": tuple(table.get("excludes", ())),
+            "frameworks": tuple(map(_framework, table["frameworks"])),
+        },
+    )
+
+
+def _framework(table: Mapping[str, Any]) -> FrameworkSetting:
+    return FrameworkSetting(**{**table, "choices": tuple(map(_choice, table["choices"]))})
+
+
+def _choice(table: Mapping[str, Any]) -> SettingChoice:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return SettingChoice(**values)
+
+
+LARGEST = 2**31 - 1
+"""Maximum value of a setting that is a number: frameworks keep it in 32 bits."""
+
+
+def setting_error(name: str, value: Any) -> str | None:
+    """Return why a setting or its value is not valid, or none."""
+    settings = shipped_settings()
+    if name not in settings:
+        return f"there is no setting `{name}`; there are {', '.join(sorted(settings))}"
+    setting = settings[name]
+    if setting.least is None:
+        return None if value in setting.choices else f"`{name}` must be one of {', '.join(setting.choices)}"
+    if isinstance(value, bool) or not isinstance(value, int) or not setting.least <= value <= LARGEST:
+        return f"`{name}` must be an integer of at least {setting.least} and at most {LARGEST}"
+    return None
+
+
+def environment_of(
+    settings: Mapping[str, Scalar], backend: str, *, present: Mapping[str, str], libraries: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment variables that apply settings in a framework.
+
+    Args:
+        settings: Values by name of the setting; those that the framework does not have are left out.
+        backend: Name of the framework.
+        present: The environment that they are added to: lists such as ``XLA_FLAGS`` keep what they contain.
+        libraries: Paths of installed shared libraries by file name; values that need another one are left out.
+    """
+    variables: dict[str, str] = {}
+    for value, choice in _choices(settings, backend):
+        library = next((libraries[name] for name in choice.library if name in libraries), "")
+        if choice.library and not library:
+            continue
+        for variable, text in choice.environment.items():
+            text = text.replace("{value}", value).replace("{library}", library)
+            separator = JOINED_VARIABLES.get(variable)
+            before = variables.get(variable, present.get(variable, "")) if separator else ""
+            variables[variable] = f"{before}{separator}{text}" if before else text
+    return variables
+
+
+def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
+    """Return the lines of Python that apply settings in a framework, which its environment cannot apply.
+
+    Args:
+        settings: Values by name of the setting; those that the framework does not have are left out.
+        backend: Name of the framework.
+    """
+    lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
+    return tuple(dict.fromkeys(lines))
+
+
+def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
+    """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
+    order = list(shipped_settings())
+    for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):
+        framework = shipped_settings()[name].framework(backend)
+        choice = framework.choice(value) if framework else None
+        if choice is not None:
+            yield str(value), choice

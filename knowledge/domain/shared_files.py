@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all."""
+"""Files that several processes use: atomic writes, and locks that one open file holds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 from knowledge.domain.errors import InputError
 
@@ -74,3 +75,49 @@ def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Itera
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def lock_file(path: Path) -> IO[str] | None:
+    """Lock a file without waiting; the lock is released when the last process that has the open file closes it.
+
+    Args:
+        path: The file; it is created if it does not exist.
+
+    Returns:
+        The open file, which holds the lock, or none if another open file holds it.
+
+    Raises:
+        OSError: If the file cannot be opened or locked.
+    """
+    # Only Unix has this module, and most commands need no lock.
+    import fcntl
+
+    file = path.open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return file
+
+
+@contextmanager
+def locked_directory(path: Path) -> Iterator[None]:
+    """Lock a directory against other processes that lock it, and wait for them; no file is left in it.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        OSError: If it cannot be opened or locked.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -8,10 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.stack import cuda_of_local_version
-from knowledge.hardware.accelerators import model_of
-from knowledge.rules.model import (
+from knowledge.catalogue.builds import Build, CatalogueEntry, FrameworkIndex
+from knowledge.catalogue.rules import (
     CapabilityRule,
     ConflictRule,
     CpuOnlyRule,
@@ -24,7 +22,10 @@ from knowledge.rules.model import (
     VendorRule,
     Verdict,
 )
-from knowledge.rules.slower import SlowerRule
+from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.stack import cuda_of_local_version
+from knowledge.hardware.accelerators import model_of
 
 _Unary = CapabilityRule | RuntimeRule | PublisherTestedRule | CpuOnlyRule | VendorRule | EmbeddedRule
 
@@ -97,6 +98,22 @@ class RuleBook:
         version = Version(f"{cuda}.0")
         verdicts = [self._judge(rule, "", version) for rule in self._runtimes.get(cuda, ())]
         return tuple(verdict for verdict in verdicts if verdict is not None)
+
+    def is_usable(self, build: Build) -> bool:
+        """Whether a build runs on the machine, and is for processors or for an accelerator that the machine has."""
+        if not build.has_device_on(self._hardware):
+            return False
+        is_judged = build.runtime == "cuda" and "." in build.version
+        return not is_judged or all(verdict.severity != "forbidden" for verdict in self.judge_cuda(build.version))
+
+    def usable_indexes(self, entries: Iterable[CatalogueEntry]) -> list[FrameworkIndex]:
+        """Return the indexes of a catalogue with builds that the machine can use.
+
+        A machine without an accelerator uses CPU builds; one with an accelerator uses builds for it, and a CPU build if
+        no other runs there.
+        """
+        indexes = [e for e in entries if isinstance(e, FrameworkIndex) and e.serves(self._hardware)]
+        return [index for index in indexes if self.is_usable(index.build)]
 
     def default_cuda(self, name: str, version: Version) -> str | None:
         """Return the CUDA runtime of the build without a local version, or none if no rule states it."""

@@ -1,7 +1,8 @@
-"""Shared libraries that are installed on this machine, for settings that load one before the program."""
+"""What this machine has for settings: shared libraries, and processors that a program may be bound to."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -58,3 +59,34 @@ def read_linker_cache(listed: str) -> dict[str, tuple[Path, ...]]:
         if arrow and name:
             paths[name] = (*paths.get(name, ()), Path(path))
     return paths
+
+
+_NODES = Path("/sys/devices/system/node")
+
+
+def allowed_processors() -> frozenset[int] | None:
+    """Return the processors that this process may use; none if the system has no processor affinity."""
+    if not hasattr(os, "sched_getaffinity"):
+        return None
+    return frozenset(os.sched_getaffinity(0))
+
+
+def node_processors(number: int, *, nodes: Path = _NODES) -> frozenset[int] | None:
+    """Return the processors of a NUMA node; none if the machine has no such node.
+
+    Memory then comes from the same node: Linux allocates a page on the node of the processor that touches it first.
+
+    Args:
+        number: Number of the node.
+        nodes: Directory in which the kernel describes its nodes.
+    """
+    try:
+        text = (nodes / f"node{number}" / "cpulist").read_text(encoding="ascii")
+    except OSError:
+        return None
+    return frozenset(number for part in text.strip().split(",") if part for number in _range(part))
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
