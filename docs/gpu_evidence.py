@@ -1,4 +1,4 @@
-"""Writes the tables of `reference/evidence/accelerators.md` and draws its plots, from the shipped published measurements.
+"""Writes the tables of `reference/evidence/accelerators.md` and draws its plots, from shipped published measurements.
 
 pip install 'seshat-advisor[docs]' && python docs/gpu_evidence.py
 
