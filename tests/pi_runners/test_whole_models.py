@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
-from pi_runners.backends.numpy import NumpyBackend
-from pi_runners.backends.onnx_format import Symbol
-from pi_runners.backends.onnxruntime_models import build
+from pi_runners.frameworks import make_backend
+from pi_runners.frameworks.numpy.operations import NumpyBackend
+from pi_runners.frameworks.onnxruntime.models import build
+from pi_runners.frameworks.onnxruntime.onnx_format import Symbol
 from pi_runners.harness.contract import Array, Parameters, Unsupported
 from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS

@@ -27,8 +27,8 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
 from knowledge.exchange.files import observation_file
 from knowledge.store.base import KnowledgeBaseError
-from pi_runners.campaign import Block
-from pi_runners.matrix import Arm
+from pi_runners.execution.campaign import Block
+from pi_runners.plan.matrix import Arm
 from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
 from tests.conftest import Advisor
 from tests.knowledge.samples import MACHINE, RUN, observation
