@@ -226,7 +226,7 @@ def architecture() -> Diagram:
             24,
             976,
             (
-                ("executors", ("run tasks: local,", "Slurm, ...")),
+                ("executors", ("local, Slurm,", "Kubernetes")),
                 ("execution", ("environments,", "rounds")),
                 ("plan", ("blocks, matrix", "files")),
                 ("harness", ("times and checks", "results")),
