@@ -23,7 +23,7 @@ from advisor.resolve.recommend import make_request
 from advisor.resolve.request import ResolutionRequest
 from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import MACHINE, build_problem, empty_estimator
-from tests.advisor.test_package_choices import DictionarySource, Releases, problems, stacks
+from tests.advisor.package_problems import DictionarySource, Releases, problems, stacks
 from tests.conftest import Advisor
 from tests.examples import examples
 from tests.package_index import PackageIndex

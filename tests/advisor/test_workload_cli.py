@@ -11,8 +11,8 @@ import pytest
 
 from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, write_workload
 from knowledge.domain.workload import ProfiledWorkload
-from tests.advisor.profile.test_profile import MODULE, PROGRAM, TRACES
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
+from tests.advisor.profile.programs import MODULE, PROGRAM, TRACES
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

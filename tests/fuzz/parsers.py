@@ -57,7 +57,7 @@ from pi_runners.catalogue import Indicators
 from pi_runners.matrix_file import read_matrix
 from tests.advisor.variant_wheels import ALL, description
 from tests.fuzz import documents
-from tests.knowledge.test_mlperf import MLL, MLLOG, V05
+from tests.knowledge.mlperf_files import MLL, MLLOG, V05
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ROOT / "tests" / "fixtures" / "locks"

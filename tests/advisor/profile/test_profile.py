@@ -18,36 +18,7 @@ import pytest
 
 from advisor.profile.run import ProfileError, ProfileRequest, ProgramProfile, profile_program
 from advisor.profile.summary import workload_of
-
-ROOT = Path(__file__).parents[3]
-TRACES = ROOT / "tests" / "fixtures" / "traces"
-
-MODULE = """
-import pathlib, time
-PROFILE = pathlib.Path(__file__).with_name("profile.json")
-class SessionOptions:
-    enable_profiling = False
-    profile_file_prefix = ""
-class InferenceSession:
-    def __init__(self, path, sess_options=None, providers=()):
-        self.options = sess_options or SessionOptions()
-    def run(self, names, inputs):
-        time.sleep(0.001)
-        return [inputs]
-    def run_with_iobinding(self, binding):
-        pass
-    def end_profiling(self):
-        path = self.options.profile_file_prefix + "_now.json"
-        pathlib.Path(path).write_bytes(PROFILE.read_bytes())
-        return path
-"""
-PROGRAM = """
-import onnxruntime, sys
-session = onnxruntime.InferenceSession("model.onnx", providers=["CPUExecutionProvider"])
-for number in range(int(sys.argv[1])):
-    assert session.run(None, {"x": number}) == [{"x": number}]
-print("the last line")
-"""
+from tests.advisor.profile.programs import MODULE, PROGRAM, ROOT, TRACES
 
 
 @pytest.fixture
