@@ -28,7 +28,7 @@ from advisor.domain.words import size_text
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 
 FRAMEWORKS = ("torch", "jax", "jaxlib", "tensorflow", "tensorflow-cpu", "onnxruntime", "onnxruntime-gpu")
 HARDWARE = ("cpu-zen4", "v100", "h100")

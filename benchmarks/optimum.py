@@ -22,7 +22,7 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 from advisor.resolve.choices import NO_LIMITS, Candidates, Choice, PairedChoice
 from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import Objective

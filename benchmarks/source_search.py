@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 
 from advisor.index.cache import DiskCache
-from advisor.project.sources import propose_workload
+from advisor.project.workload.proposal import propose_workload
 
 
 def copy_sources(source: Path, project: Path, files: int) -> int:

@@ -16,16 +16,15 @@ import typer.main
 
 from advisor.cli.app import make_app
 from advisor.cli.rules import summary_of_rule
-from advisor.gate.codes import all_codes
-from advisor.report.builds import builds_page
-from advisor.report.docstrings import attribute_meanings
-from advisor.report.hardware_catalogue import hardware_page
-from advisor.report.indicators import indicator_page
-from advisor.report.settings_catalogue import settings_page
-from advisor.report.workload_catalogue import workload_catalogue_page
+from advisor.gate.findings import all_codes
+from advisor.report.catalogue.builds import attribute_meanings, builds_page
+from advisor.report.catalogue.hardware import hardware_page
+from advisor.report.catalogue.indicators import indicator_page
+from advisor.report.catalogue.settings import settings_page
+from advisor.report.catalogue.workloads import workload_catalogue_page
 from advisor.resolve.slowdowns import reproduction_text
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.slower import SlowerRule
+from knowledge.catalogue.rules import shipped_rules
+from knowledge.catalogue.slower import SlowerRule
 from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmOptions
 from pi_runners.indicators import INDICATORS
@@ -128,7 +127,7 @@ def rules_page() -> str:
         "# Rules",
         "",
         "Facts about versions that work together and on which hardware, each with its source, from",
-        "`knowledge/rules/catalogue`. `advisor rules list` lists them and `advisor rules show RULE` prints one.",
+        "`knowledge/catalogue/data/rules`. `advisor rules list` lists them and `advisor rules show RULE` prints one.",
         "",
         "| severity | effect |",
         "| --- | --- |",
@@ -157,7 +156,7 @@ def slowdowns_page() -> str:
         "# Documented slow-downs",
         "",
         "Versions that users measured to be at least 10 % slower than another version, each read in a public thread,",
-        "from `knowledge/rules/catalogue/slower-*.yaml`.",
+        "from `knowledge/catalogue/data/rules/slower-*.yaml`.",
         "[When speed decides](../explanation/speed-rule.md#documented-slow-downs) describes what they count for.",
         "A ratio is the time of the slow version divided by that of the other one; with several independent reports",
         "it is their geometric mean. `python -m benchmarks.regressions` measures those that need no GPU and install on",

@@ -12,12 +12,11 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from knowledge.catalogue.fit import contradictions
+from knowledge.catalogue.settings import DEFAULT, setting_error, shipped_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
-from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.compatibility import contradictions
-from knowledge.settings.model import DEFAULT
 from pi_runners.benchmark import PROGRAM
 from pi_runners.environment import StackLock
 from pi_runners.indicators import INDICATORS

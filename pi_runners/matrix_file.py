@@ -13,11 +13,10 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from knowledge.domain.documents import parse_toml, requirement_from
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
-from knowledge.domain.requirements import requirement_from
 from knowledge.domain.suggestions import suggest
-from knowledge.domain.toml import parse_toml
 from pi_runners.matrix import IndicatorCase, choose_cases, expand_settings
 
 VersionsOf = Callable[[Requirement, str], Sequence[Version]]

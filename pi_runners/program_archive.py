@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 from types import CodeType
 
-from knowledge.domain.atomic_file import write_atomically
+from knowledge.domain.shared_files import write_atomically
 
 _FOLDERS = ("harness", "indicators", "backends", "models")
 

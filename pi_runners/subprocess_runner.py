@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 from pi_runners.telemetry import INTERVAL_SECONDS, Reading, Sampler
 
 _TAIL = 2000

@@ -88,7 +88,7 @@ def plan_benchmark(
     """
     from advisor.campaign.stack_lock import StackLocker
     from advisor.project.benchmark import read_benchmark
-    from advisor.project.copy import copy_files, list_files
+    from advisor.project.metadata.copy import copy_files, list_files
     from knowledge.hardware.detect import detect
     from pi_runners.campaign import Block
     from pi_runners.matrix import expand_settings
@@ -294,9 +294,8 @@ def _check_settings(arm: Arm) -> None:
     Raises:
         InputError: If there is one.
     """
-    from knowledge.settings.apply import code_of
-    from knowledge.settings.catalogue import shipped_settings
-    from knowledge.settings.compatibility import contradictions
+    from knowledge.catalogue.fit import contradictions
+    from knowledge.catalogue.settings import code_of, shipped_settings
 
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.admission import AdmittingSink, Warn, log_warning
 from advisor.api.options import at_least_one
-from advisor.api.resources import open_writable_store
+from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 
@@ -272,7 +271,7 @@ class CampaignSession:
         Raises:
             InputError: If the executor is not Kubernetes, or the directory cannot be written (exit code 2).
         """
-        from advisor.campaign.kustomization import write_manifests
+        from advisor.campaign.directory import write_manifests
         from advisor.campaign.submission_log import batch_of
         from pi_runners.executors.kubernetes import KubernetesExecutor
 

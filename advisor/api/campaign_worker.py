@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.admission import Warn, log_warning, warn_of_quarantine
+from advisor.api.resources import Warn, log_warning, warn_of_quarantine
 from knowledge.domain.errors import InputError, UnavailableError
 
 if TYPE_CHECKING:

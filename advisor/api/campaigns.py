@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.admission import Warn, log_warning
 from advisor.api.campaign_session import CampaignSession
 from advisor.api.measurement import choose_device
 from advisor.api.options import IndexOptions, at_least_one
-from advisor.api.resources import make_client, open_writable_store
+from advisor.api.resources import Warn, log_warning, make_client, open_writable_store
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 

@@ -9,33 +9,37 @@ from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.option_values import (
+from advisor.api.options import (
+    ProjectFiles,
+    ResolutionOptions,
+    TargetOptions,
     allows_reduced_precision,
+    candidate_policy,
     read_allowed_replacements,
     read_days,
     read_max_size,
     read_min_gain,
     recommends_settings,
 )
-from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions, candidate_policy
 from advisor.api.project import TargetTable
 from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
+    from advisor.locks.lock import Lock
     from advisor.project.interface import ProjectRequirements
-    from advisor.project.sources import Proposal
+    from advisor.project.workload.proposal import Proposal
     from advisor.resolve.builds import TargetBuilds
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.request import ResolutionRequest
     from advisor.resolve.setting_choice import TargetSettings
+    from knowledge.catalogue.rule_book import RuleBook
+    from knowledge.catalogue.rules import UndeclaredRequirementRule
     from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
-    from knowledge.rules.engine import RuleBook
-    from knowledge.rules.model import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +126,7 @@ class TargetContext:
     @property
     def uses_uv(self) -> bool:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
-        from advisor.project.pyproject import has_uv_settings
+        from advisor.project.formats.pyproject import has_uv_settings
 
         directory = self.files.directory
         return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
@@ -130,8 +134,8 @@ class TargetContext:
     @property
     def rules(self) -> RuleBook:
         """The rules that apply to the target."""
-        from knowledge.rules.catalogue import shipped_rules
-        from knowledge.rules.engine import RuleBook
+        from knowledge.catalogue.rule_book import RuleBook
+        from knowledge.catalogue.rules import shipped_rules
 
         return RuleBook(shipped_rules(), self.target.hardware)
 
@@ -139,7 +143,7 @@ class TargetContext:
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
         from advisor.resolve.builds import TargetBuilds
-        from knowledge.builds.catalogue import shipped_builds
+        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -257,11 +261,11 @@ def prepare_target(
     Raises:
         InputError: If the target or a setting is wrong.
     """
+    from advisor.api.configuration import choose
     from advisor.api.workload import find_profile, warn_of_another_machine
-    from advisor.config import choose
     from advisor.index.cache import DiskCache
-    from advisor.project.sources import propose_workload
     from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
+    from advisor.project.workload.proposal import propose_workload
     from advisor.user_directories import cache_directory
 
     name, own = table
@@ -339,7 +343,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
         InputError: If a requirement in the settings is malformed.
     """
     from advisor.project.interface import settings_requirements
-    from advisor.project.stated_metadata import read_stated_metadata
+    from advisor.project.metadata.stated_metadata import read_stated_metadata
     from advisor.resolve.problem import ResolutionProblem
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
@@ -358,7 +362,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
 
 def _undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     # A remembered answer does not need the rules.
-    from knowledge.rules.catalogue import undeclared_requirements
+    from knowledge.catalogue.rules import undeclared_requirements
 
     return undeclared_requirements()
 
@@ -399,3 +403,23 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
         # The user's choice decides, as in uv.
         logger.warning(message)
     return target
+
+
+def read_current_lock(context: TargetContext) -> Lock | None:
+    """Return the present lock; none if there is none, or if one that nobody named is damaged.
+
+    Raises:
+        InputError: If a named lock cannot be read.
+    """
+    from advisor.locks.current import read_current
+    from knowledge.domain.errors import InputError
+
+    files = context.files
+    lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
+    try:
+        return read_current(lock_path, files.directory, context.target)
+    except InputError as error:
+        if lock_path is not None:
+            raise
+        logger.warning("the stack is not compared with the current one: %s", error.message)
+        return None

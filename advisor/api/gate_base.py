@@ -11,15 +11,15 @@ from pathlib import Path
 from advisor.api.context import TargetContext
 from advisor.api.options import ProjectFiles
 from advisor.api.project import load_project
-from advisor.gate.base import export_commit, has_commit, read_file_at
-from advisor.gate.base_policy import BasePolicy, profiles, read_base_policy
-from advisor.gate.git_objects import commit_of
-from advisor.project.built_metadata import without_requirements
-from advisor.project.current import read_current, within
+from advisor.gate.base.commit import export_commit, has_commit, read_file_at
+from advisor.gate.base.git_objects import commit_of
+from advisor.gate.base.policy import BasePolicy, profiles, read_base_policy
+from advisor.locks.current import read_current, within
+from advisor.locks.lock import Lock
+from advisor.locks.read import read_lock
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
-from advisor.project.lock import Lock
-from advisor.project.locks import read_lock
-from advisor.project.project_settings import ProjectSettings
+from advisor.project.metadata.built_metadata import without_requirements
+from advisor.project.settings.project_settings import ProjectSettings
 from knowledge.domain.errors import InputError
 
 logger = logging.getLogger(__name__)

@@ -16,25 +16,24 @@ from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_sou
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
-from advisor.gate.base_policy import BasePolicy
-from advisor.gate.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
+from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
+from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateCase, GateResult, ProjectState, check
-from advisor.gate.direct import references_of, with_readable_packages
+from advisor.gate.checks.unchecked_locks import find_unchecked_locks
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.recommendation import RecommendedStack, find_recommended_stack, without_pins
-from advisor.gate.unchecked_locks import find_unchecked_locks
+from advisor.gate.problem import references_of, with_readable_packages, without_pins
+from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
-from advisor.lock.settings_table import read_settings
-from advisor.project.current import LOCKS, PINNED, is_pinned, read_current, within
+from advisor.locks.current import LOCKS, locked_python, read_current, within
+from advisor.locks.lock import Lock
+from advisor.locks.read import read_lock
+from advisor.locks.settings_table import read_settings
+from advisor.project.formats.requirements import PINNED, is_pinned
 from advisor.project.interface import ProjectRequirements
-from advisor.project.lock import Lock
-from advisor.project.locked_python import locked_python
-from advisor.project.locks import read_lock
-from advisor.project.project_settings import ProjectSettings, read_project_settings
-from advisor.project.read_errors import UnreadableFileError
-from advisor.project.text_file import read_text
+from advisor.project.settings.project_settings import ProjectSettings, read_project_settings
+from advisor.project.text_file import UnreadableFileError, read_text
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.package_choices import locked_extras, locked_replacements
 from advisor.resolve.predictor import Predictor

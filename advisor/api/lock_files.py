@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from packaging.utils import NormalizedName
 
     from advisor.index.client import IndexClient
-    from advisor.index.page import DistributionFile
-    from advisor.lock.setting_value import AppliedSetting
+    from advisor.index.pages.page import DistributionFile
+    from advisor.locks.setting_value import AppliedSetting
     from advisor.resolve.optimum import Optimum
     from advisor.resolve.problem import Candidate
     from advisor.resolve.request import ResolutionRequest
@@ -36,7 +36,7 @@ def lock_texts(
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
     """
-    from advisor.lock.formats import check_lock_path, lock_text
+    from advisor.api.lock_writers.formats import check_lock_path, lock_text
 
     if not paths:
         return {}
@@ -51,7 +51,7 @@ def lock_texts(
         for path in paths
     }
     if settings is not None:
-        from advisor.lock.settings_table import settings_texts
+        from advisor.locks.settings_table import settings_texts
 
         texts |= settings_texts(paths, settings)
     return texts
@@ -70,7 +70,7 @@ def write_locks(texts: Mapping[Path, str]) -> None:
     Raises:
         InputError: If a file cannot be written.
     """
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
 
     for path, text in texts.items():
         write_atomically(path, text)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions
 
 if TYPE_CHECKING:
-    from advisor.project.built_metadata import ProjectBuilder
     from advisor.project.interface import ProjectRequirements
+    from advisor.project.metadata.built_metadata import ProjectBuilder
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def load_project(
         UnbuiltProjectError: If the project must be built, and may not.
         BuildError: If a build fails.
     """
-    from advisor.config import check_table
+    from advisor.api.configuration import check_table
     from advisor.project.read import read_project
 
     project = read_project(
@@ -71,7 +71,7 @@ def project_builder(resolution: ResolutionOptions, cache: Path | None) -> Projec
     if not (resolution.build_project or resolution.build_sdists):
         return None
     from advisor.index.cache import DiskCache
-    from advisor.project.built_metadata import cached_builder
+    from advisor.project.metadata.built_metadata import cached_builder
     from advisor.user_directories import cache_directory
 
     return cached_builder(DiskCache(cache_directory(cache)))

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.api.options import IndexOptions
+from advisor.domain.words import count
 from advisor.user_directories import advisory_database_path, cache_directory, readable_address
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
     from knowledge.domain.hardware import HardwareProfile
+    from knowledge.domain.observation import Observation
+    from knowledge.exchange.admission import AdmissionResult
+    from knowledge.store.base import KnowledgeBase
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -65,11 +69,11 @@ def make_client(
     """
     from packaging.utils import canonicalize_name
 
-    from advisor.config import choose
-    from advisor.index.advisory_database import AdvisoryDatabase
+    from advisor.api.configuration import choose
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
     from advisor.index.configuration import check_strategy, read_configuration
+    from advisor.index.vulnerabilities.database import AdvisoryDatabase
 
     configuration = read_configuration(directory)
     settings: Mapping[str, Any] = {} if project is None else project.settings
@@ -112,18 +116,15 @@ def _framework_indexes(
     is_enabled = options.framework_indexes
     if not machines or not (settings.get("framework-indexes", False) if is_enabled is None else is_enabled):
         return {}
-    from knowledge.builds.catalogue import shipped_builds
-    from knowledge.builds.usable import usable_indexes
-    from knowledge.rules.catalogue import shipped_rules
-    from knowledge.rules.engine import RuleBook
+    from knowledge.catalogue.builds import shipped_builds
+    from knowledge.catalogue.rule_book import RuleBook
+    from knowledge.catalogue.rules import shipped_rules
 
     mirrors: Mapping[str, str] = settings.get("index-mirrors", {})
     builds: dict[str, tuple[str, ...]] = {}
     exclusive: set[str] = set()
     indexes = (
-        index
-        for hardware in machines
-        for index in usable_indexes(shipped_builds(), RuleBook(shipped_rules(), hardware), hardware)
+        index for hardware in machines for index in RuleBook(shipped_rules(), hardware).usable_indexes(shipped_builds())
     )
     for index in dict.fromkeys(indexes):
         url = _mirror_of(index.url, mirrors)
@@ -144,7 +145,7 @@ def _advisory_service(choice: str | None) -> str | None:
     Raises:
         InputError: If the choice is neither an address nor `off`.
     """
-    from advisor.index.advisory_service import DEFAULT_SERVICE
+    from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
     from knowledge.domain.errors import InputError
 
     if choice == "off":
@@ -185,3 +186,50 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
     from knowledge.store.state_hash import default_address
 
     return open_knowledge_base(address or default_address())
+
+
+Warn = Callable[[str, str], None]
+"""Receives a warning and a hint, which may be empty."""
+
+
+def log_warning(message: str, hint: str) -> None:
+    """Log a warning with its hint."""
+    logger.warning("%s", f"{message}; {hint}" if hint else message)
+
+
+class AdmittingSink:
+    """Adds observations to a knowledge base, and warns of quarantined ones."""
+
+    def __init__(self, store: KnowledgeBase, *, source: str = "", warn: Warn = log_warning) -> None:
+        """Store the parameters.
+
+        Args:
+            store: The knowledge base.
+            source: Name of who delivers the observations; empty for the knowledge base's own.
+            warn: Receives a warning if observations are quarantined.
+        """
+        from knowledge.exchange.admission import Admission
+        from pi_runners.catalogue import Indicators
+
+        self._admission = Admission(store, Indicators(), source=source)
+        self._warn = warn
+
+    def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
+        """Store plausible observations, and quarantine the others (:class:`knowledge.exchange.admission.Admission`)."""
+        result = self._admission.add(observations, shipped=shipped)
+        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
+        return result
+
+
+def warn_of_quarantine(entries: Sequence[tuple[str, str]], warn: Warn) -> None:
+    """Warn of quarantined observations, with the first reason.
+
+    Args:
+        entries: Identity of each observation, with the reason.
+        warn: Receives the warning, unless there are no entries.
+    """
+    if entries:
+        warn(
+            f"{count(len(entries), 'observation')} quarantined; the first because: {entries[0][1]}",
+            "`advisor knowledge quarantine list` prints the reasons; `accept` stores them, `drop` deletes them",
+        )

@@ -10,14 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext, open_predictor, prepare_target
-from advisor.api.current_lock import read_current_lock
+from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
-from advisor.domain.announcement import announcing
-from advisor.domain.progress import activity
+from advisor.domain.progress import activity, announcing
 from advisor.domain.time_limit import TimeLimit
 
 if TYPE_CHECKING:
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
-    from advisor.project.lock import Lock
-    from advisor.project.project_settings import ProjectSetting
-    from advisor.project.sources import Proposal
+    from advisor.locks.lock import Lock
+    from advisor.project.settings.project_settings import ProjectSetting
+    from advisor.project.workload.proposal import Proposal
     from advisor.resolve.alternatives import Explanation
     from advisor.resolve.predictor import Predictor
     from advisor.resolve.prices import Price
@@ -279,7 +277,7 @@ class AdviceSession:
 
     @cached_property
     def _project_settings(self) -> tuple[ProjectSetting, ...]:
-        from advisor.project.project_settings import read_project_settings
+        from advisor.project.settings.project_settings import read_project_settings
 
         directory, table = self.context.files.directory, self.context.project.settings.get("settings", {})
         device = "cuda" if self.context.target.hardware.gpu else "cpu"
@@ -355,7 +353,7 @@ class AdviceSession:
         Raises:
             InputError: If a path has no known format, or its directory does not exist.
         """
-        from advisor.lock.settings_table import locked_settings
+        from advisor.locks.settings_table import locked_settings
         from advisor.resolve.recommended_settings import values_to_set
 
         optimum, settings = self.recommend().optimum, locked_settings(values_to_set(self.settings()))

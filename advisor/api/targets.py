@@ -108,8 +108,8 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
     Raises:
         InputError: If a lock has no known format, or cannot be that of several targets.
     """
-    from advisor.lock.formats import check_lock_path
-    from advisor.lock.pylock import distinguishing_markers
+    from advisor.api.lock_writers.formats import check_lock_path
+    from advisor.api.lock_writers.pylock import distinguishing_markers
 
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
@@ -147,8 +147,8 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
 
 
 def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
-    from advisor.lock.pylock import TargetStack, write_pylock
-    from advisor.lock.settings_table import locked_settings
+    from advisor.api.lock_writers.pylock import TargetStack, write_pylock
+    from advisor.locks.settings_table import locked_settings
     from advisor.resolve.recommended_settings import values_to_set
 
     stacks = []

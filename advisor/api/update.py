@@ -14,6 +14,7 @@ from packaging.version import Version
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.lock_files import lock_texts, write_locks
+from advisor.api.lock_writers.pins import with_pins
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import AdviceSession
 from advisor.api.targets import check_only_target
@@ -21,12 +22,11 @@ from advisor.domain.target import Target
 from advisor.gate.check import GateCase, GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
-from advisor.gate.recommendation import without_pins
+from advisor.gate.problem import without_pins
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
-from advisor.lock.pins import with_pins
-from advisor.lock.settings_table import read_settings
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
+from advisor.locks.settings_table import read_settings
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.package_choices import locked_extras
 from advisor.resolve.request import ResolutionRequest

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from advisor.project.workload_file import (
+from advisor.project.workload.file import (
     WORKLOAD_FILE,
     check_name,
     read_workloads,

@@ -17,15 +17,14 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.atomic_file import create_atomically, write_atomically
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.file_lock import lock_file
 from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import create_atomically, lock_file, write_atomically
 from knowledge.exchange.files import observation_file
 from pi_runners.campaign import Block
 from pi_runners.matrix import Arm
@@ -281,3 +280,29 @@ def write_file(path: Path, content: bytes) -> None:
         raise CampaignDirectoryError(
             error.message, hint="free disk space, correct the permissions, or choose another `--home`"
         ) from None
+
+
+def write_manifests(folder: Path, manifests: Iterable[Mapping[str, Any]]) -> None:
+    """Write each manifest to a file that is named after its kind, and a kustomization.
+
+    Args:
+        folder: The directory; it is created.
+        manifests: The manifests, each of another kind.
+
+    Raises:
+        InputError: If the directory cannot be written.
+    """
+    import yaml
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"`{folder}` cannot be written: {error.strerror}") from None
+    names = []
+    for manifest in manifests:
+        names.append(f"{manifest['kind'].lower()}.yaml")
+        # Through JSON, so that YAML repeats equal values instead of writing references.
+        plain = json.loads(json.dumps(manifest))
+        write_atomically(folder / names[-1], yaml.safe_dump(plain, sort_keys=False, width=10_000))
+    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": names}
+    write_atomically(folder / "kustomization.yaml", yaml.safe_dump(kustomization, sort_keys=False))

@@ -18,10 +18,10 @@ from advisor.index.client import IndexClient
 from advisor.resolve.baseline import NoStackError, resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, admits
+from knowledge.catalogue.rules import undeclared_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
-from knowledge.rules.catalogue import undeclared_requirements
 from pi_runners.environment import LockedPackage, StackLock, find_uv
 
 LOADGEN = "mlcommons-loadgen==6.0.17"

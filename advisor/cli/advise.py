@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.consent import with_consent
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
 from advisor.cli.options import check_format
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ def advise(
     ] = None,
 ) -> None:
     """Recommend, verify and lock the best-scored stack of a project for a target machine."""
-    from advisor.lock.formats import check_lock_path
+    from advisor.api.lock_writers.formats import check_lock_path
     from knowledge.domain.errors import InputError
 
     printed.check()
@@ -148,10 +147,10 @@ def _advise_one(
 ) -> None:
     from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
     from advisor.api.lock_files import write_locks
+    from advisor.api.lock_writers.formats import check_lock_path
     from advisor.api.targets import check_only_target
-    from advisor.lock.formats import check_lock_path
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import UnsatisfiableError
+    from knowledge.domain.shared_files import write_atomically
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
@@ -179,7 +178,7 @@ def _advise_one(
     write_locks(answer.locks)
     if pr_body is not None:
         from advisor.api.update import change_to_best
-        from advisor.report.update import pull_request_body
+        from advisor.report.advice.update import pull_request_body
 
         write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
     print_report(answer.report)
@@ -223,7 +222,7 @@ def _advise_all(
     """
     from advisor.api.targets import advise_targets
     from advisor.domain.words import quoted
-    from advisor.report.targets import targets_json, targets_text
+    from advisor.report.advice.targets import targets_json, targets_text
     from knowledge.domain.errors import InputError
 
     if refused:
@@ -236,18 +235,18 @@ def _advise_all(
 def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOptions) -> str:
     result = session.result(outputs=outputs)
     if printed.format == "json":
-        from advisor.report.json import advice_json
+        from advisor.report.advice.json import advice_json
 
         return advice_json(result)
     if printed.format == "html":
-        from advisor.report.advice_html import advice_html
+        from advisor.report.advice.html import advice_html
 
         return advice_html(result, session.prices(other_pythons=()))
-    from advisor.report.text import advice_text
+    from advisor.report.advice.text import advice_text
 
     text = advice_text(result, report_layout(), details=printed.details)
     if printed.show_code:
-        from advisor.report.settings_code import settings_code
+        from advisor.report.environment import settings_code
 
         return f"{text}\n\n{settings_code(result.setting_values)}"
     return text
@@ -257,8 +256,8 @@ def _update(
     project: ProjectOptions, output: Sequence[Path], format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
     from advisor.api.update import update_lock
-    from advisor.report.update import pull_request_body, update_json, update_text
-    from knowledge.domain.atomic_file import write_atomically
+    from advisor.report.advice.update import pull_request_body, update_json, update_text
+    from knowledge.domain.shared_files import write_atomically
 
     change = update_lock(*project.groups(), outputs=output, dry_run=dry_run)
     if pr_body is not None:

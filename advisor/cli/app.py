@@ -13,11 +13,10 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from advisor.cli.command_help import CommandGroup
+from advisor.cli.command_help import CommandGroup, PlainCommand, with_plain_absence
 from advisor.cli.console import say_cause, say_error, show_warnings
-from advisor.cli.plain_values import PlainCommand, with_plain_absence
 from advisor.cli.progress import show_progress
-from advisor.domain.announcement import set_announcer
+from advisor.domain.progress import set_announcer
 from knowledge.domain.errors import AdvisorError
 
 _CLOSED_PIPE = 141
@@ -55,7 +54,7 @@ COMMANDS = {
     "workload": "workload:app",
     "knowledge": "knowledge:app",
     "serve": "serve:serve",
-    "docs": "docs:docs",
+    "docs": "app:docs",
 }
 """Where each command is defined: module of this package, and name in it."""
 
@@ -130,3 +129,32 @@ def main() -> None:
     except AdvisorError as error:
         say_error(error)
         sys.exit(error.exit_code)
+
+
+_LABEL = "documentation"
+"""Well-known label of the address in the metadata of a distribution (PEP 753)."""
+
+
+def docs() -> None:
+    """Print the address of the documentation."""
+    typer.echo(documentation_address())
+
+
+def documentation_address() -> str:
+    """Return the address of the documentation, which is defined only in `project.urls` of `pyproject.toml`.
+
+    Raises:
+        InputError: If the metadata of the installed program does not hold it.
+    """
+    from importlib.metadata import metadata
+
+    from knowledge.domain.errors import InputError
+
+    for text in metadata("seshat-advisor").get_all("Project-URL") or ():
+        label, _, address = text.partition(",")
+        if label.strip().lower() == _LABEL:
+            return str(address.strip())
+    raise InputError(
+        "the metadata of the installed program does not name the address of the documentation",
+        hint="install the program again",
+    )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.cli.campaign_monitor import print_result, progress_display
-from advisor.cli.console import duration, say, warn
+from advisor.cli.console import duration, redraw, say, warn
 from advisor.cli.measure import BudgetOption, ResultGroup, disk_budget, write_output
 from advisor.cli.option_groups import IndexUrlOptions, expand_options
 from advisor.cli.options import HardwareOption, KnowledgeOption, read_pairs
@@ -18,6 +19,7 @@ from advisor.domain.words import count
 if TYPE_CHECKING:
     from advisor.api.campaign_session import CampaignSession
     from advisor.api.campaigns import CampaignOptions
+    from advisor.campaign.status import CampaignStatus
 
 HomeOption = Annotated[
     Path | None,
@@ -173,3 +175,46 @@ def engine_options(texts: list[str] | None) -> dict[str, str]:
         InputError: If one is not written so.
     """
     return dict(read_pairs(texts or (), "--engine", example="partition=gpu", allow_empty=True))
+
+
+def progress_display() -> Callable[[CampaignStatus], None]:
+    """Return a function that shows a status: in place on a terminal, elsewhere a line whenever the counts change."""
+    from advisor.campaign.status import COLUMNS
+    from advisor.report.campaign import text
+
+    if sys.stderr.isatty():
+        return lambda status: redraw(text(status), err=True)
+    last: list[Mapping[str, int]] = []
+
+    def line(status: CampaignStatus) -> None:
+        counts = status.total
+        if not last or last[-1] != counts:
+            last.append(counts)
+            states = ", ".join(f"{counts[name]} {name}" for name in COLUMNS if counts[name])
+            where = ", ".join(row.name for row in status.nodes if row.counts["running"])
+            say(f"[{status.measured}/{counts.total()}] {states}{f' (on {where})' if where else ''}")
+
+    return line
+
+
+def print_result(campaign: CampaignSession, status: CampaignStatus, *, detach: bool = False) -> None:
+    """Print the status of a campaign that was coordinated, and what to do next.
+
+    Args:
+        campaign: The campaign.
+        status: Its status.
+        detach: Whether the command did not wait for the tasks.
+    """
+    from advisor.report.campaign import text
+
+    typer.echo(text(status))
+    if status.state == "complete":
+        for name in campaign.block_names():
+            typer.echo(f"  advisor pi show {name}")
+    elif detach:
+        say(f"submitted; follow it with `advisor pi status {status.name} --watch`")
+    else:
+        say(
+            "not complete; the observations so far are stored; "
+            f"try again with `advisor pi retry {status.name} --failed`"
+        )

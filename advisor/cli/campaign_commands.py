@@ -10,8 +10,14 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, engine_options
-from advisor.cli.campaign_monitor import print_result, progress_display
+from advisor.cli.campaign import (
+    AttemptsOption,
+    EngineOption,
+    HomeOption,
+    engine_options,
+    print_result,
+    progress_display,
+)
 from advisor.cli.console import redraw, say, warn
 from advisor.cli.knowledge_sync import TokenOption
 from advisor.cli.option_groups import expand_options

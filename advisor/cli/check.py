@@ -53,11 +53,11 @@ def check(
     from advisor.api.gate_session import GateOptions, open_gate
     from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
-    from advisor.project.read_errors import UnreadableFileError
+    from advisor.project.text_file import UnreadableFileError
     from advisor.report.check.formats import FORMATS, format_report
     from advisor.report.check.text import check_text
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
+    from knowledge.domain.shared_files import write_atomically
 
     check_format(format, among=FORMATS)
     if details and format != "text":

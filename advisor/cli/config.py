@@ -25,8 +25,8 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
-    from advisor.config import check_table
-    from advisor.project.pyproject import read_settings
+    from advisor.api.configuration import check_table
+    from advisor.project.formats.pyproject import read_settings
     from advisor.project.text_file import read_text
     from knowledge.domain.errors import InputError
 
@@ -47,7 +47,7 @@ def show(
 
 
 def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
-    from advisor.config import BOOLEANS, KEYS, LISTS, NAMES, TABLES, variable_of
+    from advisor.api.configuration import BOOLEANS, KEYS, LISTS, NAMES, TABLES, variable_of
 
     decided = {"workload": "what the sources suggest, else all kinds", "python": "the running interpreter"}
     decided |= {"platform": "from the hardware", "index-strategy": "as uv is configured, else first-index"}
@@ -111,7 +111,7 @@ def _indexes(directory: Path) -> Iterator[Row]:
 
 
 def _line(path: Path, text: str, *parts: str) -> str:
-    from advisor.config import line_in
+    from advisor.project.text_file import line_in
 
     return f"{path}:{line_in(text, *parts)}"
 

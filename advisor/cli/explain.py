@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from advisor.cli.consent import with_consent
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
 from advisor.cli.options import FormatOption, check_format
 
 
@@ -22,7 +21,7 @@ def explain(
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""
     from advisor.api.session import open_session
-    from advisor.report.reasons import explanation_json, explanation_text
+    from advisor.report.advice.reasons import explanation_json, explanation_text
 
     check_format(format)
 
@@ -49,7 +48,7 @@ def prices(
 ) -> None:
     """Price each of the project's own constraints, and other interpreters: what giving it up would buy."""
     from advisor.api.session import OTHER_PYTHONS, open_session
-    from advisor.report.reasons import prices_json, prices_text
+    from advisor.report.advice.reasons import prices_json, prices_text
 
     check_format(format)
 
@@ -75,7 +74,7 @@ def tree(
     from packaging.utils import canonicalize_name
 
     from advisor.api.session import open_session
-    from advisor.report.tree import FORMATS, tree_report
+    from advisor.report.advice.tree import FORMATS, tree_report
 
     check_format(format, among=FORMATS)
     start = canonicalize_name(package) if package else None

@@ -9,16 +9,35 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.cli.command_help import CommandGroup
-from advisor.cli.hardware_comparison import compare_hardware
-from advisor.cli.options import FormatOption, HardwareOption, check_format
+from advisor.cli.console import print_report, report_layout
+from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
     from knowledge.hardware.shipped_machines import ShippedMachine
 
 app = CommandGroup(help="Show and compare hardware.")
-app.command("compare")(compare_hardware)
 _PROCESSOR = "processor"
 """Kind of a machine without an accelerator."""
+
+
+@app.command("compare")
+def compare_hardware(
+    accelerator: Annotated[str, typer.Argument(metavar="ACCELERATOR", help="An accelerator or a hardware profile.")],
+    reference: Annotated[str, typer.Argument(metavar="REFERENCE", help="The one to compare with.")],
+    workload: Annotated[str, typer.Option("--workload", metavar="NAME", help="Workload to predict for.")],
+    format: FormatOption = "text",
+    knowledge: KnowledgeOption = None,
+) -> None:
+    """Predict how much faster one accelerator is than another, from published measurements."""
+    from advisor.api.queries import compare_hardware as compare
+    from advisor.report.accelerators import hardware_comparison_document, hardware_comparison_text
+
+    check_format(format)
+    comparison = compare(accelerator, reference, workload=workload, knowledge=knowledge)
+    if format == "json":
+        typer.echo(json.dumps(hardware_comparison_document(comparison), indent=2))
+    else:
+        print_report(hardware_comparison_text(comparison, report_layout()))
 
 
 @app.command("show")

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.admission import AdmittingSink
-from advisor.api.resources import open_readable_store, open_writable_store
+from advisor.api.resources import AdmittingSink, open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import AdmissionResult
+    from knowledge.exchange.admission import AdmissionResult
     from knowledge.store.base import KnowledgeBase, StoredBlock
     from knowledge.store.sql import SqlKnowledgeBase
 
@@ -95,7 +94,7 @@ def import_advisories(
     ],
 ) -> None:
     """Store a copy of an advisory database, from which known vulnerabilities then come without a network."""
-    from advisor.index.advisory_database import AdvisoryDatabase, read_records
+    from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
     from advisor.user_directories import advisory_database_path
     from knowledge.domain.errors import InputError
 
@@ -161,9 +160,9 @@ def export(
 
     Those of benchmarks are private to their project: `--block` or `--indicator benchmark` exports them.
     """
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
     from knowledge.domain.observation import BENCHMARK
+    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file, write_observations
 
     if parquet and output is None:

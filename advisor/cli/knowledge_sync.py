@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.admission import AdmittingSink
-from advisor.api.resources import open_writable_store
+from advisor.api.resources import AdmittingSink, open_writable_store
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format

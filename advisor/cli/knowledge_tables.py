@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.admission import AdmittingSink
-from advisor.api.resources import open_writable_store
+from advisor.api.resources import AdmittingSink, open_writable_store
 from advisor.cli.console import warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import AdmissionResult
+    from knowledge.exchange.admission import AdmissionResult
     from knowledge.exchange.published.columns import SkippedRow
     from knowledge.exchange.published.observations import PublishedTable
 
@@ -88,7 +87,7 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file
 
     observations = [o for _, table in tables for o in table.observations]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,6 +26,7 @@ from advisor.cli.options import (
     OfflineOption,
     read_moment,
 )
+from knowledge.domain.errors import AdvisorError
 
 _Text = str | None
 _Texts = list[str] | None
@@ -348,7 +350,7 @@ class ProjectOptions:
         Raises:
             InputError: If `--min-age` or `--exclude-newer` cannot be read.
         """
-        from advisor.api.option_values import read_days
+        from advisor.api.options import read_days
 
         return ResolutionOptions(
             objective=self.objective,
@@ -454,3 +456,44 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _command_hints(command: Callable[..., None]) -> dict[str, Any]:
     return typing.get_type_hints(command, include_extras=True)
+
+
+def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
+    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
+
+    The project is one question; the packages that a stack needs are another one, which lists them.
+
+    Args:
+        run: The command.
+        options: Its options.
+
+    Raises:
+        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
+    """
+    try:
+        run(options)
+    except AdvisorError as error:
+        # Imported here, because a remembered answer needs neither.
+        from advisor.project.interface import UnbuiltProjectError
+        from advisor.resolve.baseline import BuildsNeededError
+
+        if isinstance(error, UnbuiltProjectError):
+            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+            with_consent(run, replace(options, build_project=True))
+        elif isinstance(error, BuildsNeededError):
+            question = "Build these and other packages that a stack needs? This runs their code on this machine"
+            _ask(error, error.packages, question)
+            run(replace(options, build_sdists=True))
+        else:
+            raise
+
+
+def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:
+    """Ask whether to build; raise the error without a terminal, or if the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    typer.echo(error.message, err=True)
+    for package in packages:
+        typer.echo(f"  {package}", err=True)
+    if not typer.confirm(question, default=False, err=True):
+        raise error

@@ -127,7 +127,7 @@ def show(
 
 
 def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
-    from advisor.project.workload_file import WORKLOAD_FILE
+    from advisor.project.workload.file import WORKLOAD_FILE
 
     for sentence in result.warnings:
         warn(sentence)
@@ -147,8 +147,8 @@ def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
 def _draw(workload: ProfiledWorkload, path: Path) -> None:
     from advisor.report.evidence import draw_svg
     from advisor.report.workload import workload_plot
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
+    from knowledge.domain.shared_files import write_atomically
 
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")

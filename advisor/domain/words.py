@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from knowledge.catalogue.rules import RuntimeRule
     from knowledge.estimate.interface import Prediction
-    from knowledge.rules.model import RuntimeRule
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
 _SUBJECTS = ("model", "task", "benchmark", "block")
@@ -176,3 +176,14 @@ def indicator_text(label: str) -> str:
     dtype = match["dtype"] or ""
     parts = [" ".join(filter(None, (words, mode))), *(f"{name} {value}" for name, value in rest)]
     return ", ".join([*parts, *([] if dtype in _USUAL_TYPES else [dtype])])
+
+
+_SIZE = re.compile(r"\s*(?P<number>\d{1,12}(?:\.\d{1,12})?)\s*(?P<unit>kB|KB|MB|GB|TB|KiB|MiB|GiB|TiB)\s*")
+_DECIMAL = {"kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+_BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+def parse_size(text: str) -> int | None:
+    """Return the number of bytes of a size such as ``200 MB`` or ``1.5GiB``; none if it is not a size."""
+    match = _SIZE.fullmatch(text)
+    return round(float(match["number"]) * (_DECIMAL | _BINARY)[match["unit"]]) if match else None

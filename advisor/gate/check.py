@@ -12,27 +12,13 @@ from typing import TYPE_CHECKING
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.gate.artifacts import LockArtifacts
-from advisor.gate.codes import gate_codes
-from advisor.gate.compare import (
-    LockComparison,
-    check_gap,
-    check_regression,
-    check_setting_regression,
-    compare,
-)
-from advisor.gate.compatibility import check_compatibility
-from advisor.gate.download_limit import check_download
-from advisor.gate.findings import Finding, Place, merge_targets
-from advisor.gate.growth import check_growth
-from advisor.gate.hash_loss import check_hash_loss
-from advisor.gate.locked_files import LockedFiles
-from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
-from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.requirements_check import check_requirements
-from advisor.gate.scope import InstallableFiles, Scope
-from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
-from advisor.gate.settings import (
+from advisor.gate.checks.artifacts import LockArtifacts
+from advisor.gate.checks.compatibility import check_compatibility
+from advisor.gate.checks.download import check_download, check_growth
+from advisor.gate.checks.hash_loss import check_hash_loss
+from advisor.gate.checks.locked_files import LockedFiles
+from advisor.gate.checks.requirements import check_requirements
+from advisor.gate.checks.settings import (
     RecommendedValues,
     check_contradictions,
     check_recommended_settings,
@@ -40,20 +26,32 @@ from advisor.gate.settings import (
     check_supported_settings,
     check_unread_files,
 )
-from advisor.gate.unindexed import check_changed_content, check_replaced_by_directories
+from advisor.gate.checks.unindexed import check_changed_content, check_replaced_by_directories
+from advisor.gate.compare import (
+    LockComparison,
+    check_gap,
+    check_regression,
+    check_setting_regression,
+    compare,
+)
+from advisor.gate.findings import Finding, Place, gate_codes, merge_targets
+from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
+from advisor.gate.recommendation import RecommendedStack
+from advisor.gate.scope import InstallableFiles, Scope
+from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.index.client import IndexClient
-from advisor.project.lock import Lock
-from advisor.project.project_settings import ProjectSetting, ProjectSettings
-from advisor.project.read_errors import UnreadableFileError
+from advisor.locks.lock import Lock
+from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
+from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.build_findings import CUDA_LIBRARIES
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.predictor import Predictor
 from advisor.resolve.problem import Candidate, ResolutionProblem
 from advisor.resolve.stack_requirements import requirements_within
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
 from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:

@@ -1,14 +1,55 @@
-"""A finding of the gate: what is wrong, where, and how to recognise it in the next run."""
+"""Findings of the gate: their kinds, where a finding is, and how to recognise it in the next run."""
 
 from __future__ import annotations
 
+import importlib.resources
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import lru_cache
+from typing import Literal, Self
 
-from advisor.gate.codes import Level
 from knowledge.domain.identity import hash_of_text
+
+Level = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Code:
+    """A kind of finding.
+
+    Attributes:
+        code: Stable code, such as ``ADV001``.
+        name: Short name.
+        level: Default level, which a policy can change; an error fails the gate.
+        summary: The meaning in a few words.
+        why: The meaning in full, and why it matters.
+        remedy: What to do.
+        update: Whether other versions, or writing the lock again, can resolve it.
+    """
+
+    code: str
+    name: str
+    level: Level
+    summary: str
+    why: str
+    remedy: str
+    update: bool = False
+
+
+@lru_cache(maxsize=1)
+def all_codes() -> dict[str, Code]:
+    """Return every kind of finding, by code, in order."""
+    import yaml
+
+    text = (importlib.resources.files("advisor.gate") / "codes.yaml").read_text(encoding="utf-8")
+    entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return {entry["code"]: Code(**entry) for entry in entries}
+
+
+def gate_codes() -> dict[str, Code]:
+    """Return the kinds of findings that `advisor check` reports."""
+    return {code: kind for code, kind in all_codes().items() if code < "ADV100"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

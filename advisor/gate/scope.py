@@ -11,7 +11,7 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
 from advisor.resolve.problem import Candidate, ResolutionProblem
 
 _NO_CAUSE = Cause()

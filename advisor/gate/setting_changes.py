@@ -9,13 +9,12 @@ from pathlib import Path
 
 from packaging.version import Version
 
+from advisor.gate.checks.settings import RecommendedValues
 from advisor.gate.findings import Place
-from advisor.gate.settings import RecommendedValues
-from advisor.project.project_settings import ProjectSetting
+from advisor.project.settings.project_settings import ProjectSetting
 from advisor.resolve.predictor import Predictor
+from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.estimate.interface import Effect
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY
 
 _Key = tuple[str, str, tuple[str, ...]]
 """File, name of the setting, and the frameworks that it applies to."""

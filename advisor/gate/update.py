@@ -11,13 +11,12 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
-from advisor.gate.codes import gate_codes
 from advisor.gate.compare import exceeds_gap
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, gate_codes
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.project.lock import Lock, LockedVersion
-from advisor.project.lock_formats import LockedFile
+from advisor.locks.entries import LockedFile
+from advisor.locks.lock import Lock, LockedVersion
 from advisor.resolve.alternatives import best_with_version
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.choices import Choice

@@ -15,21 +15,21 @@ from typing import Any, TypeVar
 from packaging.utils import NormalizedName
 
 from advisor.index.addresses import local_path
-from advisor.index.advisories import Advisories
-from advisor.index.advisory_database import AdvisoryDatabase
-from advisor.index.advisory_service import PackageVersion
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
-from advisor.index.confinement import StoppableProcesses
-from advisor.index.distributions import Distributions, MetadataError
-from advisor.index.file_sizes import FileSizes
 from advisor.index.git import GitRepositories
-from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile, FileSelector
-from advisor.index.pages import IndexAnswerError, Pages, ProjectPage, index_directory
-from advisor.index.transport import Transport
-from advisor.index.variant_files import VariantFiles
-from advisor.index.variants import VariantMetadata
+from advisor.index.http.transport import Transport
+from advisor.index.metadata.confinement import StoppableProcesses
+from advisor.index.metadata.core import CoreMetadata
+from advisor.index.metadata.distributions import Distributions, MetadataError
+from advisor.index.metadata.file_sizes import FileSizes
+from advisor.index.pages.page import DistributionFile, FileSelector
+from advisor.index.pages.reader import IndexAnswerError, Pages, ProjectPage, index_directory
+from advisor.index.variants.files import VariantFiles
+from advisor.index.variants.metadata import VariantMetadata
+from advisor.index.vulnerabilities.database import AdvisoryDatabase
+from advisor.index.vulnerabilities.records import Advisories
+from advisor.index.vulnerabilities.service import PackageVersion
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.identity import content_hash
 
@@ -214,6 +214,14 @@ class IndexClient:
         """
         contents = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
         return content_hash(contents)
+
+    def digests(self, projects: Iterable[str]) -> dict[str, str]:
+        """Return a hash of the pages of each project, by its normalised name.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return {name: self.digest(NormalizedName(name)) for name in projects}
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
         """Return every file of a project; if several pages have a file of the same name, the first one.

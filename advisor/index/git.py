@@ -12,7 +12,7 @@ from pathlib import Path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import without_credentials
 from advisor.index.limits import GIT_SECONDS
-from advisor.index.pages import OfflineError
+from advisor.index.pages.reader import OfflineError
 from knowledge.domain.errors import UnavailableError
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")

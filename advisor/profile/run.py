@@ -25,7 +25,7 @@ from advisor.profile.events import require_reader
 from advisor.profile.onnxruntime_trace import read_onnxruntime_files
 from advisor.profile.read import read_trace
 from advisor.profile.summary import TraceSummary
-from advisor.project.source_files import source_files
+from advisor.project.code.files import source_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 

@@ -12,9 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from advisor.config import check_table
-from advisor.project.copy import list_files
-from advisor.project.pyproject import read_identity, read_settings
+from advisor.project.formats.pyproject import read_identity, read_settings
+from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 from pi_runners.benchmark import Benchmark, Metric
@@ -52,7 +51,7 @@ class BenchmarkTable:
 def read_benchmark(directory: Path) -> Benchmark:
     """Return the benchmark of a project, with the files that it has now.
 
-    Its identity selects its observations (:func:`knowledge.evidence.benchmark.benchmark_comparisons`).
+    Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
 
     Args:
         directory: The project.
@@ -62,7 +61,6 @@ def read_benchmark(directory: Path) -> Benchmark:
     """
     path = directory / _FILE
     settings = read_settings(path) if path.is_file() else {}
-    check_table(settings, _FILE)
     if "benchmark" not in settings:
         raise InputError(
             f"`{path}` defines no benchmark", hint=f"add `[tool.advisor.benchmark]` with `{_EXAMPLES['command']}`"

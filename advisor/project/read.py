@@ -7,16 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from advisor.domain.words import quoted
-from advisor.project.built_metadata import ProjectBuilder
-from advisor.project.conda import ENVIRONMENTS, read_environment, read_pixi
-from advisor.project.current import PINNED, is_pinned
+from advisor.project.formats.conda import ENVIRONMENTS, read_environment, read_pixi
+from advisor.project.formats.notebook import read_notebook
+from advisor.project.formats.pipfile import read_pipfile
+from advisor.project.formats.pyproject import read_pyproject, read_settings, states_requirements
+from advisor.project.formats.requirements import PINNED, is_pinned, read_requirements
+from advisor.project.formats.setup_files import has_setup_files, read_setup_files
 from advisor.project.interface import ProjectRequirements, merge_requirements
-from advisor.project.notebook import read_notebook
-from advisor.project.pipfile import read_pipfile
-from advisor.project.pyproject import read_pyproject, read_settings, states_requirements
+from advisor.project.metadata.built_metadata import ProjectBuilder
 from advisor.project.requirement_files import describe_other_files, find_notebook, find_requirement_file
-from advisor.project.requirements import read_requirements
-from advisor.project.setup_files import has_setup_files, read_setup_files
 from knowledge.domain.errors import InputError
 
 _MOST_NAMES = 3

@@ -8,7 +8,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from advisor.domain.words import quoted
-from advisor.project.notebook import installs_packages
+from advisor.project.formats.notebook import installs_packages
 from knowledge.domain.errors import InputError
 
 _PATTERNS = ("requirements*.txt", "*requirements.txt", "requirements/*.txt", "requirements/*.in", "*freeze*.txt")

@@ -1,4 +1,4 @@
-"""Reads text files of a project in the encodings that editors write."""
+"""Reads text files of a project in the encodings that editors write; the error for one that cannot be read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import codecs
 from pathlib import Path
 from typing import Any
 
-from advisor.project.read_errors import MAX_BYTES, UnreadableFileError, check_size
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
+MAX_BYTES = 16 * 1024**2
+"""Maximum size of a lock or a requirements file."""
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -17,6 +18,33 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+
+
+class UnreadableFileError(InputError):
+    """Raised when a lock or a requirements file exists but cannot be read.
+
+    Attributes:
+        path: The file.
+        line: Line of the error, from 1.
+        package: Package that the line is about; empty if unknown.
+    """
+
+    def __init__(self, message: str, *, path: Path, line: int = 1, package: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+        self.line = line
+        self.package = package
+
+
+def check_size(path: Path) -> None:
+    """Check the size of a file, because reading it needs many times its size of memory.
+
+    Raises:
+        OSError: If the file does not exist.
+        UnreadableFileError: If it is larger than :data:`MAX_BYTES`.
+    """
+    if path.stat().st_size > MAX_BYTES:
+        raise UnreadableFileError(f"`{path}` cannot be read: it is larger than {MAX_BYTES} bytes", path=path)
 
 
 def decode(content: bytes) -> str:
@@ -64,3 +92,17 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         return text, parse_toml(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
+
+
+def line_in(text: str, *parts: str) -> int:
+    """Return the number of the line that contains the last of several parts, from 1.
+
+    Args:
+        text: The text to search.
+        parts: Strings in the order in which they occur; each is searched for after the one before. One that does not
+            occur is skipped.
+    """
+    position = 0
+    for part in parts:
+        position = max(position, text.find(part, position))
+    return text.count("\n", 0, position) + 1

@@ -1,4 +1,4 @@
-"""Environment variables of run-time settings in the languages of shells, containers and batch systems."""
+"""Run-time settings as environment variables for shells, containers and batch systems, and as lines of Python."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from advisor.api.run_plan import (
     variables_of,
     with_present,
 )
-from advisor.lock.setting_value import AppliedSetting
-from advisor.report.settings_code import NUMERICS
+from advisor.locks.setting_value import AppliedSetting
+from advisor.locks.settings_table import locked_settings
+from knowledge.catalogue.settings import ANY, Numerics
 
 SHELLS: Mapping[str, str] = {
     **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), "bash"),
@@ -172,3 +173,34 @@ def _escaped(text: str, special: str) -> str:
 
 def _text(lines: Sequence[str]) -> str:
     return "\n".join(lines)
+
+
+NUMERICS: Mapping[Numerics, str] = {
+    "exact": "same results",
+    "reordered": "results differ by rounding",
+    "reduced": "reduced precision",
+}
+"""What a setting does to results, for people."""
+
+
+def settings_code(values: Mapping[str, Mapping[str, int | str]]) -> str:
+    """Return the lines of code for settings, each with a comment, by framework.
+
+    Args:
+        values: Values by framework and name of the setting.
+
+    Returns:
+        The lines; a sentence if no setting needs code.
+
+    Raises:
+        InputError: If the catalogue does not have a framework, setting or value.
+    """
+    settings = [setting for setting in locked_settings(values) if setting.code]
+    lines: list[str] = []
+    for framework in dict.fromkeys(setting.framework for setting in settings):
+        lines += ["", f"# {'All frameworks' if framework == ANY else framework}"]
+        for setting in settings:
+            if setting.framework == framework:
+                lines.append(f"# {setting.text}: {setting.setting.meaning} ({NUMERICS[setting.numerics]})")
+                lines += setting.code
+    return "\n".join(lines[1:]) if lines else "No recommended setting needs code."

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from advisor.domain.words import count
-from advisor.project.workload_file import workload_record
+from advisor.project.workload.file import workload_record
 from knowledge.domain.workload import ProfiledWorkload
 
 SCHEMA_VERSION = 1

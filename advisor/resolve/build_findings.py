@@ -16,7 +16,7 @@ from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     from advisor.resolve.request import ResolutionRequest
-    from knowledge.builds.model import Build
+    from knowledge.catalogue.builds import Build
 
 CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""

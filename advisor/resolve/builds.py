@@ -11,10 +11,9 @@ from packaging.version import Version
 
 from advisor.resolve.choices import Candidates, Choice
 from advisor.resolve.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
-from knowledge.builds.model import Build, BuildExtra, BuildFamily, CatalogueEntry, Replacement
-from knowledge.builds.usable import is_usable, usable_indexes
+from knowledge.catalogue.builds import Build, BuildExtra, BuildFamily, CatalogueEntry, Replacement
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.rules.engine import RuleBook
 
 Mismatch = tuple[frozenset[Choice], frozenset[Choice], str]
 """Choices of two packages whose builds do not match, with the reason."""
@@ -36,7 +35,7 @@ class TargetBuilds:
         self._extras = [e for e in entries if isinstance(e, BuildExtra) and e.serves(hardware)]
         self.replacements = tuple(e for e in entries if isinstance(e, Replacement) and e.fits(hardware))
         """Packages that may replace others on the target."""
-        indexes = usable_indexes(entries, rules, hardware)
+        indexes = rules.usable_indexes(entries)
         self._published = frozenset(canonicalize_name(name) for index in indexes for name in index.packages)
         self._family_of = {canonicalize_name(name): family for family in self._families for name in family.packages}
         self.rules = rules
@@ -74,7 +73,7 @@ class TargetBuilds:
     def extras_of(self, name: NormalizedName) -> list[BuildExtra]:
         """Return the extras of a package that make it use an accelerator of the target, the newest runtime first."""
         extras = [e for e in self._extras if canonicalize_name(e.package) == name and e.runtime != "cpu"]
-        usable = [e for e in extras if is_usable(e.build, self.rules, self._hardware)]
+        usable = [e for e in extras if self.rules.is_usable(e.build)]
         return sorted(usable, key=lambda extra: Version(extra.version or "0"), reverse=True)
 
     def extra_names(self, name: NormalizedName) -> frozenset[str]:

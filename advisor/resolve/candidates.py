@@ -13,11 +13,11 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.client import IndexClient
-from advisor.index.distributions import MetadataError
-from advisor.index.filenames import split_variant_label, version_of
-from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile
-from advisor.index.variant_markers import VariantEnvironment, requirements_for
+from advisor.index.metadata.core import CoreMetadata
+from advisor.index.metadata.distributions import MetadataError
+from advisor.index.pages.filenames import split_variant_label, version_of
+from advisor.index.pages.page import DistributionFile
+from advisor.index.variants.markers import VariantEnvironment, requirements_for
 from advisor.resolve.candidate_selection import select_candidates
 from advisor.resolve.compatible_files import CompatibleFileReader
 from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem, admits

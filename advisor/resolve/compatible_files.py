@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,19 +16,18 @@ from packaging.utils import (
     parse_sdist_filename,
     parse_wheel_filename,
 )
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from advisor.domain.target import Target
 from advisor.index.cache import DiskCache
-from advisor.index.filenames import is_variants_file, parse_variants_filename, split_variant_label
-from advisor.index.page import DistributionFile, dump_files, is_distribution, load_files
-from advisor.index.pages import ProjectPage
+from advisor.index.memo import Memo
+from advisor.index.pages.filenames import is_variants_file, parse_variants_filename, split_variant_label
+from advisor.index.pages.page import DistributionFile, dump_files, is_distribution, load_files
+from advisor.index.pages.reader import ProjectPage
 
 SDIST_RANK = 1 << 30
 """Rank of an sdist, which is installed if there is no wheel."""
 _NO_WHEEL = "no wheel for the target"
-_FORMAT = 5
-"""Version of the cached values; raise it when their meaning changes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +81,7 @@ class CompatibleFileReader:
             variants: Whether variant wheels (PEP 825) are compatible, whatever their properties are.
         """
         self._target = target
-        self._cache = cache
+        self._memo = Memo(cache, "offers")
         self._variants = variants
         self._ranks: dict[str, int | None] = {}
         self._pythons: dict[str, bool] = {}
@@ -92,30 +90,22 @@ class CompatibleFileReader:
         """Return the compatible files of a page, from the cache if possible."""
         if not page.digest:
             return self._select(page, name)
-        key = self._key(page)
-        stored = self._cache.read("offers", key)
-        if stored is not None:
-            try:
-                return _load(json.loads(stored))
-            except (ValueError, KeyError, TypeError, InvalidVersion):
-                pass  # Written by another version of the program.
+        question = self._question(page)
+        if (stored := self._memo.read(question)) is not None:
+            return _load(stored)
         offers = self._select(page, name)
-        self._cache.write("offers", key, json.dumps(_dump(offers)).encode())
+        self._memo.write(question, _dump(offers))
         return offers
 
     def of_version(self, page: ProjectPage, name: NormalizedName, version: Version) -> tuple[CompatibleFile, ...]:
         """Return the compatible files of one version; like :meth:`read`, but without parsing the others."""
-        stored = self._cache.read("offers", self._key(page)) if page.digest else None
+        stored = self._memo.read(self._question(page)) if page.digest else None
         if stored is not None:
-            try:
-                return _load(json.loads(stored), only=str(version)).files
-            except (ValueError, KeyError, TypeError, InvalidVersion):
-                pass  # Written by another version of the program.
+            return _load(stored, only=str(version)).files
         return tuple(offer for offer in self.read(page, name).files if offer.version == version)
 
-    def _key(self, page: ProjectPage) -> str:
-        variants = " with variants" if self._variants else ""
-        return f"{_FORMAT} {page.digest} {self._target.python} {self._target.platform}{variants}"
+    def _question(self, page: ProjectPage) -> list[Any]:
+        return [page.digest, self._target.python, self._target.platform, self._variants]
 
     def runs_on_target(self, requires_python: str | None) -> bool:
         """Whether a ``Requires-Python`` admits the target's interpreter."""

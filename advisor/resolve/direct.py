@@ -12,7 +12,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from advisor.domain.direct_reference import DirectReference, without_variables
 from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
-from advisor.index.distributions import MetadataError
+from advisor.index.metadata.distributions import MetadataError
 from advisor.project.interface import parse_direct
 from advisor.resolve.baseline import BuildsNeededError, NoStackError
 from advisor.resolve.direct_metadata import DirectDistribution, DirectReader, NeedsBuildError

@@ -15,11 +15,11 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.client import IndexClient
-from advisor.index.distributions import MetadataError
-from advisor.index.metadata import CoreMetadata, header_of, parse_metadata
-from advisor.index.page import DistributionFile
-from advisor.project.copy import copied_project
-from advisor.project.source_tree import Locate, read_source_tree
+from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
+from advisor.index.metadata.distributions import MetadataError
+from advisor.index.pages.page import DistributionFile
+from advisor.project.metadata.copy import copied_project
+from advisor.project.metadata.source_tree import Locate, read_source_tree
 from advisor.resolve.baseline import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
@@ -177,8 +177,8 @@ class DirectReader:
         cached = self._client.cache.read("direct", key)
         if cached is not None:
             return cached.decode()
-        from advisor.index.build import build_tree_metadata
-        from advisor.index.build_environment import BuildError
+        from advisor.index.metadata.build import build_tree_metadata
+        from advisor.index.metadata.build_environment import BuildError
 
         try:
             with source() as folder:

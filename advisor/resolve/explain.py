@@ -12,9 +12,9 @@ from advisor.resolve.builds import TargetBuilds
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.stack_requirements import PROJECT, replaced_packages, requirements_within
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.interface import Prediction
-from knowledge.rules.engine import RuleBook
 
 if TYPE_CHECKING:
     import networkx

@@ -16,9 +16,9 @@ from advisor.resolve.objectives import CRITERIA
 from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import Candidate
 from advisor.resolve.slowdowns import slowdown_texts
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import Verdict
 from knowledge.estimate.interface import Prediction
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Verdict
 from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:

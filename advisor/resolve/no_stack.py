@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from advisor.domain.announcement import announce
-from advisor.domain.progress import progress
+from advisor.domain.progress import announce, progress
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_text, size_texts

@@ -18,8 +18,7 @@ from advisor.resolve.optimum import Optimum
 from advisor.resolve.problem import AllowedReplacements, CandidateSource, ResolutionProblem, Substitution
 from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
 from advisor.resolve.request import ResolutionRequest
-from knowledge.builds.catalogue import shipped_builds
-from knowledge.builds.model import BuildExtra, Replacement
+from knowledge.catalogue.builds import BuildExtra, Replacement, shipped_builds
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 

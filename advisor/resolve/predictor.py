@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from packaging.version import Version
 
 from advisor.index.cache import DiskCache
+from advisor.index.memo import Memo
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import canonical_json, content_hash
+from knowledge.domain.identity import content_hash
 from knowledge.estimate.gains import (
     CompanionGain,
     CompanionGains,
@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from knowledge.estimate.estimator import WorkloadEstimator
     from knowledge.estimate.workloads import Workload
 
-_BUCKET = "predictions"
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-_FORMAT = 13
-"""Version of the cached values; raise it when their meaning changes."""
 
 Versions = Mapping[str, Version]
 _T = TypeVar("_T")
@@ -72,7 +69,7 @@ class Predictor:
             workload: The workload; none for all kinds.
             benchmark: Identity of the project's own benchmark; empty if it has none.
         """
-        self._cache = cache
+        self._memo = Memo(cache, "predictions")
         self._address = address
         self._hardware = hardware
         self._workload = workload
@@ -95,7 +92,7 @@ class Predictor:
         from pi_runners.vocabulary import FRAMEWORKS
 
         frameworks = sorted(FRAMEWORKS.keys() & set(packages))
-        if self._cache.read(_BUCKET, self._key(["prepared", frameworks])) is None:
+        if not self._memo.knows(self._question(["prepared", frameworks])):
             # Not in the thread: a build that starts meanwhile would inherit the environment.
             _load_numpy()
             self._preparation = Thread(target=self._prepare, args=[frameworks], name="predictions", daemon=True)
@@ -105,7 +102,7 @@ class Predictor:
         # The question whose answer needs it raises the same error.
         with contextlib.suppress(Exception):
             self.estimator.prepare(frameworks)
-            self._cache.write(_BUCKET, self._key(["prepared", frameworks]), b"")
+            self._memo.write(self._question(["prepared", frameworks]), True)
 
     def _finish_preparation(self) -> None:
         if self._preparation is not None:
@@ -228,7 +225,7 @@ class Predictor:
 
     @cached_property
     def evidence_state(self) -> str:
-        """Hash of the observations, the machine and the workload; results also depend on the program."""
+        """Hash of everything that results depend on, except the arguments and the program."""
         from knowledge.store.state_hash import state_hash
 
         store_state = state_hash(self._address)
@@ -239,30 +236,17 @@ class Predictor:
         workload = asdict(self._workload) if self._workload else None
         return content_hash([store_state, self._hardware.identity, workload, self._benchmark])
 
-    @cached_property
-    def state(self) -> str:
-        """Hash of everything that results depend on, except the arguments."""
-        from importlib.metadata import version
-
-        from knowledge.estimate.model_cache import shipped_digest
-        from knowledge.estimate.workloads import catalogue_digest
-
-        program = [version("seshat-advisor"), catalogue_digest(), shipped_digest()]
-        return content_hash([_FORMAT, program, self.evidence_state])
-
     def cached(self, query: Any, compute: Callable[[], Any]) -> Any:
         """Return the cached result of a query as JSON-ready values; compute and cache it if it is new."""
-        key = self._key(query)
-        stored = self._cache.read(_BUCKET, key)
-        if stored is not None:
-            return json.loads(stored)
-        self._finish_preparation()
-        text = json.dumps(compute())
-        self._cache.write(_BUCKET, key, text.encode())
-        return json.loads(text)
 
-    def _key(self, query: Any) -> str:
-        return canonical_json([self.state, query])
+        def compute_alone() -> Any:
+            self._finish_preparation()
+            return compute()
+
+        return self._memo.answer(self._question(query), compute_alone)
+
+    def _question(self, query: Any) -> list[Any]:
+        return [self.evidence_state, query]
 
     @cached_property
     def _store(self) -> Any:

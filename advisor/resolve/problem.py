@@ -14,14 +14,14 @@ from packaging.version import Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.index.metadata import CoreMetadata
-from advisor.index.page import DistributionFile
-from advisor.project.stated_metadata import StatedMetadata
+from advisor.index.metadata.core import CoreMetadata
+from advisor.index.pages.page import DistributionFile
+from advisor.project.metadata.stated_metadata import StatedMetadata
 from knowledge.domain.errors import AdvisorError
 
 if TYPE_CHECKING:
-    from knowledge.builds.model import Replacement
-    from knowledge.rules.model import UndeclaredRequirementRule
+    from knowledge.catalogue.builds import Replacement
+    from knowledge.catalogue.rules import UndeclaredRequirementRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,12 @@ from packaging.version import Version
 
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.speed_steps import speed_steps
+from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
 from knowledge.estimate.gains import NORMAL_QUANTILE, SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.settings.apply import code_of, environment_of
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.libraries import installed_libraries
-from knowledge.settings.model import Numerics
+from knowledge.hardware.this_machine import installed_libraries
 from pi_runners.vocabulary import FRAMEWORKS
 
 Status = Literal["recommended", "offered", "advised-against"]

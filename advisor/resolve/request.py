@@ -21,8 +21,8 @@ from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, 
 from advisor.resolve.problem import Candidate, ResolutionProblem, Substitution
 from advisor.resolve.setting_choice import TargetSettings
 from advisor.resolve.solver import Effort
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.estimate.interface import Estimator, Prediction
-from knowledge.rules.engine import RuleBook
 
 MOST_UNCOUNTED = 50
 """Number of combinations of versions whose gain does not count, beyond which the search for a faster stack ends."""

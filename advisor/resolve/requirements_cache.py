@@ -2,45 +2,37 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
+from typing import Any
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from advisor.domain.target import Target
 from advisor.index.cache import DiskCache
-from advisor.index.page import DistributionFile
-
-_BUCKET = "requires"
-_FORMAT = 1
-"""Version of the cached values; raise it when their meaning changes."""
+from advisor.index.memo import Memo
+from advisor.index.pages.page import DistributionFile
 
 
 class RequirementsCache:
     """Cached requirements of files whose metadata is usable, for one target."""
 
     def __init__(self, target: Target, cache: DiskCache) -> None:
-        self._cache = cache
-        self._target = f"{_FORMAT} {target.python} {target.platform}"
+        self._memo = Memo(cache, "requires")
+        self._target = target
 
     def holds(self, file: DistributionFile) -> bool:
         """Whether the requirements of a file, without extras, are cached."""
-        return file.sha256 is not None and self._cache.path_of(_BUCKET, self._key(file, None)).exists()
+        return file.sha256 is not None and self._memo.knows(self._question(file, None))
 
     def read(self, file: DistributionFile, extra: str | None) -> tuple[Requirement, ...] | None:
         """Return the requirements of a file, or the additional ones of an extra; none if they are not cached."""
-        content = self._cache.read(_BUCKET, self._key(file, extra)) if file.sha256 else None
-        if content is None:
-            return None
-        try:
-            return tuple(Requirement(text) for text in json.loads(content))
-        except (ValueError, TypeError, InvalidRequirement):
-            return None  # Written by another version of the program.
+        texts = self._memo.read(self._question(file, extra)) if file.sha256 else None
+        return None if texts is None else tuple(map(Requirement, texts))
 
     def write(self, file: DistributionFile, extra: str | None, requirements: Iterable[Requirement]) -> None:
         """Cache the requirements of a file if its hash is known; files of the same name may differ."""
         if file.sha256:
-            self._cache.write(_BUCKET, self._key(file, extra), json.dumps([str(r) for r in requirements]).encode())
+            self._memo.write(self._question(file, extra), [str(r) for r in requirements])
 
-    def _key(self, file: DistributionFile, extra: str | None) -> str:
-        return f"{self._target} {extra or ''} {file.identity}"
+    def _question(self, file: DistributionFile, extra: str | None) -> list[Any]:
+        return [self._target.python, self._target.platform, extra, file.identity]

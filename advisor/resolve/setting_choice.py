@@ -16,13 +16,11 @@ from packaging.version import Version
 
 from advisor.resolve.choices import Candidates
 from advisor.resolve.speed_steps import SPEED_STEP, BestSettings, speed_steps
+from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator
-from knowledge.settings.apply import environment_of
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.compatibility import contradictions, missing_for
-from knowledge.settings.model import ANY, SettingChoice
 from pi_runners.vocabulary import FRAMEWORKS
 
 

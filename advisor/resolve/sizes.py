@@ -13,8 +13,8 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
-from advisor.index.file_sizes import FileSize, Problem
-from advisor.project.lock import LockedVersion
+from advisor.index.metadata.file_sizes import FileSize, Problem
+from advisor.locks.lock import LockedVersion
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.problem import Candidate

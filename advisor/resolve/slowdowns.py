@@ -13,10 +13,10 @@ from advisor.domain.words import count
 from advisor.resolve.choices import Candidates, Choice, PairedChoice
 from advisor.resolve.optimum import Objective
 from advisor.resolve.speed_steps import MIN_GAIN, added_gain, counted_steps, negated_gain
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.slower import SlowerRule
 from knowledge.estimate.gains import NO_GAIN, PredictedGain
 from knowledge.estimate.interface import Estimator
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.slower import SlowerRule
 
 FEWEST_PROGRAMS = 2
 """Fewest independent reports that say something about a program whose workload is not selected."""

@@ -11,20 +11,20 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.index.client import IndexClient
-from advisor.index.filenames import split_variant_label
-from advisor.index.page import DistributionFile
-from advisor.index.pages import ProjectPage
-from advisor.index.variant_markers import VariantEnvironment
-from advisor.index.variant_order import (
+from advisor.index.pages.filenames import split_variant_label
+from advisor.index.pages.page import DistributionFile
+from advisor.index.pages.reader import ProjectPage
+from advisor.index.variants.markers import VariantEnvironment
+from advisor.index.variants.metadata import NULL_LABEL, VariantMetadata, property_texts
+from advisor.index.variants.order import (
     compatible_properties,
     order_variants,
     why_unsupported,
     with_static_properties,
 )
-from advisor.index.variants import NULL_LABEL, VariantMetadata, property_texts
 from advisor.resolve.compatible_files import SDIST_RANK, CompatibleFile, CompatibleFileReader, CompatibleFiles
 from advisor.resolve.problem import Candidate, ResolutionProblem
-from knowledge.builds.variant_properties import SupportedProperties, supported_properties
+from knowledge.catalogue.variant_properties import SupportedProperties, supported_properties
 
 VariantPreference = Callable[[NormalizedName, str], float | None]
 """Returns the measured rank of a variant of a package, by its label; the lowest is the best; none without a rank."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from knowledge.domain.atomic_file import write_atomically
+from knowledge.domain.shared_files import write_atomically
 from pi_runners.telemetry import Sampler
 
 STATUS = "task-{task}.json"

@@ -20,15 +20,15 @@ from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProble
 from advisor.resolve.recommend import Advice, make_request, recommend
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.speed_steps import MIN_GAIN
-from knowledge.builds.model import CatalogueEntry
+from knowledge.catalogue.builds import CatalogueEntry
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Rule
 from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.package_index import PackageIndex

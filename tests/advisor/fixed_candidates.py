@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.index.page import DistributionFile
+from advisor.index.pages.page import DistributionFile
 from advisor.resolve.problem import Candidate, Dependency
 
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from packaging.version import Version
 
 from advisor.resolve.setting_choice import TargetSettings
+from knowledge.catalogue.settings import SettingChoice
 from knowledge.estimate.gains import SettingValue
-from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE
 
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from advisor.report.settings import setting_lines
+from advisor.report.advice.settings import setting_lines
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from tests.advisor.inputs import is_error
 from tests.conftest import Advisor

@@ -15,10 +15,10 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.index.advisory_database import AdvisoryDatabase, read_records
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

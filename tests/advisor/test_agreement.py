@@ -21,7 +21,7 @@ from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.recommend import make_request
 from advisor.resolve.request import ResolutionRequest
-from knowledge.rules.engine import RuleBook
+from knowledge.catalogue.rule_book import RuleBook
 from tests.advisor.factories import MACHINE, build_problem, empty_estimator
 from tests.advisor.package_problems import DictionarySource, Releases, problems, stacks
 from tests.conftest import Advisor

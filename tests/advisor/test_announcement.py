@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.domain.announcement import announcing, set_announcer
+from advisor.domain.progress import announcing, set_announcer
 from advisor.domain.requirement import RootRequirement
 from advisor.resolve import no_stack
 from advisor.resolve.baseline import NoStackError

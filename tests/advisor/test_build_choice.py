@@ -18,10 +18,10 @@ from advisor.resolve.optimise import optimise
 from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.problem import Candidate, admits
 from advisor.resolve.solver import Effort
-from knowledge.builds.model import BuildFamily, DefaultBuild
+from knowledge.catalogue.builds import BuildFamily, DefaultBuild
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import CpuOnlyRule, Rule, RuntimeRule
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import CpuOnlyRule, Rule, RuntimeRule
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.fixed_candidates import FixedCandidates
 from tests.examples import examples

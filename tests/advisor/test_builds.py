@@ -13,12 +13,11 @@ import pytest
 import typer
 from packaging.utils import canonicalize_name
 
-from advisor.cli import consent
-from advisor.cli.option_groups import ProjectOptions
-from advisor.index import build, confinement
-from advisor.index.build_environment import BuildError
-from advisor.index.distributions import MetadataError
-from advisor.index.metadata import header_of, parse_metadata
+from advisor.cli.option_groups import ProjectOptions, with_consent
+from advisor.index.metadata import build, confinement
+from advisor.index.metadata.build_environment import BuildError
+from advisor.index.metadata.core import header_of, parse_metadata
+from advisor.index.metadata.distributions import MetadataError
 from advisor.resolve.baseline import BuildsNeededError
 from advisor.resolve.problem import CandidatePolicy
 from tests.advisor.direct_packages import BACKEND, PYPROJECT
@@ -318,10 +317,10 @@ def test_a_terminal_asks_once_and_lists_the_packages(
     monkeypatch.setattr(typer, "confirm", lambda *_, **__: answer)
 
     if answer:
-        consent.with_consent(run, ProjectOptions())
+        with_consent(run, ProjectOptions())
     else:
         with pytest.raises(BuildsNeededError):
-            consent.with_consent(run, ProjectOptions())
+            with_consent(run, ProjectOptions())
 
     assert started == runs
     assert "  a 1.0\n" in capsys.readouterr().err
@@ -334,7 +333,7 @@ def test_nobody_is_asked_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
         raise needs_builds()
 
     with pytest.raises(BuildsNeededError):
-        consent.with_consent(run, ProjectOptions())
+        with_consent(run, ProjectOptions())
 
 
 def test_an_sdist_requires_what_another_wheel_of_the_version_requires(

@@ -12,8 +12,8 @@ import pytest
 from advisor.domain.direct_reference import DirectReference, is_direct_reference, parse_direct_reference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
+from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
-from advisor.project.source_tree import read_source_tree
 from knowledge.domain.errors import InputError
 from tests.advisor.direct_packages import (
     BACKEND,

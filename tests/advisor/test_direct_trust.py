@@ -19,13 +19,13 @@ import pytest
 
 from advisor.domain.direct_reference import parse_direct_reference, without_variables
 from advisor.domain.target import make_target
-from advisor.index.build import unpack
 from advisor.index.cache import DiskCache
 from advisor.index.git import GitError, GitRepositories
-from advisor.project.copy import copied_project, list_files
+from advisor.index.metadata.build import unpack
+from advisor.project.formats.setup_files import read_setup_files
+from advisor.project.metadata.copy import copied_project, list_files
+from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
-from advisor.project.setup_files import read_setup_files
-from advisor.project.source_tree import read_source_tree
 from knowledge.domain.errors import InputError, UnavailableError, without_secrets
 from tests.advisor.direct_packages import advise, archive_of, git, packages_of, write_package, write_repository
 from tests.advisor.factories import MACHINE

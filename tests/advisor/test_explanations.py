@@ -11,8 +11,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.report.reasons import explanation_text, prices_text
-from advisor.report.tree import tree_report
+from advisor.report.advice.reasons import explanation_text, prices_text
+from advisor.report.advice.tree import tree_report
 from advisor.resolve.alternatives import explain_package
 from advisor.resolve.baseline import NoStackError
 from advisor.resolve.explain import dependency_graph

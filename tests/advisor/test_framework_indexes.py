@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index.pages import IndexAnswerError, OfflineError
-from advisor.index.transport import IndexUnreachableError
+from advisor.index.http.transport import IndexUnreachableError
+from advisor.index.pages.reader import IndexAnswerError, OfflineError
 from tests.advisor.factories import build_client
 from tests.advisor.publisher_index import PLATFORM, base, digest, packages, page, quoted, serve, wheel_of
 from tests.conftest import Advisor

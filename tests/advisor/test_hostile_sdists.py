@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index import archive
-from advisor.index.archive import ArchiveError, read_sdist_texts
-from advisor.index.build import unpack
-from advisor.index.distributions import MetadataError
 from advisor.index.limits import TooLargeError
+from advisor.index.metadata import archive
+from advisor.index.metadata.archive import ArchiveError, read_sdist_texts
+from advisor.index.metadata.build import unpack
+from advisor.index.metadata.distributions import MetadataError
 from knowledge.domain.errors import UnavailableError
 from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex

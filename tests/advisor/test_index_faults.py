@@ -22,11 +22,11 @@ import pytest
 import requests
 from packaging.utils import canonicalize_name
 
-from advisor.index import deadline, failures
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.transport import IndexUnreachableError
+from advisor.index.http import deadline, failures
+from advisor.index.http.transport import IndexUnreachableError
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate
 from advisor.resolve.recommend import make_request, recommend

@@ -13,17 +13,19 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index import archive, build, limits, transport
+from advisor.index import limits
 from advisor.index.addresses import url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.distributions import MetadataError
+from advisor.index.http import transport
+from advisor.index.http.transport import RangeError
 from advisor.index.limits import TooLargeError
-from advisor.index.metadata import header_of, parse_metadata
-from advisor.index.page import DistributionFile
-from advisor.index.pages import IndexAnswerError
-from advisor.index.transport import RangeError
+from advisor.index.metadata import archive, build
+from advisor.index.metadata.core import header_of, parse_metadata
+from advisor.index.metadata.distributions import MetadataError
+from advisor.index.pages.page import DistributionFile
+from advisor.index.pages.reader import IndexAnswerError
 from knowledge.domain.errors import UnavailableError
 from tests.advisor.factories import build_client
 from tests.advisor.index_faults import send

@@ -15,10 +15,10 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.lock.sbom import write_sbom
-from advisor.project.current import read_current
-from advisor.project.locks import read_lock
-from advisor.project.pyproject import ProjectIdentity
+from advisor.api.lock_writers.sbom import write_sbom
+from advisor.locks.current import read_current
+from advisor.locks.read import read_lock
+from advisor.project.formats.pyproject import ProjectIdentity
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
 from pi_runners.environment import find_uv

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
+from advisor.api.lock_writers.requirements import write_requirements
 from advisor.cli.console import say_error
 from advisor.domain.words import visible
-from advisor.index import page
-from advisor.index.distributions import MetadataError
-from advisor.index.page import parse_page
-from advisor.index.pages import IndexAnswerError
-from advisor.lock.requirements import write_requirements
+from advisor.index.metadata.distributions import MetadataError
+from advisor.index.pages import page
+from advisor.index.pages.page import parse_page
+from advisor.index.pages.reader import IndexAnswerError
 from advisor.resolve.candidates import IndexCandidates
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import build_client, build_problem, recommend_stack, versions_of

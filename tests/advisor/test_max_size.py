@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.byte_size import parse_size
+from advisor.domain.words import parse_size
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.optimise import optimise
 from advisor.resolve.problem import Candidate

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from advisor.project.notebook import read_notebook
+from advisor.project.formats.notebook import read_notebook
 from advisor.project.read import read_project
-from advisor.project.read_errors import UnreadableFileError
+from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.errors import InputError
 
 

@@ -20,9 +20,9 @@ from advisor.resolve.package_choices import with_best_packages
 from advisor.resolve.problem import AllowedReplacements
 from advisor.resolve.problem_variants import ProblemVariant, compare_variants
 from advisor.resolve.recommend import make_request
-from knowledge.builds.model import BuildExtra, CatalogueEntry, Replacement
+from knowledge.catalogue.builds import BuildExtra, CatalogueEntry, Replacement
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from knowledge.rules.engine import RuleBook
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.package_problems import (
     DictionarySource,

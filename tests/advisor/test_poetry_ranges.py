@@ -11,8 +11,8 @@ from packaging.version import Version
 from poetry.core.constraints.version import Version as PoetryVersion
 from poetry.core.constraints.version import parse_constraint
 
+from advisor.project.formats.poetry import read_poetry
 from advisor.project.interface import ProjectRequirements
-from advisor.project.poetry import read_poetry
 from knowledge.domain.errors import InputError
 from tests.examples import examples
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from advisor.project.benchmark import select_files
-from advisor.project.copy import copy_files, list_files
+from advisor.project.metadata.copy import copy_files, list_files
 
 
 def test_the_copy_has_what_git_tracks_or_does_not_ignore(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.project.conda import specifier_of
+from advisor.project.formats.conda import specifier_of
 from advisor.project.interface import ProjectRequirements
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError

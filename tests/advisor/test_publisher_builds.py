@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
-from knowledge.builds.catalogue import shipped_builds
-from knowledge.builds.model import FrameworkIndex
+from knowledge.catalogue.builds import FrameworkIndex, shipped_builds
 from tests.advisor.publisher_index import (
     CPU,
     NEW_GPU,

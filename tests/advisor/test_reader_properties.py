@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.config import check_table
+from advisor.api.configuration import check_table
 from advisor.index.configuration import read_configuration
-from advisor.index.metadata import parse_metadata
-from advisor.project.locks import read_lock
+from advisor.index.metadata.core import parse_metadata
+from advisor.locks.read import read_lock
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
 from tests.advisor.inputs import target

@@ -21,14 +21,14 @@ from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, Ignore
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.setting_changes import SettingChange
-from advisor.project.lock import Lock, LockedVersion
-from advisor.project.sources import Proposal
+from advisor.locks.lock import Lock, LockedVersion
+from advisor.project.workload.proposal import Proposal
 from advisor.report.accelerators import hardware_comparison_text
+from advisor.report.advice.reasons import explanation_text, prices_text
+from advisor.report.advice.settings import setting_rows
+from advisor.report.advice.text import advice_text, evidence_lines
 from advisor.report.check.text import check_text
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
-from advisor.report.reasons import explanation_text, prices_text
-from advisor.report.settings import setting_rows
-from advisor.report.text import advice_text, evidence_lines
 from advisor.resolve.alternatives import Alternative, Explanation
 from advisor.resolve.finding_types import AdviceFinding
 from advisor.resolve.prices import Price

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from advisor.project.formats.requirements import read_requirements
 from advisor.project.read import read_project
-from advisor.project.read_errors import UnreadableFileError
-from advisor.project.requirements import read_requirements
+from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.errors import InputError
 
 

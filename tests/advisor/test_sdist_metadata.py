@@ -10,8 +10,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from advisor.index.metadata import CoreMetadata, parse_metadata
-from advisor.index.sdist_metadata import static_metadata
+from advisor.index.metadata.core import CoreMetadata, parse_metadata
+from advisor.index.metadata.sdist import static_metadata
 from tests.advisor.factories import build_client
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

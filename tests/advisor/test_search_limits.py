@@ -27,7 +27,7 @@ from advisor.resolve.recommend import recommend
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from advisor.resolve.stages import Stages
-from knowledge.builds.model import Replacement
+from knowledge.catalogue.builds import Replacement
 from tests.advisor.factories import build_problem, build_request, versions_of
 from tests.package_index import PackageIndex
 

@@ -14,9 +14,9 @@ from packaging.version import Version
 
 from advisor.resolve.recommended_settings import recommended_settings
 from advisor.resolve.setting_choice import TargetSettings, best_settings
+from knowledge.catalogue.fit import contradictions
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue, gains_from, gains_record
-from knowledge.settings.compatibility import contradictions
 from tests.advisor.factories import MACHINE, FixedScores
 from tests.advisor.setting_estimates import ALLOCATOR, AMP, KnownTo
 from tests.advisor.small_problems import (

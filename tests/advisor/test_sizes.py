@@ -16,10 +16,10 @@ from packaging.version import Version
 
 from advisor.domain.words import size_text
 from advisor.index.client import IndexClient
-from advisor.index.file_sizes import FileSizes
-from advisor.project.lock import LockedVersion
-from advisor.project.lock_formats import LockedFile
-from advisor.report.sizes import size_lines, tiles
+from advisor.index.metadata.file_sizes import FileSizes
+from advisor.locks.entries import LockedFile
+from advisor.locks.lock import LockedVersion
+from advisor.report.advice.sizes import size_lines, tiles
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import Candidate
 from advisor.resolve.sizes import AdviceSizes, PackageSize, StackSizes, read_sizes

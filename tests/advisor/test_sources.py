@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from advisor.index.cache import DiskCache
-from advisor.project.source_files import SourceFile
-from advisor.project.sources import propose_workload
+from advisor.project.code.files import SourceFile
+from advisor.project.workload.proposal import propose_workload
 from knowledge.estimate.workloads import workload_catalogue
 
 PROGRAMS = {
@@ -224,7 +224,7 @@ def test_the_content_of_a_file_is_remembered_until_it_changes(tmp_path: Path, mo
 def test_at_most_a_number_of_files_is_parsed_and_they_are_selected_evenly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("advisor.project.sources.MOST_PARSED", 3)
+    monkeypatch.setattr("advisor.project.workload.proposal.MOST_PARSED", 3)
     for number in range(9):
         (tmp_path / f"m{number}.py").write_text(f"import torch\nm = torch.nn.LSTM{number}(1)\n")
 

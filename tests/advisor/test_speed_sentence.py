@@ -23,6 +23,8 @@ from advisor.resolve.optimum import InfeasibleError
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort
 from advisor.resolve.speed_steps import MIN_GAIN
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.slower import SlowerRule
 from knowledge.estimate.gains import (
     RISK,
     CompanionGain,
@@ -32,8 +34,6 @@ from knowledge.estimate.gains import (
     SettingGains,
     SettingValue,
 )
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.slower import SlowerRule
 from tests.advisor.factories import MACHINE, FixedScores
 from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (

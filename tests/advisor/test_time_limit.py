@@ -24,7 +24,7 @@ from advisor.resolve.prices import constraint_prices
 from advisor.resolve.recommend import recommend
 from advisor.resolve.request import ResolutionRequest
 from advisor.resolve.solver import Effort, SolverModel, negated
-from knowledge.rules.model import ConflictRule
+from knowledge.catalogue.rules import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, build_request, versions_of
 from tests.package_index import PackageIndex
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.report.treemap import Rectangle, squarify
+from advisor.report.advice.sizes import Rectangle, squarify
 
 LENGTHS = st.floats(min_value=1.0, max_value=2000.0)
 VALUES = st.lists(st.floats(min_value=1.0, max_value=1e10), min_size=1, max_size=40).map(

@@ -13,17 +13,17 @@ import pytest
 from packaging.requirements import InvalidRequirement
 from packaging.version import Version
 
-from advisor.index.filenames import file_key, parse_variants_filename, split_variant_label, version_of
 from advisor.index.limits import VARIANTS_BYTES
-from advisor.index.variant_markers import (
+from advisor.index.pages.filenames import file_key, parse_variants_filename, split_variant_label, version_of
+from advisor.index.variants.markers import (
     VariantEnvironment,
     check_variant_requirement,
     requirements_for,
     uses_variants,
 )
-from advisor.index.variant_order import order_variants, why_unsupported, with_static_properties
-from advisor.index.variants import parse_variants
-from knowledge.builds.variant_properties import supported_properties
+from advisor.index.variants.metadata import parse_variants
+from advisor.index.variants.order import order_variants, why_unsupported, with_static_properties
+from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
 from pi_runners.environment import find_uv

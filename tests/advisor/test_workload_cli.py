@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, write_workload
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, write_workload
 from knowledge.domain.workload import ProfiledWorkload
 from tests.advisor.inputs import is_error
 from tests.advisor.profile.programs import MODULE, PROGRAM, TRACES

@@ -27,23 +27,23 @@ from advisor.api.project import load_project, select_targets
 from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
 from advisor.index.addresses import url_of_path
-from advisor.index.advisory_database import AdvisoryDatabase, read_records
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.distributions import Distributions, MetadataError
-from advisor.index.page import DistributionFile
-from advisor.index.pages import Pages
-from advisor.index.transport import IndexResponse, Transport
-from advisor.index.variant_files import VariantFiles
-from advisor.index.variant_markers import VariantEnvironment, requirements_for
-from advisor.index.variant_order import order_variants, with_static_properties
+from advisor.index.http.transport import IndexResponse, Transport
+from advisor.index.metadata.distributions import Distributions, MetadataError
+from advisor.index.pages.page import DistributionFile
+from advisor.index.pages.reader import Pages
+from advisor.index.variants.files import VariantFiles
+from advisor.index.variants.markers import VariantEnvironment, requirements_for
+from advisor.index.variants.order import order_variants, with_static_properties
+from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
+from advisor.locks.read import read_lock
 from advisor.profile.read import read_trace
 from advisor.profile.summary import workload_of
-from advisor.project.locks import read_lock
-from advisor.project.project_settings import read_project_settings
 from advisor.project.read import read_project
-from advisor.project.workload_file import WORKLOAD_FILE, read_workloads, workloads_toml
-from knowledge.builds.variant_properties import supported_properties
+from advisor.project.settings.project_settings import read_project_settings
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml
+from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder

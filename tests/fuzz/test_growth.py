@@ -17,9 +17,9 @@ from packaging.utils import canonicalize_name
 
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.distributions import Distributions
-from advisor.index.pages import Pages
-from advisor.index.transport import Transport
+from advisor.index.http.transport import Transport
+from advisor.index.metadata.distributions import Distributions
+from advisor.index.pages.reader import Pages
 from tests.fuzz.growth import GROWING
 from tests.fuzz.harness import ENDLESS_SECONDS, MOST_BYTES
 from tests.fuzz.mutations import mutate

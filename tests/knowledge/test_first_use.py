@@ -15,8 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from knowledge.estimate.model_cache import frameworks_of
-from knowledge.evidence.block_evidence import evidence_of
-from knowledge.evidence.stored_evidence import SHIPPED, compute_evidence, load_evidence
+from knowledge.evidence.block_evidence import SHIPPED, compute_evidence, evidence_of, load_evidence
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base

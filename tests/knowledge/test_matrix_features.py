@@ -13,9 +13,16 @@ import pytest
 
 from advisor.report.hardware import machine_lines, machine_record
 from knowledge.domain.hardware import Cpu
-from knowledge.hardware.amx_permission import AmxPermission, ask_amx_permission, read_amx_answer
 from knowledge.hardware.detect import UNUSABLE, detect
-from knowledge.hardware.matrix_features import feature_meanings, matrix_features, matrix_units, name_gap
+from knowledge.hardware.matrix_features import (
+    AmxPermission,
+    ask_amx_permission,
+    feature_meanings,
+    matrix_features,
+    matrix_units,
+    name_gap,
+    read_amx_answer,
+)
 from knowledge.hardware.nvml import NvmlReading
 from knowledge.hardware.profiles import find_profile, read_profile
 from knowledge.hardware.shipped_machines import cloud_instances, shipped_machines

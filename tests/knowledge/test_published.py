@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from knowledge.admission.plausibility import implausibilities
 from knowledge.domain.hardware import Driver
 from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.exchange.admission import implausibilities
 from knowledge.exchange.published.columns import OPTIONAL, REQUIRED
 from knowledge.exchange.published.names import read_framework, read_phase, read_precision, read_task, task_names
 from knowledge.exchange.published.observations import (

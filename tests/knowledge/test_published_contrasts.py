@@ -23,9 +23,8 @@ from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.estimate.workloads import find_workload
 from knowledge.evidence.accelerator_pairs import load_pairs
-from knowledge.evidence.block_evidence import evidence_of
+from knowledge.evidence.block_evidence import evidence_of, load_evidence
 from knowledge.evidence.published_rows import published_contrasts
-from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base

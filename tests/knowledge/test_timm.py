@@ -14,7 +14,7 @@ import pytest
 from docs.timm import TARGET, amounts, comparisons, differ_in_one_thing, print_medians, read_tables, record_of
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.programs import program_of_run
-from knowledge.evidence.stored_evidence import load_evidence
+from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.timm import BLOCK, FEWEST, architecture_of, family_of, timm_contrasts, timm_tables
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base

@@ -19,7 +19,7 @@ from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
-from advisor.index.metadata import CoreMetadata
+from advisor.index.metadata.core import CoreMetadata
 from advisor.resolve.baseline import resolve_baseline
 from advisor.resolve.candidates import IndexCandidates
 from advisor.resolve.problem import CandidatePolicy, ResolutionProblem

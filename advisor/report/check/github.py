@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.gate.check import GateResult
-from advisor.gate.codes import gate_codes
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, gate_codes
 from advisor.report.check.summary import count_findings, target_names
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.codes import gate_codes
+from advisor.gate.findings import gate_codes
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
@@ -16,7 +16,7 @@ from advisor.report.check.summary import (
     target_names,
 )
 from advisor.report.html import Interval, evidence_of, plot, render, tree
-from advisor.report.interface import target_line
+from advisor.report.phrases import target_line
 
 
 def check_html(result: GateResult) -> str:

@@ -7,10 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.codes import gate_codes
-from advisor.gate.findings import Finding, unique_fingerprints
+from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
 from advisor.gate.setting_changes import SettingChange
-from advisor.report.interface import prediction_document, rounded
+from advisor.report.phrases import prediction_document, rounded
 from knowledge.estimate.interface import Effect, Prediction
 
 SCHEMA_VERSION = 3

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.codes import gate_codes
-from advisor.gate.findings import Finding
-from advisor.project.read_errors import UnreadableFileError
+from advisor.gate.findings import Finding, gate_codes
+from advisor.project.text_file import UnreadableFileError
 
 
 def check_junit(result: GateResult) -> str:

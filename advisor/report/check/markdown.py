@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.codes import gate_codes
-from advisor.gate.findings import Finding
+from advisor.gate.findings import Finding, gate_codes
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
@@ -16,7 +15,7 @@ from advisor.report.check.summary import (
     listed_effects,
     target_names,
 )
-from advisor.report.interface import target_line
+from advisor.report.phrases import target_line
 from knowledge.estimate.interface import Effect
 
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}

@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from advisor.gate.check import GateResult
-from advisor.gate.codes import Code, gate_codes
-from advisor.gate.findings import Finding, unique_fingerprints
+from advisor.gate.findings import Code, Finding, gate_codes, unique_fingerprints
 from advisor.report.check.summary import target_names
 from knowledge.domain.errors import AdvisorError
 

@@ -11,7 +11,7 @@ from advisor.gate.compare import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.policy import Ignore
 from advisor.gate.update import lock_again, may_resolve, needs_tool
-from advisor.project.lock import Lock
+from advisor.locks.lock import Lock
 from advisor.report.check.summary import (
     count_findings,
     describe_changes,
@@ -23,8 +23,8 @@ from advisor.report.check.summary import (
     places_and_name,
     target_names,
 )
-from advisor.report.interface import change_groups, target_line, version_change
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.phrases import change_groups, target_line, version_change
 
 _MOST_LINES = 12
 _MOST_ALIKE = 5

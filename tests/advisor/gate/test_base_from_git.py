@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from advisor.gate.base import export_commit, read_file_at
-from advisor.gate.git_objects import tracked_files
+from advisor.gate.base.commit import export_commit, read_file_at
+from advisor.gate.base.git_objects import tracked_files
 from knowledge.domain.errors import InputError
 from tests.advisor.gate.steps import Run, change, git
 from tests.conftest import Advisor

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from advisor.gate.compatibility import check_compatibility
+from advisor.gate.checks.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
-from advisor.project.locks import read_lock
+from advisor.locks.read import read_lock
 from advisor.resolve.predictor import Predictor
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.factories import MACHINE, build_problem
 from tests.advisor.gate.lock_texts import Document, named_lock, pipfile_lock, pylock, uv_lock

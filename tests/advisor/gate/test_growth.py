@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from advisor.gate.growth_limit import GrowthLimit
-from advisor.gate.policy import read_policy
+from advisor.gate.policy import GrowthLimit, read_policy
 from knowledge.domain.errors import InputError
 from tests.advisor.gate.steps import Run, git
 from tests.conftest import Advisor

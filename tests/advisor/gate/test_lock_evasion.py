@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import tomli_w
 
-from advisor.project.locks import read_lock
-from advisor.project.read_errors import UnreadableFileError
+from advisor.locks.read import read_lock
+from advisor.project.text_file import UnreadableFileError
 from tests.advisor.factories import build_problem
 from tests.advisor.gate.lock_texts import (
     EVIL,

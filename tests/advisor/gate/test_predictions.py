@@ -10,11 +10,11 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.check import PREVENT_PREDICTION
-from advisor.gate.codes import gate_codes
 from advisor.gate.compare import LockComparison, PackageChange, check_regression
+from advisor.gate.findings import gate_codes
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
-from advisor.project.lock import Lock, LockedVersion
+from advisor.locks.lock import Lock, LockedVersion
 from knowledge.estimate.interface import PredictedChange, Prediction
 from tests.advisor.factories import build_problem
 from tests.advisor.gate.steps import Run

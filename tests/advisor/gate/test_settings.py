@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from advisor.lock.settings_table import locked_settings, settings_path, settings_text
+from advisor.locks.settings_table import locked_settings, settings_path, settings_text
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.gate.steps import Run, git
 from tests.conftest import Advisor

@@ -380,7 +380,7 @@ def test_unchecked_locks_of_the_base_are_reported_only_if_the_change_edits_them(
 
 
 def test_a_lock_above_the_size_limit_is_refused(repository: Path, check: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("advisor.project.read_errors.MAX_BYTES", 1000)
+    monkeypatch.setattr("advisor.project.text_file.MAX_BYTES", 1000)
     (repository / "locked.txt").write_text("a==2.0\nb==1.1\n" + "#" * 1000)
     (repository / "uv.lock").write_text("#" * 1001)
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.lock.pins import with_pins
-from advisor.lock.settings_table import locked_settings, read_settings, settings_text
+from advisor.api.lock_writers.pins import with_pins
+from advisor.locks.settings_table import locked_settings, read_settings, settings_text
 from advisor.resolve.freshness import HOURS_PER_RELEASE
 from advisor.resolve.verify import verify
 from tests.advisor.factories import empty_estimator

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
-from advisor.lock.settings_table import locked_settings, read_settings, settings_text
+from advisor.locks.settings_table import locked_settings, read_settings, settings_text
 from tests.advisor.gate.steps import change
 from tests.conftest import Advisor
 from tests.examples import examples

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.project.workload_file import (
+from advisor.project.workload.file import (
     WORKLOAD_FILE,
     check_name,
     read_workloads,
@@ -150,7 +150,7 @@ def test_any_workload_survives_the_file(
 def test_several_processes_add_workloads_without_losing_one(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom dataclasses import replace\nfrom pathlib import Path\n"
-        "from advisor.project.workload_file import write_workload\n"
+        "from advisor.project.workload.file import write_workload\n"
         "from knowledge.domain.workload import ProfiledWorkload\n"
         "empty = ProfiledWorkload(name='x', framework='torch', parts=(), unattributed=1.0)\n"
         "for i in range(20):\n"

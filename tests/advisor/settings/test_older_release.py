@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.lock.settings_table import locked_settings, settings_path, settings_text
+from advisor.locks.settings_table import locked_settings, settings_path, settings_text
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor

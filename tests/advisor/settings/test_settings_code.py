@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.report.settings_code import settings_code
+from advisor.report.environment import settings_code
 from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

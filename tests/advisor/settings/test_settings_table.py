@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.pylock import Pylock
 
-from advisor.lock.pylock import TargetStack, write_pylock
-from advisor.lock.settings_table import (
+from advisor.api.lock_writers.pylock import TargetStack, write_pylock
+from advisor.locks.settings_table import (
     SETTINGS_FILE,
     locked_settings,
     read_settings,
@@ -20,9 +20,8 @@ from advisor.lock.settings_table import (
     settings_text,
     settings_texts,
 )
+from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY
 from tests.advisor.factories import build_problem
 
 VALUES: dict[str, dict[str, int | str]] = {

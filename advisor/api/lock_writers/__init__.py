@@ -1,0 +1,1 @@
+"""Writers of lock files, which move to `advisor/locks/formats`."""

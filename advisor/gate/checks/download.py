@@ -1,0 +1,151 @@
+"""Checks of the size of the download: its growth over that of the base, and `max-size`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from advisor.domain.words import count, quoted, size_text, size_texts
+from advisor.gate.findings import Cause, Finding
+from advisor.gate.scope import InstallableFiles, Scope
+from advisor.index.client import IndexClient
+from advisor.index.pages.filenames import file_key
+from advisor.locks.lock import Lock, LockedVersion
+
+_NAMED = 3
+"""Maximum number of packages that a message names."""
+
+
+Sizes = Mapping[str, int | None]
+"""Size of the file of each package in bytes; none if it is not known."""
+
+
+def read_download(lock: Lock, installable: InstallableFiles, client: IndexClient) -> dict[str, int | None]:
+    """Return the size of the file of each package that the target would download for a lock.
+
+    The size on the index page counts; if the page has none, that in the lock; else the file's header is requested.
+
+    Args:
+        lock: The lock.
+        installable: The file of each locked package that the target would install.
+        client: The package indexes.
+    """
+    sizes: dict[str, int | None] = {}
+    for name, locked in lock.packages.items():
+        file = installable[name].file if name in installable else None
+        on_page = file.size if file is not None else None
+        sizes[name] = on_page if on_page is not None else _locked_size(locked, file.filename if file else "")
+    missing = {name: installable[name].file for name in lock.packages if sizes[name] is None and name in installable}
+    read = client.file_sizes.read(missing.values())
+    return sizes | {name: read[file.identity].download for name, file in missing.items()}
+
+
+def _locked_size(locked: LockedVersion, filename: str) -> int | None:
+    """Return the size that a lock records of a file; if no file can be installed, that of the only one that it has."""
+    if not filename:
+        return locked.files[0].size if len(locked.files) == 1 else None
+    key = file_key(filename)
+    return next((file.size for file in locked.files if file_key(file.name) == key), None)
+
+
+def check_growth(
+    scope: Scope, client: IndexClient, installable: InstallableFiles, *, base: tuple[str, Lock, InstallableFiles]
+) -> Iterator[Finding]:
+    """Yield the growth of the download, if it exceeds the policy's `max-growth`, and what is not known of it.
+
+    A package counts only if its size is known in both locks, or in the only one that has it.
+
+    Args:
+        scope: The lock, the target and the policy.
+        client: The package indexes.
+        installable: The file of each locked package that the target would install.
+        base: Display name of the base, its lock, and the files that the target would install from it.
+    """
+    limit = scope.policy.max_growth
+    if limit is None:
+        return
+    name, lock, base_installable = base
+    before = read_download(lock, base_installable, client)
+    after = read_download(scope.lock, installable, client)
+    growths = _growths(before, after)
+    growth, base_bytes = sum(growths.values()), sum(size or 0 for size in before.values())
+    if limit.fraction is not None and before and not base_bytes:
+        message = f"the growth of the download is not known in percent: no size of {name} is known"
+        yield scope.finding("ADV022", message, subject="growth")
+    elif not limit.allows(growth, base=base_bytes):
+        largest = sorted((p for p in growths if growths[p] > 0), key=lambda p: (-growths[p], p))
+        listed = ", ".join(f"`{package}` by {size_text(growths[package])}" for package in largest[:_NAMED])
+        yield scope.finding(
+            "ADV031",
+            f"the download grows by {size_text(growth)}, from {size_text(base_bytes)} of {name}; {limit} is allowed; "
+            f"{listed}",
+            subject="growth",
+            cause=Cause.of(scope.lock.versions),
+        )
+    # A package of unknown size that stays as it is does not make the download grow.
+    unknown = [p for p in after if p not in growths and lock.versions.get(p) != scope.lock.versions[p]]
+    yield from unknown_sizes(scope, unknown, total="the growth of the download", subject="growth")
+
+
+def unknown_sizes(scope: Scope, packages: Sequence[str], *, total: str, subject: str) -> Iterator[Finding]:
+    """Yield that a sum of sizes does not contain some packages; nothing if there are none."""
+    if packages:
+        message = (
+            f"{total} does not contain {count(len(packages), 'package')} of unknown size: "
+            f"{quoted(packages[:_NAMED])}{' and others' if len(packages) > _NAMED else ''}"
+        )
+        yield scope.finding("ADV022", message, subject=subject)
+
+
+def _growths(before: Sizes, after: Sizes) -> dict[str, int]:
+    """Return the growth of each package in bytes; a package of unknown size in one of the locks is left out."""
+    growths = {}
+    for package in sorted({**before, **after}):
+        old, new = before.get(package, 0), after.get(package, 0)
+        if old is not None and new is not None:
+            growths[package] = new - old
+    return growths
+
+
+def check_download(
+    scope: Scope,
+    client: IndexClient,
+    installable: InstallableFiles,
+    *,
+    limit: int | None,
+    base: tuple[Lock, InstallableFiles] | None = None,
+) -> Iterator[Finding]:
+    """Yield that the download of a lock exceeds the limit, and what is not known of it.
+
+    Like `advise`, it counts the files that the target would download, and packages of unknown size as nothing. With a
+    base, only a download that is larger than that of the base is reported.
+
+    Args:
+        scope: The lock, the target and the policy.
+        client: The package indexes.
+        installable: The file of each locked package that the target would install.
+        limit: Largest admissible download, in bytes; none for no limit.
+        base: The lock of the base, and the files that the target would install from it.
+    """
+    if limit is None:
+        return
+    sizes = read_download(scope.lock, installable, client)
+    before = read_download(*base, client) if base is not None else {}
+    download = _total(sizes)
+    if download > limit and (base is None or download > _total(before)):
+        text, most = size_texts(download, limit)
+        largest = sorted(sizes, key=lambda package: (-(sizes[package] or 0), package))[:_NAMED]
+        listed = ", ".join(f"`{package}` with {size_text(sizes[package] or 0)}" for package in largest)
+        yield scope.finding(
+            "ADV032",
+            f"the download is {text}, and `max-size` allows {most}; the largest: {listed}",
+            subject="max-size",
+            cause=Cause.of(scope.lock.versions),
+        )
+    old = base[0].versions if base is not None else {}
+    changed = [name for name in sizes if old.get(name) != scope.lock.versions[name]]
+    unknown = [name for name in changed if sizes[name] is None]
+    yield from unknown_sizes(scope, unknown, total="the download that `max-size` limits", subject="max-size")
+
+
+def _total(sizes: Sizes) -> int:
+    return sum(size or 0 for size in sizes.values())

@@ -1,0 +1,195 @@
+"""Run-time settings of a project: slow ones, and those that contradict the lock, the target or each other."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+from advisor.domain.words import speed_text
+from advisor.gate.findings import Finding, Place
+from advisor.gate.scope import Scope
+from advisor.project.settings.project_settings import ProjectSetting, UnreadFile
+from advisor.resolve.predictor import Predictor
+from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
+
+RecommendedValues = Mapping[str, Mapping[str, int | str]]
+"""Recommended values of settings, by framework and name."""
+
+
+def check_slow_settings(
+    scope: Scope, project_settings: Sequence[ProjectSetting], predictor: Predictor, *, backends: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the settings whose predicted loss against the default is significant and exceeds `max-regression`.
+
+    Args:
+        scope: The lock, the target and the policy.
+        project_settings: Run-time settings of the project, and those that the lock recommends.
+        predictor: Predictions from the observations.
+        backends: Backend of each measured package.
+    """
+    slowest = 1 - scope.policy.max_regression
+    measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
+    for used in project_settings:
+        settings = {n: {used.name: used.value} for n in measured if used.applies_to(backends[n])}
+        if not settings or not used.value:
+            continue
+        for effect in predictor.setting_effects(scope.lock.versions, settings):
+            if effect.speedup < slowest and effect.high < 1:
+                yield scope.finding(
+                    "ADV016",
+                    f"with `{effect.subject}`{_condition(used)}, `{effect.package} {measured[effect.package]}` is "
+                    f"predicted to be {speed_text(effect, 'with the default')}; {slowest:.3g} times is allowed",
+                    package=effect.package,
+                    place=_place(used),
+                    subject=effect.subject,
+                )
+
+
+def check_recommended_settings(
+    scope: Scope,
+    project_settings: Sequence[ProjectSetting],
+    recommended: RecommendedValues,
+    *,
+    backends: Mapping[str, str],
+) -> Iterator[Finding]:
+    """Yield the settings of the project that contradict those of the lock, or take their effect away.
+
+    Args:
+        scope: The lock, the target and the policy.
+        project_settings: Run-time settings of the project.
+        recommended: The settings of the lock, by framework, with those that are the same for all of them.
+        backends: Backend of each measured package.
+    """
+    for used, package, backend in _applications(scope, project_settings, backends):
+        value = {**recommended.get(ANY, {}), **recommended.get(backend, {})}.get(used.name)
+        if value is None or used.value == str(value) or used.is_default:
+            continue
+        sets = f"`{used.name}` to `{used.value}`" if used.value else f"`{used.name}` when the program runs"
+        if used.overrides_environment and _is_from_outside(used.name, value, backend):
+            yield scope.finding(
+                "ADV035",
+                f"the code sets {sets}{_condition(used)}, so the recommended `{used.name}={value}` has no effect "
+                "when `advisor run` or the environment sets it",
+                package=package,
+                place=_place(used),
+                subject=f"{used.name}={used.value}",
+            )
+        elif used.value:
+            yield scope.finding(
+                "ADV034",
+                f"this sets {sets}{_condition(used)}; the settings of the lock have `{used.name}={value}` for "
+                f"`{package}`",
+                package=package,
+                place=_place(used),
+                subject=f"{used.name}={used.value}",
+            )
+
+
+def check_supported_settings(
+    scope: Scope, project_settings: Sequence[ProjectSetting], *, backends: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the settings of the project that are out of range, or that the locked version or the target lacks.
+
+    Args:
+        scope: The lock, the target and the policy.
+        project_settings: Run-time settings of the project.
+        backends: Backend of each measured package.
+    """
+    for used, package, backend in _applications(scope, project_settings, backends):
+        if not used.value:
+            continue
+        problem = _value_error(used)
+        framework = shipped_settings()[used.name].framework(backend)
+        choice = framework.choice(used.value) if framework else None
+        if problem is None and choice is not None:
+            problem = _obstacle(choice, used, package, scope)
+        if problem is not None:
+            yield scope.finding(
+                "ADV036",
+                f"this sets `{used.name}` to `{used.value}`{_condition(used)}, but {problem}",
+                package=package,
+                place=_place(used),
+                subject=f"{used.name}={used.value}",
+            )
+
+
+def check_contradictions(
+    scope: Scope, project_settings: Sequence[ProjectSetting], *, backends: Mapping[str, str]
+) -> Iterator[Finding]:
+    """Yield the pairs of settings of the project of which one has no effect, or a wrong one, with the other.
+
+    Args:
+        scope: The lock, the target and the policy.
+        project_settings: Run-time settings of the project.
+        backends: Backend of each measured package.
+    """
+    applied = _applications(scope, project_settings, backends)
+    for (other, other_package, _), (used, package, backend) in itertools.combinations(applied, 2):
+        if package != other_package or used.name == other.name:
+            continue
+        if contradictions({used.name: used.value, other.name: other.value}, backend=backend):
+            yield scope.finding(
+                "ADV037",
+                f"this sets `{used.name}={used.value}`, which contradicts `{other.name}={other.value}` of "
+                f"`{_place(other)}`",
+                package=package,
+                place=_place(used),
+                subject=f"{used.name} {other.name}",
+            )
+
+
+def check_unread_files(scope: Scope, files: Sequence[UnreadFile]) -> Iterator[Finding]:
+    """Yield the files of the project that may contain settings, but cannot be parsed.
+
+    Args:
+        scope: The lock, the target and the policy.
+        files: The files.
+    """
+    for file in files:
+        yield scope.finding(
+            "ADV038",
+            f"this file contains words of run-time settings, but it was not read: {file.reason}",
+            place=Place(path=str(file.path), line=file.line),
+            subject=file.file,
+        )
+
+
+def _applications(
+    scope: Scope, project_settings: Sequence[ProjectSetting], backends: Mapping[str, str]
+) -> Iterator[tuple[ProjectSetting, str, str]]:
+    """Yield each setting with each locked package that it applies to, and its framework."""
+    device = "cuda" if scope.problem.target.hardware.gpu else "cpu"
+    for used in project_settings:
+        setting = shipped_settings()[used.name]
+        for package in sorted(scope.lock.versions):
+            backend = backends.get(package, "")
+            has_effect = backend and setting.framework(backend) is not None and device in setting.devices
+            if has_effect and used.applies_to(backend):
+                yield used, package, backend
+
+
+def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
+    """Whether the environment or a set of processors applies a setting, without changes to the code."""
+    framework = shipped_settings()[name].framework(backend)
+    choice = framework.choice(value) if framework else None
+    return choice is not None and bool(choice.environment or choice.processors)
+
+
+def _value_error(used: ProjectSetting) -> str | None:
+    value: int | str = int(used.value) if used.value.isascii() and used.value.isdecimal() else used.value
+    return setting_error(used.name, value)
+
+
+def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
+    """Return why a value has no effect with the locked version or on the target; none if it has."""
+    version, hardware = scope.lock.versions[package], scope.problem.target.hardware
+    return missing_for(choice, hardware, version, framework=package, counts_unknown=False) or None
+
+
+def _condition(used: ProjectSetting) -> str:
+    return " under a condition" if used.is_conditional else ""
+
+
+def _place(used: ProjectSetting) -> Place:
+    return Place(path=str(used.path), line=used.line)

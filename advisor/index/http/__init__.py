@@ -1,0 +1,1 @@
+"""HTTP requests to package indexes: connections, deadlines, retries and errors."""

@@ -1,0 +1,1 @@
+"""Metadata and sizes of wheels, sdists and source trees."""

@@ -1,0 +1,230 @@
+"""Builds the metadata of source trees in isolated environments (`--build-sdists`), which runs their code."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from advisor.domain.progress import progress
+from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
+from advisor.index.metadata.archive import check_members, open_tar, open_zip
+from advisor.index.metadata.build_environment import BuildEnvironment, BuildError, last_line
+from advisor.index.metadata.confinement import run_confined
+
+_MISSING_MODULE = re.compile(r"^ModuleNotFoundError: No module named '(\w+)")
+_LINK_DEPTH = 40
+"""Maximum length of a chain of symbolic links, as in Linux."""
+
+
+def build_metadata(sdist: BinaryIO, filename: str) -> str:
+    """Return the core metadata that the build backend of an sdist generates (PEP 517).
+
+    Args:
+        sdist: The sdist.
+        filename: File name of the sdist.
+
+    Raises:
+        BuildError: If the backend fails or generates no metadata.
+        UnavailableError: If the sdist cannot be unpacked.
+    """
+    with tempfile.TemporaryDirectory(prefix="seshat-sdist-", ignore_cleanup_errors=True) as folder:
+        tree = unpack(sdist, filename, Path(folder, "source"))
+        return build_tree_metadata(tree, f"`{filename}`", Path(folder))
+
+
+def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
+    """Unpack an sdist, and return its top-level directory: the folder itself if the archive has no single one.
+
+    Args:
+        sdist: The sdist.
+        filename: File name of the sdist.
+        folder: A folder that does not exist.
+
+    Raises:
+        BuildError: If it cannot be written.
+        UnavailableError: If it is not an archive, or is too large.
+    """
+    folder.mkdir()
+    try:
+        _unpack(sdist, filename, folder)
+    except OSError as error:
+        raise BuildError(f"`{filename}` cannot be unpacked: {error}") from None
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
+
+
+def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
+    """Return the core metadata that the build backend of a source tree generates (PEP 517).
+
+    Args:
+        source: The source tree, in ``folder``. The build may change it.
+        name: What is built, for messages.
+        folder: A folder that the build may change.
+
+    Raises:
+        BuildError: If the backend fails or generates no metadata.
+    """
+    progress("building %s", name)
+    import pyproject_hooks
+    from build import BuildBackendException, BuildException
+    from pyproject_hooks import BackendUnavailable
+
+    if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
+        # They are for the authors of the package.
+        warnings.filterwarnings("ignore", category=category)
+    try:
+        return _built_metadata(source, folder)
+    except BuildError as error:
+        raise BuildError(f"building the metadata of {name} failed: {error.message}", hint=error.hint) from None
+    except (BuildBackendException, BuildException, BackendUnavailable, subprocess.SubprocessError) as error:
+        reason = _reason(error)
+        missing = _MISSING_MODULE.search(reason)
+        raise BuildError(
+            f"building the metadata of {name} failed: {reason}", missing_module=missing[1] if missing else ""
+        ) from None
+    except OSError as error:
+        raise BuildError(f"building the metadata of {name} generated none: {error}") from None
+
+
+def _built_metadata(source: Path, folder: Path) -> str:
+    """Return the ``METADATA`` file of the build backend, unchanged.
+
+    It is not parsed here, because :mod:`email` cannot write a header with several lines back to text, as older build
+    backends write the description.
+    """
+    from build import ProjectBuilder
+
+    output, home = folder / "metadata", folder / "home"
+    output.mkdir()
+    home.mkdir()
+
+    def run(cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None) -> None:
+        # The last argument of a hook is the folder for its input and result.
+        control = [Path(cmd[-1])] if Path(cmd[-1]).is_dir() else []
+        run_confined(
+            cmd,
+            directory=Path(cwd or source),
+            writable=[folder, *control],
+            home=home,
+            variables=extra_environ,
+            seconds=BUILD_SECONDS,
+        )
+
+    environment = BuildEnvironment(folder / "environment")
+    builder = ProjectBuilder.from_isolated_env(environment, source, runner=run)
+    environment.install(builder.build_system_requires)
+    environment.install(builder.get_requires_for_build("wheel"))
+    with Path(builder.metadata_path(output), "METADATA").open("rb") as file:
+        content = file.read(METADATA_BYTES + 1)
+    if len(content) > METADATA_BYTES:
+        raise BuildError(f"the built metadata exceeds {bytes_text(METADATA_BYTES)}")
+    return content.decode("utf-8", "replace")
+
+
+def _reason(error: Exception) -> str:
+    """Return the last line of the output of a build backend; the error if there is no output."""
+    cause = getattr(error, "exception", error)
+    if isinstance(cause, subprocess.TimeoutExpired):
+        return f"it took more than {BUILD_SECONDS} seconds"
+    # A backend that cannot be imported has a traceback instead of output.
+    output = getattr(cause, "output", None) or str(getattr(cause, "traceback", "")).encode()
+    return (last_line(output) if isinstance(output, bytes) else "") or str(error)[:200]
+
+
+def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:
+    if filename.endswith(".zip"):
+        with open_zip(sdist, filename) as archive:
+            entries = archive.infolist()
+            _check(sum(entry.file_size for entry in entries), len(entries), filename)
+            archive.extractall(folder)
+        return
+    with open_tar(sdist, filename) as tar:
+        links: dict[Path, str] = {}
+        for member in _limited_members(tar, filename):
+            path = _path_in(folder, member.name)
+            if member.issym():
+                links[path] = member.linkname
+            else:
+                _write_member(tar, member, path, folder)
+        _write_links(links, folder)
+
+
+def _path_in(folder: Path, name: str) -> Path:
+    """Return the path of a member in a folder that has no links yet.
+
+    Raises:
+        tarfile.TarError: If it is outside of the folder.
+    """
+    path = os.path.normpath(name.lstrip("/"))
+    if path.partition("/")[0] == ".." or "\0" in name:
+        raise tarfile.TarError(f"the member `{name[:200]}` is outside of it")
+    return folder / path
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, folder: Path) -> None:
+    """Write a directory, a regular file or a hard link, without special permissions.
+
+    Raises:
+        tarfile.TarError: If it is something else, such as a device.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if member.isdir():
+        path.mkdir(exist_ok=True)
+        return
+    path.unlink(missing_ok=True)
+    if member.islnk():
+        path.hardlink_to(_path_in(folder, member.linkname))
+        return
+    content = tar.extractfile(member) if member.isreg() else None
+    if content is None:
+        raise tarfile.TarError(f"the member `{member.name[:200]}` is neither a file nor a directory")
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+    path.chmod(0o755 if member.mode & 0o100 else 0o644)
+
+
+def _write_links(links: Mapping[Path, str], folder: Path) -> None:
+    """Write symbolic links, of which none leads out of the folder; those that lead to nothing are left out.
+
+    The filter for this in `tarfile` is missing before Python 3.11.4, and can be bypassed before 3.11.13 (CVE-2025-4517,
+    https://docs.python.org/3.11/whatsnew/changelog.html#python-3-11-13-final). Here, nothing is written through a
+    link, because links come last. A link is written once its target exists, so no later link changes where it leads.
+
+    Raises:
+        tarfile.TarError: If a link leads out of the folder.
+    """
+    root, pending = folder.resolve(), dict(links)
+    for _ in range(_LINK_DEPTH):
+        for path, target in list(pending.items()):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                destination = path.parent.joinpath(target).resolve(strict=True)
+            except (OSError, RuntimeError):
+                continue
+            if not destination.is_relative_to(root) or os.path.isabs(target):
+                raise tarfile.TarError(f"the link `{path.relative_to(folder)}` leads out of it")
+            path.symlink_to(target)
+            del pending[path]
+
+
+def _limited_members(tar: tarfile.TarFile, filename: str) -> Iterator[tarfile.TarInfo]:
+    """Yield the members of an archive, and raise an error beyond the limits."""
+    total = 0
+    for count, member in enumerate(tar, start=1):
+        total += member.size
+        _check(total, count, filename)
+        yield member
+
+
+def _check(total: int, count: int, filename: str) -> None:
+    if total > UNPACKED_BYTES:
+        raise TooLargeError(f"`{filename}` unpacks to more than {bytes_text(UNPACKED_BYTES)}")
+    check_members(count, filename)

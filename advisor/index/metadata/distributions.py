@@ -1,0 +1,356 @@
+"""Metadata and sizes of wheels and sdists, cached.
+
+Cache entries of a file are valid only for its index and address. The hash on a page proves nothing before the file was
+read; so no index can replace the cache entries of another index's file. This also holds for sizes: only the table of
+contents of a wheel is read for them, and no hash on a page covers a part of a file. An index that lists the hash of
+another index's file could otherwise state a size for that file. The price is one request for each further index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from advisor.index.addresses import local_path
+from advisor.index.cache import DiskCache
+from advisor.index.configuration import without_credentials
+from advisor.index.http.transport import GoneError, RangeError, Transport
+from advisor.index.limits import METADATA_BYTES, TooLargeError
+from advisor.index.metadata.archive import (
+    ArchiveError,
+    ChangedFileError,
+    RangedFile,
+    WheelContents,
+    read_sdist_texts,
+    read_unpacked_size,
+    read_wheel,
+)
+from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
+from advisor.index.metadata.sdist import is_static, static_metadata
+from advisor.index.pages.page import DistributionFile
+from advisor.index.pages.reader import IndexAnswerError, OfflineError
+from knowledge.domain.errors import UnavailableError
+
+_SETTLED_SECONDS = 2.0
+"""Age from which a file of this machine is cached: longer than the resolution of the times of any file system."""
+_SDIST_FORMAT = "sdist 3"
+"""Version of the cached metadata of sdists; raise it when other files of them are read."""
+
+
+class MetadataError(ValueError):
+    """Raised when one distribution's metadata is malformed: that distribution cannot be a candidate.
+
+    Attributes:
+        missing_module: The module that a build of the metadata did not find; empty for other reasons.
+    """
+
+    def __init__(self, message: str, *, missing_module: str = "") -> None:
+        super().__init__(message)
+        self.missing_module = missing_module
+
+
+class Distributions:
+    """Reads distributions. Safe for many threads."""
+
+    def __init__(self, transport: Transport, cache: DiskCache, *, offline: bool) -> None:
+        self._transport = transport
+        self._cache = cache
+        self._offline = offline
+
+    def metadata(self, file: DistributionFile) -> CoreMetadata:
+        """Return the core metadata of a wheel or sdist.
+
+        Raises:
+            MetadataError: If it is malformed.
+            UnavailableError: If the index does not answer, the answer does not match its page, or the cache has no
+                entry while offline.
+        """
+        identity = _cache_key(file)
+        key = identity if identity is None or file.filename.endswith(".whl") else f"{_SDIST_FORMAT} {identity}"
+        cached = None if key is None else self._cache.read("metadata", key)
+        if cached is not None:
+            return _parse(cached.decode())
+        try:
+            text = header_of(self._read_metadata(file))
+        except GoneError:
+            raise MetadataError("metadata: the file no longer exists on the index; try `--refresh`") from None
+        except (ArchiveError, TooLargeError, ValueError) as error:
+            raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
+        if key is not None:
+            self._cache.write("metadata", key, text.encode())
+        return _parse(text)
+
+    def built_metadata(self, file: DistributionFile) -> CoreMetadata:
+        """Return the metadata of an sdist from a build, which runs its code; the result is cached.
+
+        Raises:
+            MetadataError: If the build fails, or generates malformed metadata.
+            UnavailableError: As for :meth:`metadata`.
+        """
+        key = f"built by {sys.version_info.major}.{sys.version_info.minor} {file.identity}"
+        is_cacheable = local_path(file.url) is None
+        cached = self._cache.read("metadata", key) if is_cacheable else None
+        if cached is None:
+            if self._offline:
+                raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
+            from advisor.index.metadata.build import build_metadata
+            from advisor.index.metadata.build_environment import BuildError
+
+            try:
+                with self._opened(file) as sdist:
+                    cached = header_of(build_metadata(sdist, file.filename)).encode()
+            except BuildError as error:
+                raise MetadataError(f"metadata: {error.message}", missing_module=error.missing_module) from None
+            except (ArchiveError, TooLargeError, ValueError) as error:
+                raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
+            if is_cacheable:
+                self._cache.write("metadata", key, cached)
+        return _parse(cached.decode())
+
+    def unpack(self, file: DistributionFile, folder: Path) -> Path:
+        """Unpack an sdist or an archive of a repository, and return its top-level directory.
+
+        Args:
+            file: The archive.
+            folder: A folder that does not exist.
+
+        Raises:
+            UnavailableError: If it cannot be read or unpacked, or this program is offline.
+        """
+        from advisor.index.metadata.build import unpack
+
+        self._check_reachable(file)
+        with self._opened(file) as archive:
+            return unpack(archive, file.filename, folder)
+
+    def remote_hash(self, file: DistributionFile) -> str:
+        """Return the SHA-256 of a remote file that no index lists; it is downloaded, or from the cache if offline.
+
+        Raises:
+            UnavailableError: If it cannot be read, or is not in the cache while offline.
+        """
+        if self._offline and (cached := self._cache.read("hash", file.identity)) is not None:
+            return cached.decode()
+        self._check_reachable(file)
+        with self._transport.download(file.url) as (_, digest):
+            self._cache.write("hash", file.identity, digest.encode())
+            return digest
+
+    def _check_reachable(self, file: DistributionFile) -> None:
+        """Check that a file may be requested.
+
+        Raises:
+            OfflineError: If it is remote, and this program is offline.
+        """
+        if self._offline and local_path(file.url) is None:
+            raise OfflineError(
+                f"`{file.filename}` is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+
+    def size(self, file: DistributionFile) -> int | None:
+        """Return the size of a file in bytes; it is requested if the index page does not contain it.
+
+        Raises:
+            UnavailableError: If the index does not answer, or a file of this machine does not exist.
+        """
+        if file.size is not None:
+            return file.size
+        if (path := local_path(file.url)) is not None:
+            try:
+                return path.stat().st_size
+            except OSError as error:
+                raise _unreadable(file, error) from None
+        if (cached := self._cache.read("size", file.identity)) is not None:
+            return int(cached)
+        if self._offline:
+            return None
+        length = self._transport.length(file.url)
+        if length is not None:
+            self._cache.write("size", file.identity, str(length).encode())
+        return length
+
+    def known_sizes(self, file: DistributionFile) -> tuple[int | None, int | None]:
+        """Return the size and the unpacked size of a file in bytes, as far as page and cache contain them."""
+        key = _cache_key(file) or ""
+        unpacked = self._cache.read("unpacked", key) if file.filename.endswith(".whl") else None
+        size = str(file.size).encode() if file.size is not None else self._cache.read("size", key)
+        return (None if size is None else int(size)), (None if unpacked is None else int(unpacked))
+
+    def unpacked_size(self, file: DistributionFile) -> int | None:
+        """Return the unpacked size of a wheel in bytes; none for an sdist, and if it is not in the cache while offline.
+
+        Only the table of contents is read, with range requests; a file is never downloaded for it.
+
+        Raises:
+            RangeError: If the server does not support range requests.
+            UnavailableError: If the index does not answer, or the file is not a readable wheel.
+        """
+        if not file.filename.endswith(".whl"):
+            return None
+        if (key := _cache_key(file)) and (cached := self._cache.read("unpacked", key)) is not None:
+            return int(cached)
+        if (path := local_path(file.url)) is not None:
+            try:
+                with path.open("rb") as wheel:
+                    unpacked = read_unpacked_size(wheel, file.filename)
+                    self._store_sizes(file, download=wheel.seek(0, io.SEEK_END), unpacked=unpacked)
+                    return unpacked
+            except OSError as error:
+                raise _unreadable(file, error) from None
+        if self._offline:
+            return None
+        ranged = self._ranged(file)
+        size = read_unpacked_size(ranged, file.filename)
+        self._store_sizes(file, download=ranged.size, unpacked=size)
+        return size
+
+    def _ranged(self, file: DistributionFile) -> RangedFile:
+        """Open a remote file of which only parts are read.
+
+        Raises:
+            RangeError: If the server does not support range requests.
+            ChangedFileError: If the file does not have the size on its page.
+        """
+        ranged = RangedFile(self._transport, file.url)
+        if file.size not in (None, ranged.size):
+            raise ChangedFileError(f"`{file.filename}` does not have the size on its page")
+        return ranged
+
+    def _store_sizes(self, file: DistributionFile, *, download: int, unpacked: int) -> None:
+        """Store the sizes of a file that was opened for its metadata or its table of contents."""
+        if key := _cache_key(file):
+            if file.size is None:
+                self._cache.write("size", key, str(download).encode())
+            self._cache.write("unpacked", key, str(unpacked).encode())
+
+    def local_hash(self, file: DistributionFile, path: Path) -> str:
+        """Return the SHA-256 of a file of this machine.
+
+        Raises:
+            UnavailableError: If it cannot be read.
+        """
+        if (key := _cache_key(file)) and (cached := self._cache.read("hash", key)) is not None:
+            return cached.decode()
+        try:
+            with path.open("rb") as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            if key:
+                self._cache.write("hash", key, digest.encode())
+            return digest
+        except OSError as error:
+            raise _unreadable(file, error) from None
+
+    def _read_metadata(self, file: DistributionFile) -> str:
+        if local_path(file.url) is None and self._offline:
+            raise OfflineError(
+                f"the metadata of `{file.filename}` is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+        is_wheel = file.filename.endswith(".whl")
+        if file.metadata_sha256 is not None and (body := self._separate_metadata(file)) is not None:
+            text = body.decode("utf-8", "replace")
+            if is_wheel or is_static(text):
+                return text
+        if not is_wheel:
+            with self._opened(file) as sdist:
+                texts = read_sdist_texts(sdist, file.filename, is_complete=is_static)
+            return static_metadata(texts["PKG-INFO"], texts.get("pyproject.toml"))
+        if local_path(file.url) is None:
+            try:
+                ranged = self._ranged(file)
+                return self._metadata_of(file, read_wheel(ranged, file.filename), ranged.size)
+            except RangeError:
+                pass  # Download the whole wheel, and compare its hash.
+        with self._opened(file) as wheel:
+            contents = read_wheel(wheel, file.filename)
+            return self._metadata_of(file, contents, wheel.seek(0, io.SEEK_END))
+
+    def _metadata_of(self, file: DistributionFile, contents: WheelContents, size: int) -> str:
+        """Return the metadata of a wheel, and store its sizes, which need no further request.
+
+        Args:
+            file: The wheel.
+            contents: What was read of it.
+            size: Its size in bytes.
+        """
+        self._store_sizes(file, download=size, unpacked=contents.unpacked_size)
+        return contents.metadata
+
+    def _separate_metadata(self, file: DistributionFile) -> bytes | None:
+        """Return the separate metadata of a file (PEP 658); none if it does not exist."""
+        url = f"{file.url}.metadata"
+        if (path := local_path(url)) is not None:
+            try:
+                with path.open("rb") as opened:
+                    body = opened.read(METADATA_BYTES + 1)
+            except OSError:
+                return None
+            if len(body) > METADATA_BYTES:
+                raise TooLargeError(f"`{path}` is too large for metadata")
+        else:
+            answer = self._transport.get(url, accept="*/*", limit=METADATA_BYTES)
+            if answer.status != 200:
+                return None
+            body = answer.body
+        _check_hash(hashlib.sha256(body).hexdigest(), file.metadata_sha256, url)
+        return body
+
+    @contextmanager
+    def _opened(self, file: DistributionFile) -> Iterator[BinaryIO]:
+        """Open a whole file after its hash was compared with that on its page."""
+        if (path := local_path(file.url)) is None:
+            with self._transport.download(file.url) as (fetched, digest):
+                _check_hash(digest, file.sha256, file.url)
+                yield cast(BinaryIO, fetched)
+            return
+        try:
+            with path.open("rb") as opened:
+                if file.sha256:
+                    _check_hash(hashlib.file_digest(opened, "sha256").hexdigest(), file.sha256, file.url)
+                    opened.seek(0)
+                yield opened
+        except OSError as error:
+            raise _unreadable(file, error) from None
+
+
+def _cache_key(file: DistributionFile) -> str | None:
+    """Return the key of a file's cache entries; none for a file of this machine that was changed just now.
+
+    A file of this machine may change at any time: its key contains its size, its time and its number. Two changes
+    within the resolution of the time would give the same key.
+    """
+    if (path := local_path(file.url)) is None:
+        return file.identity
+    try:
+        state = path.stat()
+    except OSError:
+        return None
+    if time.time() - state.st_mtime < _SETTLED_SECONDS:
+        return None
+    return f"{file.identity} {state.st_size} {state.st_mtime_ns} {state.st_ino}"
+
+
+def _check_hash(digest: str, expected: str | None, url: str) -> None:
+    if expected and digest != expected.lower():
+        raise IndexAnswerError(
+            f"the hash of `{without_credentials(url)}` does not match the one on its index page or in its requirement",
+            hint="the file or the page was changed in transit: try again, or use another index",
+        )
+
+
+def _unreadable(file: DistributionFile, error: OSError) -> UnavailableError:
+    return ArchiveError(f"`{local_path(file.url)}` cannot be read: {error.strerror or error}")
+
+
+def _parse(text: str) -> CoreMetadata:
+    try:
+        return parse_metadata(text)
+    except ValueError as error:
+        raise MetadataError(f"metadata: {error}") from None

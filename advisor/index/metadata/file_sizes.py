@@ -1,0 +1,180 @@
+"""Sizes of many files at once, read in the background while the program does something else.
+
+Sizes are only reported, so the program waits for them for a limited time. A server that did not answer, or does not
+support range requests, gets no further requests.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from advisor.index.addresses import origin_of
+from advisor.index.http.deadline import deadline
+from advisor.index.http.transport import GoneError, RangeError
+from advisor.index.limits import TooLargeError
+from advisor.index.metadata.archive import ArchiveError, ChangedFileError
+from advisor.index.metadata.distributions import Distributions
+from advisor.index.pages.page import DistributionFile
+from knowledge.domain.errors import UnavailableError
+
+SECONDS = 10.0
+"""Default of the maximum time of each request."""
+WAIT_SECONDS = 3.0
+"""Maximum time that an answer is delayed for sizes; the next run finds those that arrive later in the cache."""
+_WORKERS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Why a size is not known.
+
+    Attributes:
+        text: The reason, as part of a sentence.
+        temporary: Whether the next run may succeed.
+    """
+
+    text: str
+    temporary: bool
+
+
+OFFLINE = Problem(text="they are not in the cache, and `--offline` reads nothing else", temporary=True)
+UNREADABLE = Problem(text="the files cannot be read", temporary=False)
+UNSTATED = Problem(text="their index does not state them", temporary=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSize:
+    """The sizes of one file, in bytes.
+
+    Attributes:
+        download: Size of the file; none if it is not known.
+        installed: Unpacked size of a wheel; none if it is not known, and for an sdist.
+        problem: Why a size that could be known is not; none if nothing is missing.
+    """
+
+    download: int | None = None
+    installed: int | None = None
+    problem: Problem | None = None
+
+
+class FileSizes:
+    """Reads the sizes of files, each once. Safe for many threads."""
+
+    def __init__(self, distributions: Distributions, *, offline: bool, seconds: float = SECONDS) -> None:
+        """Create a reader; it starts nothing.
+
+        Args:
+            distributions: Reads the sizes of one file.
+            offline: Whether nothing is requested.
+            seconds: Maximum time of each request, and of waiting for all requests that have not been answered yet if it
+                is shorter than :data:`WAIT_SECONDS`.
+        """
+        self._distributions = distributions
+        self._seconds = seconds
+        self._wait_seconds = min(seconds, WAIT_SECONDS)
+        self._offline = offline
+        self._lock = threading.Lock()
+        self._pool: ThreadPoolExecutor | None = None
+        self._futures: dict[str, Future[FileSize]] = {}
+        self._unavailable: dict[str, Problem] = {}
+        """Servers that did not answer."""
+        self._without_ranges: dict[str, Problem] = {}
+        """Servers that do not support range requests."""
+
+    def prefetch(self, files: Iterable[DistributionFile]) -> None:
+        """Start to read the sizes of files without waiting for them."""
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="sizes")
+            for file in files:
+                if file.identity not in self._futures:
+                    self._futures[file.identity] = self._pool.submit(self._read, file)
+
+    def read(self, files: Iterable[DistributionFile], *, wait_for: bool = True) -> dict[str, FileSize]:
+        """Return the sizes of files by the identity of each file.
+
+        Args:
+            files: The files.
+            wait_for: Whether to wait for sizes that have not been read yet.
+        """
+        files = list(files)
+        self.prefetch(files)
+        futures = {file.identity: self._futures[file.identity] for file in files}
+        wait(futures.values(), timeout=self._wait_seconds if wait_for else 0)
+        late = Problem(text=f"their index did not give them within {self._wait_seconds:g} seconds", temporary=True)
+        sizes = {}
+        for file in files:
+            future = futures[file.identity]
+            sizes[file.identity] = future.result() if future.done() else FileSize(download=file.size, problem=late)
+        return sizes
+
+    def known(self, file: DistributionFile) -> FileSize:
+        """Return the sizes of a file without a request: from its index page, the cache and what was read so far."""
+        future = self._futures.get(file.identity)
+        if future is not None and future.done():
+            return future.result()
+        download, installed = self._distributions.known_sizes(file)
+        return FileSize(download=download, installed=installed)
+
+    def close(self) -> None:
+        """Cancel the queued requests."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, file: DistributionFile) -> FileSize:
+        download, installed = self._distributions.known_sizes(file)
+        problem = None
+        if installed is None and file.filename.endswith(".whl"):
+            installed, problem = self._attempt(file, self._distributions.unpacked_size, self._without_ranges)
+            # The answer to the request for the table of contents also contains the size of the file.
+            download = download if download is not None else self._distributions.known_sizes(file)[0]
+        if download is None:
+            download, other = self._attempt(file, self._distributions.size, {})
+            problem = problem or other
+        return FileSize(download=download, installed=installed, problem=problem)
+
+    def _attempt(
+        self,
+        file: DistributionFile,
+        read: Callable[[DistributionFile], int | None],
+        incapable: dict[str, Problem],
+    ) -> tuple[int | None, Problem | None]:
+        """Read one size of a file, unless its server failed before.
+
+        Args:
+            file: The file.
+            read: Reads the size.
+            incapable: Servers that cannot answer this kind of request; new ones are added.
+
+        Returns:
+            The size, and why it is not known.
+        """
+        server = origin_of(file.url)
+        if (problem := self._unavailable.get(server) or incapable.get(server)) is not None:
+            return None, problem
+        try:
+            with deadline(self._seconds):
+                size = read(file)
+        except (ArchiveError, ChangedFileError, GoneError, TooLargeError):
+            return None, UNREADABLE
+        except RangeError:
+            problem = Problem(text=f"`{_host(file)}` does not support range requests", temporary=False)
+            incapable[server] = problem
+            return None, problem
+        except UnavailableError:
+            problem = Problem(text=f"`{_host(file)}` could not be read", temporary=True)
+            self._unavailable[server] = problem
+            return None, problem
+        if size is None:
+            return None, OFFLINE if self._offline else UNSTATED
+        return size, None
+
+
+def _host(file: DistributionFile) -> str:
+    """Return the host of a file with its port, for people."""
+    parts = urlsplit(file.url)
+    return f"{parts.hostname}:{parts.port}" if parts.port else str(parts.hostname)

@@ -1,0 +1,168 @@
+"""Core metadata of an sdist without a build.
+
+The requirements in its ``PKG-INFO`` hold if that has metadata version 2.2 or newer and does not declare them as dynamic
+(PEP 643). Otherwise those in the table ``project`` of its ``pyproject.toml`` hold, if that does not declare them as
+dynamic: a build backend cannot add to a field that is not declared
+(https://packaging.python.org/en/latest/specifications/pyproject-toml/#dynamic). If there is no such table, those of
+Poetry and flit hold for the build backends of that name, which copy them
+(https://python-poetry.org/docs/pyproject/, https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata). Name
+and version are those of the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from packaging.markers import Marker
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from advisor.index.metadata.core import header_of, parse_metadata
+from knowledge.domain.documents import parse_toml, requirement_from, specifiers_from
+
+_REPLACED = ("metadata-version", "requires-dist", "requires-python", "provides-extra", "dynamic")
+_ADDRESSES = ("git", "url", "path", "file")
+_MOST_CONSTRAINT_CHARACTERS = 2000
+"""poetry-core needs time that is quadratic in the number of spaces."""
+_DYNAMIC = frozenset({"dependencies", "optional-dependencies", "requires-python"})
+
+
+def is_static(pkg_info: str) -> bool:
+    """Whether the requirements in a ``PKG-INFO`` hold without a build, or it is malformed and cannot be completed."""
+    try:
+        return not parse_metadata(header_of(pkg_info)).dynamic
+    except ValueError:
+        return True
+
+
+def static_metadata(pkg_info: str, pyproject: str | None) -> str:
+    """Return the header of the core metadata of an sdist, with static requirements if there are any.
+
+    Args:
+        pkg_info: Its ``PKG-INFO``.
+        pyproject: Its ``pyproject.toml``, if it has one.
+
+    Raises:
+        ValueError: If the header of ``PKG-INFO`` is too long.
+    """
+    header = header_of(pkg_info)
+    if pyproject is None or is_static(pkg_info):
+        return header
+    try:
+        document = parse_toml(pyproject)
+        name, lines = _stated(document)
+        if canonicalize_name(name) != parse_metadata(header).name:
+            return header
+    except Exception:  # Besides errors of values, poetry-core raises exceptions of a parser that it vendors.
+        # A build reports what is wrong with it.
+        return header
+    return "\n".join(["Metadata-Version: 2.2", *_other_lines(header), *lines]) + "\n"
+
+
+def _stated(document: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return the name of a project and the fields of its requirements.
+
+    Raises:
+        ValueError, KeyError, TypeError, AttributeError: If they are dynamic or malformed.
+    """
+    if "project" in document:
+        return document["project"]["name"], list(_requirement_lines(document["project"]))
+    backend, tool = document["build-system"]["build-backend"], document["tool"]
+    if backend.startswith("poetry."):
+        return tool["poetry"]["name"], list(_poetry_lines(tool["poetry"]))
+    if backend.startswith("flit"):
+        table = tool["flit"]["metadata"]
+        return table.get("dist-name", table.get("module")), list(_flit_lines(table))
+    raise ValueError("no table states the requirements")
+
+
+def _poetry_lines(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of the requirements in a table ``tool.poetry``; what is optional belongs to extras."""
+    from poetry.core.constraints.version import parse_constraint
+    from poetry.core.factory import Factory
+
+    extras = {canonicalize_name(name): _names(_lines(packages)) for name, packages in table.get("extras", {}).items()}
+    for extra in extras:
+        yield f"Provides-Extra: {extra}"
+    for name, constraints in table.get("dependencies", {}).items():
+        for constraint in constraints if isinstance(constraints, list) else [constraints]:
+            if len(str(constraint)) > _MOST_CONSTRAINT_CHARACTERS:
+                raise ValueError("a constraint is too long")
+            if name == "python":
+                yield f"Requires-Python: {specifiers_from(str(parse_constraint(str(constraint))))}"
+                continue
+            options = constraint if isinstance(constraint, dict) else {}
+            if any(key in options for key in _ADDRESSES):
+                raise ValueError("a dependency is not on an index")
+            (text,) = _lines([Factory.create_dependency(name, constraint).to_pep_508()])
+            if not options.get("optional"):
+                yield f"Requires-Dist: {requirement_from(text)}"
+            for extra, packages in extras.items():
+                if canonicalize_name(name) in packages:
+                    yield f"Requires-Dist: {_of_extra(requirement_from(text), extra)}"
+
+
+def _flit_lines(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of the requirements in a table ``tool.flit.metadata``."""
+    for python in _lines([table["requires-python"]] if "requires-python" in table else []):
+        yield f"Requires-Python: {specifiers_from(python)}"
+    for text in _lines(table.get("requires", [])):
+        yield f"Requires-Dist: {requirement_from(text)}"
+    extras = {"dev": table["dev-requires"]} if "dev-requires" in table else {}
+    for extra, texts in {**extras, **table.get("requires-extra", {})}.items():
+        (name,) = map(canonicalize_name, _lines([extra]))
+        yield f"Provides-Extra: {name}"
+        for text in _lines(texts):
+            yield f"Requires-Dist: {_of_extra(requirement_from(text), name)}"
+
+
+def _names(texts: list[str]) -> frozenset[str]:
+    return frozenset(canonicalize_name(text) for text in texts)
+
+
+def _requirement_lines(project: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the fields of the requirements in a table ``project``.
+
+    Raises:
+        ValueError, AttributeError: If they are dynamic or malformed.
+    """
+    if _DYNAMIC & {name.lower() for name in _lines(project.get("dynamic", []))}:
+        raise ValueError("the requirements are dynamic")
+    for python in _lines([project["requires-python"]] if "requires-python" in project else []):
+        yield f"Requires-Python: {specifiers_from(python)}"
+    for text in _lines(project.get("dependencies", [])):
+        yield f"Requires-Dist: {requirement_from(text)}"
+    for extra, texts in project.get("optional-dependencies", {}).items():
+        (name,) = map(canonicalize_name, _lines([extra]))
+        yield f"Provides-Extra: {name}"
+        for text in _lines(texts):
+            yield f"Requires-Dist: {_of_extra(requirement_from(text), name)}"
+
+
+def _of_extra(requirement: Requirement, extra: str) -> Requirement:
+    """Return a requirement that applies only with an extra."""
+    condition = f'extra == "{extra}"'
+    requirement.marker = Marker(f"({requirement.marker}) and {condition}" if requirement.marker else condition)
+    return requirement
+
+
+def _lines(values: Any) -> list[str]:
+    """Return the texts of a list, of which each becomes a line.
+
+    Raises:
+        ValueError: If it is no list of texts, or one of them has several lines.
+    """
+    if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
+        raise ValueError("a field is not a list of single lines")
+    return values
+
+
+def _other_lines(header: str) -> Iterator[str]:
+    """Yield the lines of a header without the fields that are replaced."""
+    is_replaced = False
+    for line in header.splitlines():
+        if not line[:1].isspace():
+            is_replaced = line.partition(":")[0].strip().lower() in _REPLACED
+        if not is_replaced and line.strip():
+            yield line

@@ -1,0 +1,1 @@
+"""Project pages: what an index lists for one project."""

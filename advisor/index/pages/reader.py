@@ -1,0 +1,352 @@
+"""Reads project pages from the cache while they are fresh, from the index, or from a directory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from packaging.utils import NormalizedName, canonicalize_name
+
+from advisor.index.addresses import local_path, url_of_path
+from advisor.index.cache import DiskCache
+from advisor.index.configuration import IndexConfiguration, without_credentials
+from advisor.index.http.transport import Transport
+from advisor.index.pages.filenames import is_variants_file
+from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, page_entries
+from knowledge.domain.errors import UnavailableError
+
+FRESH_SECONDS = 600
+"""How long a page is fresh if the index sends no `Cache-Control`; the large public indexes send this value."""
+_ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
+
+
+class IndexAnswerError(UnavailableError):
+    """Raised when the answer of an index does not conform to the simple repository API."""
+
+    code = "index-answer"
+
+
+class OfflineError(UnavailableError):
+    """Raised when ``--offline`` is set and the cache does not have the required data."""
+
+    code = "offline"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectPage:
+    """The page of a project on one index.
+
+    Attributes:
+        digest: SHA-256 of the page and its addresses before and after redirects; empty for a directory, whose content
+            may change at any time.
+        exists: Whether the index has the project.
+        read: Returns the files that a selector accepts; without a selector, all wheels and sdists.
+    """
+
+    digest: str
+    exists: bool
+    read: Callable[[FileSelector | None], Listing]
+
+    @cached_property
+    def files(self) -> tuple[DistributionFile, ...]:
+        """All wheels and sdists, parsed at first use."""
+        return self.read(None).files
+
+
+class Pages:
+    """Reads project pages. Safe for many threads."""
+
+    def __init__(
+        self,
+        configuration: IndexConfiguration,
+        transport: Transport,
+        cache: DiskCache,
+        *,
+        offline: bool,
+        refresh: bool,
+    ) -> None:
+        self._configuration = configuration
+        self._transport = transport
+        self._cache = cache
+        self._offline = offline
+        self._refresh = refresh
+        self._links_lock = threading.Lock()
+        self._failed_links: dict[str, UnavailableError] = {}
+        self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
+
+    def read(self, project: NormalizedName, base: str, *, refresh: bool = False) -> ProjectPage:
+        """Return the page of a project on an index; it has no files if the index does not have the project.
+
+        Args:
+            project: The project.
+            base: Address of the index.
+            refresh: Request the page even if the cached one is fresh.
+
+        Raises:
+            UnavailableError: If the index does not answer with a page, or the page is not in the cache while offline.
+        """
+        if (directory := index_directory(base)) is not None:
+            return self._directory_page(directory / project, base)
+        # The address of the default index is looked up only for a request: it comes from a library that loads slowly.
+        key = f"{base.rstrip('/')}/{project}/"
+        about = self._cached_entry(key)
+        if self._offline and about is None:
+            raise OfflineError(
+                f"the page of `{project}` on {_display_name(base)} is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+        if about is not None and (self._offline or (not refresh and self._is_fresh(about))):
+            return self._stored_page(key, about)
+        index = base or self._configuration.default_url
+        return self._fetch(f"{index.rstrip('/')}/{project}/", index, key, about)
+
+    def linked(self, links: str, project: NormalizedName) -> ProjectPage:
+        """Return the files of a project in a find-links directory, or that a find-links page links to.
+
+        Raises:
+            UnavailableError: If the page cannot be read, or is not in the cache while offline.
+        """
+        with self._links_lock:
+            if links in self._failed_links:
+                raise self._failed_links[links]
+            if links not in self._linked_files:
+                directory = local_path(links)
+                if directory is None:
+                    try:
+                        self._linked_files[links] = _by_project(self._links_page(links).read(_is_listed).files)
+                    except UnavailableError as error:
+                        # Every package needs the page: it is requested once.
+                        self._failed_links[links] = error
+                        raise
+                else:
+                    self._linked_files[links] = _by_project(_directory_files(directory, links))
+        files = self._linked_files[links].get(project, ())
+        return _directory_listing(files, exists=bool(files))
+
+    def _links_page(self, url: str) -> ProjectPage:
+        about = self._cached_entry(url)
+        if self._offline and about is None:
+            raise OfflineError(
+                f"the find-links page `{without_credentials(url)}` is not in the cache `{self._cache.directory}`",
+                hint="run the same command once without `--offline`",
+            )
+        if about is not None and (self._offline or self._is_fresh(about)):
+            page = self._stored_page(url, about)
+        else:
+            page = self._fetch(url, url, url, about)
+        if not page.exists:
+            raise IndexAnswerError(
+                f"there is no find-links page `{without_credentials(url)}`", hint="check the address of `--find-links`"
+            )
+        return page
+
+    def _is_fresh(self, about: dict[str, Any]) -> bool:
+        age = time.time() - about.get("fetched", 0)
+        return not self._refresh and 0 <= age < about.get("fresh", FRESH_SECONDS)
+
+    def _fetch(self, url: str, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
+        """Request the page at an address of an index, or the find-links page itself."""
+        requested = url
+        if about is not None and self._body(key, about) is None:
+            # Otherwise the index could answer "not modified", and the page would stay damaged.
+            about = None
+        answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
+        if about is not None and answer.status == 304 and answer.url != about["url"]:
+            # The page has moved, so that its relative links have changed.
+            answer = self._transport.get(url, accept=_ACCEPT)
+        url = answer.url or url
+        digest = _digest(key, url, answer.body)
+        fresh = fresh_seconds(answer.cache_control)
+        exists = answer.status != 404
+        is_unchanged = answer.status == 304 or (
+            about is not None and (about["digest"], about["exists"]) == (digest, exists)
+        )
+        if about is not None and is_unchanged:
+            about = {**about, "fetched": time.time(), "fresh": fresh}
+            self._cache.write("pages", key, json.dumps(about).encode())
+            return self._stored_page(key, about)
+        about = {"etag": answer.etag, "digest": digest, "exists": exists, "fetched": time.time(), "fresh": fresh}
+        about |= {"type": answer.content_type, "url": url, "index": base, "requested": requested}
+        # Only valid pages are cached.
+        entries = _entries_of(answer.body, about)
+        if exists:
+            self._cache.write("bodies", key, answer.body)
+        self._cache.write("pages", key, json.dumps(about).encode())
+        if exists and not self._cache.path_of("bodies", key).exists():
+            return _page_of(answer.body, about)
+        return self._stored_page(key, about, entries)
+
+    def _cached_entry(self, key: str) -> dict[str, Any] | None:
+        content = self._cache.read("pages", key)
+        if content is None:
+            return None
+        try:
+            about = json.loads(content)
+            return about if {"digest", "exists", "type", "url", "index", "requested"} <= set(about) else None
+        except (ValueError, KeyError, TypeError):
+            # Written by another version of the program.
+            return None
+
+    def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
+        """Return the cached body of a page; none if it is damaged or of another answer."""
+        if not about["exists"]:
+            return b""
+        body = self._cache.read("bodies", key)
+        return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
+
+    def _stored_page(self, key: str, about: dict[str, Any], entries: PageEntries | None = None) -> ProjectPage:
+        """Return a cached page.
+
+        Args:
+            key: Key of its cache entries.
+            about: What is known about it.
+            entries: Its entries, if they were just parsed; they are kept until the page is read once.
+        """
+        parsed = [] if entries is None else [entries]
+
+        def read(selector: FileSelector | None) -> Listing:
+            with suppress(IndexError):
+                return _selected(parsed.pop(), about, selector)
+            body = self._body(key, about)
+            page = self._replace_damaged(key, about) if body is None else _page_of(body, about)
+            return page.read(selector)
+
+        return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
+
+    def _replace_damaged(self, key: str, about: dict[str, Any]) -> ProjectPage:
+        """Request a page again because its cached body is damaged.
+
+        Raises:
+            UnavailableError: If ``--offline`` is set, the index does not answer, or the page has changed.
+        """
+        if self._offline:
+            raise OfflineError(
+                f"the cache entry of the page `{without_credentials(about['url'])}` is damaged",
+                hint="run the same command once without `--offline`",
+            )
+        page = self._fetch(about["requested"], about["index"], key, None)
+        if page.digest != about["digest"]:
+            # Data that was read before, such as cached compatible files, is of the old page.
+            raise IndexAnswerError(
+                f"the page `{without_credentials(about['url'])}` changed while its damaged cache entry was replaced",
+                hint="run the same command again",
+            )
+        return page
+
+    def _directory_page(self, directory: Path, base: str) -> ProjectPage:
+        page, url = directory / "index.html", f"{url_of_path(directory)}/"
+        if not page.is_file():
+            return _directory_listing(_directory_files(directory, base), exists=directory.is_dir())
+        try:
+            body = page.read_bytes()
+        except OSError as error:
+            raise UnavailableError(f"the index page `{page}` cannot be read: {error.strerror}") from None
+        digest = hashlib.sha256(url.encode() + body).hexdigest()
+        return _page_of(body, {"digest": digest, "exists": True, "type": "text/html", "url": url, "index": base})
+
+
+def _digest(key: str, url: str, body: bytes) -> str:
+    return hashlib.sha256(f"{key} {url} ".encode() + body).hexdigest()
+
+
+def _directory_listing(files: tuple[DistributionFile, ...], *, exists: bool) -> ProjectPage:
+    def read(selector: FileSelector | None) -> Listing:
+        is_selected = selector or is_distribution
+        return Listing(files=tuple(f for f in files if is_selected(f.filename)))
+
+    return ProjectPage(digest="", exists=exists, read=read)
+
+
+def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
+    """Return the page with a body; reading it raises :class:`IndexAnswerError` if the body is not a page."""
+
+    def read(selector: FileSelector | None) -> Listing:
+        return _selected(_entries_of(body, about), about, selector)
+
+    return ProjectPage(digest=about["digest"], exists=about["exists"], read=read)
+
+
+def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
+    """Return the entries of a page; none if it does not exist.
+
+    Raises:
+        IndexAnswerError: If the body is not a page.
+    """
+    if not about["exists"]:
+        return None
+    with _explained(about):
+        return page_entries(body, about["type"], url=about["url"], links=about.get("requested") == about["index"])
+
+
+def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
+    if entries is None:
+        return Listing()
+    with _explained(about):
+        return entries.select(about["index"], selector)
+
+
+@contextmanager
+def _explained(about: dict[str, Any]) -> Iterator[None]:
+    """Explain why an answer is not a page."""
+    try:
+        yield
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise IndexAnswerError(
+            f"`{without_credentials(about['url'])}` did not answer with a project page: {reason}",
+            hint="check the index address: a project name must follow it directly, as in `.../simple/NAME/`",
+        ) from None
+
+
+def index_directory(base: str) -> Path | None:
+    """Return the directory of a local index; none for an index on the network."""
+    return local_path(base) if base else None
+
+
+def _display_name(base: str) -> str:
+    return f"`{without_credentials(base)}`" if base else "the default index"
+
+
+def _directory_files(directory: Path, base: str) -> tuple[DistributionFile, ...]:
+    if not directory.is_dir():
+        return ()
+    return tuple(
+        DistributionFile(filename=path.name, url=url_of_path(path), index=base, size=path.stat().st_size)
+        for path in sorted(directory.iterdir())
+        if _is_listed(path.name) and path.is_file()
+    )
+
+
+def _is_listed(filename: str) -> bool:
+    return is_distribution(filename) or is_variants_file(filename)
+
+
+def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tuple[DistributionFile, ...]]:
+    """Group files by project: its name ends at the last hyphen of an sdist, and at the first one of other files."""
+    by_project: dict[NormalizedName, list[DistributionFile]] = {}
+    for file in files:
+        is_first = file.filename.endswith(".whl") or is_variants_file(file.filename)
+        name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
+        by_project.setdefault(canonicalize_name(name), []).append(file)
+    return {name: tuple(members) for name, members in by_project.items()}
+
+
+def fresh_seconds(cache_control: str) -> int:
+    """Return how many seconds an answer may be used without a new request (RFC 9111).
+
+    Args:
+        cache_control: Value of the header ``Cache-Control``.
+    """
+    if "no-cache" in cache_control or "no-store" in cache_control:
+        return 0
+    match = re.search(r"max-age=(\d{1,9})", cache_control)
+    return int(match[1]) if match else FRESH_SECONDS

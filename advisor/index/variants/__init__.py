@@ -1,0 +1,1 @@
+"""Variants of wheels (PEP 825)."""

@@ -1,0 +1,169 @@
+"""Known vulnerabilities of package versions.
+
+They come from the local copy of an advisory database if one was imported, else from the records of the index, else, for
+versions without such a record, from a service with the API of OSV.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import re
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.index.cache import DiskCache
+from advisor.index.http.transport import Transport
+from advisor.index.pages.page import DistributionFile
+from advisor.index.pages.reader import FRESH_SECONDS, index_directory
+from advisor.index.vulnerabilities.database import AdvisoryDatabase
+from advisor.index.vulnerabilities.service import PackageVersion, query_service
+from knowledge.domain.errors import UnavailableError
+
+logger = logging.getLogger(__name__)
+
+SILENT_SECONDS = 60.0
+"""How long a service that could not be reached is not asked again."""
+_IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,99}")
+_UNREADABLE = "malformed-identifier"
+"""Replaces an invalid identifier: the vulnerability is counted, but its text appears in no report."""
+
+
+class Advisories:
+    """Reads vulnerability records. Safe for many threads."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        cache: DiskCache,
+        *,
+        offline: bool,
+        refresh: bool,
+        service: str | None = None,
+        database: AdvisoryDatabase | None = None,
+    ) -> None:
+        """Create a reader.
+
+        Args:
+            transport: Sends the requests.
+            cache: Answers, for a while.
+            offline: Whether only cached answers are used.
+            refresh: Whether cached answers are not used.
+            service: Address of a service with the API of OSV; none to use no service.
+            database: Local copy of an advisory database.
+        """
+        self._transport = transport
+        self._cache = cache
+        self._offline = offline
+        self._refresh = refresh
+        self._service = service
+        self._database = database if database is not None and database.exists else None
+        self._answers: dict[PackageVersion, tuple[str, ...] | None] = {}
+        self._lock = threading.Lock()
+        self._silent_until = -math.inf
+
+    def read(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
+        """Return the identifiers of a version's vulnerabilities, sorted; none without a local copy or a record.
+
+        Raises:
+            UnavailableError: If the index does not answer, or the local copy cannot be read.
+        """
+        if self._database is not None:
+            return _checked(self._database.vulnerabilities(name, Version(version)))
+        base, simple, _ = file.index.rstrip("/").rpartition("/simple")
+        if not simple or index_directory(file.index) is not None:
+            return None
+        url = f"{base}/pypi/{name}/{version}/json"
+        record = self._fresh_record(url)
+        if record is None and not self._offline:
+            answer = self._transport.get(url, accept="application/json")
+            record = self._write_record(url, _ids(answer.body) if answer.status == 200 else None)
+        return None if record is None or record["ids"] is None else tuple(record["ids"])
+
+    def read_from_service(
+        self, version: PackageVersion, others: Iterable[PackageVersion] = ()
+    ) -> tuple[str, ...] | None:
+        """Return the identifiers of a version's vulnerabilities from the service; none if it does not answer.
+
+        Args:
+            version: Name and version.
+            others: Further versions that are needed soon; they are in the same request.
+        """
+        if self._service is None:
+            return None
+        with self._lock:
+            if version not in self._answers:
+                self._ask_service(self._service, list(dict.fromkeys((version, *others))))
+            return self._answers[version]
+
+    def _ask_service(self, service: str, versions: list[PackageVersion]) -> None:
+        public = {version: (canonicalize_name(version[0]), Version(version[1]).public) for version in versions}
+        unknown: list[PackageVersion] = []
+        for version in (version for version in versions if version not in self._answers):
+            record = self._fresh_record(_service_key(service, public[version]))
+            if record is None and not self._offline:
+                unknown.append(version)
+            else:
+                ids = record["ids"] if record else None
+                self._answers[version] = None if ids is None else tuple(ids)
+        if not unknown:
+            return
+        if time.monotonic() < self._silent_until:
+            self._answers |= dict.fromkeys(unknown)
+            return
+        try:
+            results = query_service(self._transport, service, list(dict.fromkeys(public[v] for v in unknown)))
+        except UnavailableError as error:
+            logger.warning("the service for known vulnerabilities is not used: %s", error.message)
+            self._silent_until = time.monotonic() + SILENT_SECONDS
+            self._answers |= dict.fromkeys(unknown)
+            return
+        for version in unknown:
+            self._answers[version] = _checked(results[public[version]])
+            self._write_record(_service_key(service, public[version]), list(self._answers[version] or ()))
+
+    def _fresh_record(self, key: str) -> dict[str, Any] | None:
+        """Return a cached record; none if it is absent, or stale while a newer one can be requested."""
+        record = self._cached_record(key)
+        if self._offline:
+            return record
+        is_fresh = record is not None and not self._refresh and 0 <= time.time() - record["fetched"] < FRESH_SECONDS
+        return record if is_fresh else None
+
+    def _write_record(self, key: str, ids: list[str] | None) -> dict[str, Any]:
+        record = {"fetched": time.time(), "ids": ids}
+        self._cache.write("advisories", key, json.dumps(record).encode())
+        return record
+
+    def _cached_record(self, key: str) -> dict[str, Any] | None:
+        content = self._cache.read("advisories", key)
+        try:
+            record = json.loads(content or b"null")
+            return record if record and {"fetched", "ids"} <= set(record) else None
+        except (ValueError, TypeError):
+            return None
+
+
+def _ids(body: bytes) -> list[str] | None:
+    """Return the identifiers in a record of vulnerabilities, without withdrawn vulnerabilities."""
+    try:
+        records = json.loads(body)["vulnerabilities"]
+        identifiers = {str(record["id"]) for record in records if not record.get("withdrawn")}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return list(_checked(identifiers))
+
+
+def _checked(identifiers: Iterable[str]) -> tuple[str, ...]:
+    """Return identifiers, sorted; invalid ones are replaced."""
+    return tuple(sorted(name if _IDENTIFIER.fullmatch(name) else _UNREADABLE for name in identifiers))
+
+
+def _service_key(service: str, version: PackageVersion) -> str:
+    return f"{service} {version[0]} {version[1]}"

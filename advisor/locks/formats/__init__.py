@@ -1,0 +1,1 @@
+"""Formats of locks, one file each."""

@@ -1,0 +1,162 @@
+"""The current stack of a project, as its lock records it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.locks.entries import LockedFile
+from advisor.project.text_file import UnreadableFileError, check_size
+from knowledge.domain.errors import InputError
+
+_TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
+_CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
+PACKAGE_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
+"""Lines that begin a package in a lock in TOML or JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedVersion:
+    """A version of a package in a lock.
+
+    Attributes:
+        version: The version.
+        line: Line in the lock, from 1; 0 for an environment.
+        path: File with the line, if the lock includes other files; else empty.
+        index: Address of the index; none if not recorded.
+        files: Files in the lock.
+        hashes: All SHA-256 hashes, in lower case.
+        other_hashes: Hashes by other algorithms of files without a name, such as ``sha512:...``.
+        direct_reference: Repository, URL or directory that it comes from; empty if it comes from an index.
+    """
+
+    version: Version
+    line: int = 0
+    path: str = ""
+    index: str | None = None
+    files: tuple[LockedFile, ...] = ()
+    hashes: frozenset[str] = frozenset()
+    other_hashes: frozenset[str] = frozenset()
+    direct_reference: str = ""
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """All recorded values of its files, and the hashes of files without a name."""
+        return (*(file.identity for file in self.files), *sorted(self.hashes), *sorted(self.other_hashes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSource:
+    """A package of a lock that comes from a direct reference instead of an index.
+
+    Attributes:
+        name: Name of the package.
+        address: Repository with revision, URL or directory, as written.
+        content: All that the lock records of the direct reference: hashes, size, subdirectory.
+        directory: Whether the direct reference is a directory.
+        line: Line in the lock, from 1.
+        url: The address without commit and subdirectory.
+        commit: Commit of a repository; empty if not recorded.
+        subdirectory: Directory of the package in it; empty for the top.
+        hashes: SHA-256 of the files that may be installed.
+    """
+
+    name: NormalizedName
+    address: str
+    content: str
+    directory: bool
+    line: int
+    url: str
+    commit: str = ""
+    subdirectory: str = ""
+    hashes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lock:
+    """The current stack of a project.
+
+    Attributes:
+        path: The lock; none for an environment.
+        packages: Packages that the target would install, by normalised name.
+        entries: All versions in the lock, for any platform, extra or group; empty for an environment.
+        sources: Packages from direct references, for any platform, extra or group.
+        open_entries: Packages without a version for some platforms, each with its line.
+        indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
+        trusted_hosts: Hosts whose certificates are not verified, each with its line.
+        records_hashes: Whether locks of this format contain hashes.
+        obstacles: Why the target cannot install the lock as a whole, each as what follows "the lock", with its line.
+        is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
+    """
+
+    path: Path | None
+    packages: Mapping[NormalizedName, LockedVersion]
+    entries: tuple[tuple[NormalizedName, LockedVersion], ...] = ()
+    sources: tuple[LockedSource, ...] = ()
+    open_entries: tuple[tuple[NormalizedName, int], ...] = ()
+    indexes: tuple[tuple[str, int], ...] = ()
+    trusted_hosts: tuple[tuple[str, int], ...] = ()
+    records_hashes: bool = False
+    obstacles: tuple[tuple[str, int], ...] = ()
+    is_project: bool = False
+
+    @property
+    def tool(self) -> str:
+        """The tool that alone writes locks of this format; empty if there is none."""
+        return _TOOL_LOCKS.get(self.path.name, "") if self.path is not None else ""
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether an update changes only versions in the file: a pinned requirements file without hashes."""
+        return self.is_project and not self.records_hashes
+
+    @cached_property
+    def versions(self) -> dict[str, Version]:
+        """Version by normalised package name."""
+        return {name: package.version for name, package in self.packages.items()}
+
+
+def read_text(path: Path, *, decode: Callable[[bytes], str] = bytes.decode) -> str:
+    """Return the text of a lock without merge conflicts.
+
+    Args:
+        path: The lock.
+        decode: Converts the bytes to text; UTF-8 by default.
+
+    Raises:
+        InputError: If the file does not exist.
+        UnreadableFileError: If the file cannot be read, or contains conflict markers.
+    """
+    try:
+        check_size(path)
+        text = decode(path.read_bytes()).replace("\r\n", "\n").replace("\r", "\n")
+    except FileNotFoundError:
+        raise InputError(f"`{path}` cannot be read: there is no such file") from None
+    except OSError as error:
+        raise UnreadableFileError(f"`{path}` cannot be read: {error.strerror}", path=path) from None
+    except ValueError as error:
+        raise UnreadableFileError(f"`{path}` cannot be read: {error}", path=path) from None
+    if conflict := _CONFLICT.search(text):
+        line = text.count("\n", 0, conflict.start()) + 1
+        raise UnreadableFileError(
+            f"`{path}`, line {line}, contains conflict markers of a merge",
+            path=path,
+            line=line,
+            package=package_above(text, line),
+            hint="resolve the conflict, then lock again with the tool that wrote it, or with `advisor advise`",
+        )
+    return text
+
+
+def package_above(text: str, line: int) -> str:
+    """Return the name of the package that a line of a lock belongs to; empty if there is none."""
+    for above in reversed(text.split("\n")[:line]):
+        if match := PACKAGE_NAME.match(above):
+            return match["name"] or match["key"]
+    return ""

@@ -1,0 +1,137 @@
+"""A value of a run-time setting in one framework, with what applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from knowledge.catalogue.settings import (
+    ANY,
+    Numerics,
+    Setting,
+    SettingChoice,
+    code_of,
+    environment_of,
+    setting_error,
+    shipped_settings,
+)
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
+from pi_runners.vocabulary import BACKENDS, MEASURED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppliedSetting:
+    """A value of a run-time setting in one framework.
+
+    Attributes:
+        framework: Name of the framework, as in :data:`pi_runners.vocabulary.BACKENDS`; ``*`` if the setting is the same
+            for all frameworks.
+        name: Name of the setting.
+        value: Its value.
+        numerics: What it does to results, compared with the default.
+        environment: Environment variables that apply it; a shared library is named by its file name.
+        code: Lines of Python that apply it.
+        processors: ``count`` if it binds the program to as many processors as the value says, ``node`` for those of a
+            NUMA node, else empty.
+        hint: What a person can do to apply it, if the program cannot.
+    """
+
+    framework: str
+    name: str
+    value: int | str
+    numerics: Numerics
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    processors: str = ""
+    hint: str = ""
+
+    @property
+    def text(self) -> str:
+        """The setting as ``name=value``."""
+        return f"{self.name}={self.value}"
+
+    @property
+    def label(self) -> str:
+        """The setting as ``name=value (framework)``."""
+        return self.text if self.framework == ANY else f"{self.text} ({self.framework})"
+
+    @property
+    def setting(self) -> Setting:
+        """The setting in the catalogue."""
+        return shipped_settings()[self.name]
+
+    @property
+    def choice(self) -> SettingChoice:
+        """The value in the catalogue."""
+        return choice_of(self.framework, self.name, self.value)
+
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether environment variables or a set of processors apply it."""
+        return bool(self.environment or self.processors)
+
+
+def applied_setting(framework: str, name: str, value: int | str) -> AppliedSetting:
+    """Return a value of a setting with what applies it, by the catalogue.
+
+    Args:
+        framework: Name of a framework, or of a distribution that provides it.
+        name: Name of the setting.
+        value: Its value.
+
+    Raises:
+        InputError: If there is no such framework, setting or value.
+    """
+    backend = framework_of(framework)
+    choice = choice_of(backend, name, value)
+    if shipped_settings()[name].framework(ANY) is not None:
+        backend = ANY
+    libraries = {file: file for file in choice.library}
+    return AppliedSetting(
+        framework=backend,
+        name=name,
+        value=value,
+        numerics=choice.numerics,
+        environment=environment_of({name: value}, backend, present={}, libraries=libraries),
+        code=code_of({name: value}, backend),
+        processors=choice.processors,
+        hint=choice.hint,
+    )
+
+
+def framework_of(name: str) -> str:
+    """Return the name of a framework, which a distribution may provide.
+
+    Raises:
+        InputError: If there is no such framework.
+    """
+    framework = MEASURED.get(name, name)
+    if framework not in (*BACKENDS, ANY):
+        raise InputError(f"there is no framework `{name}`", hint=suggest(name, BACKENDS))
+    return framework
+
+
+def choice_of(framework: str, name: str, value: int | str) -> SettingChoice:
+    """Return the value of a setting in a framework, as the catalogue has it.
+
+    Raises:
+        InputError: If there is no such setting or value in the framework.
+    """
+    if (problem := setting_error(name, value)) is not None:
+        raise InputError(problem, hint="" if name in shipped_settings() else suggest(name, shipped_settings()))
+    setting = shipped_settings()[name]
+    specific = setting.framework(framework)
+    if specific is None:
+        raise InputError(f"`{framework}` has no setting `{name}`", hint=f"these have it: {frameworks_text(setting)}")
+    choice = specific.choice(value)
+    if choice is None:
+        values = ", ".join(f"`{c.value}`" for c in specific.choices)
+        raise InputError(f"`{name}` of `{framework}` has no value `{value}`", hint=f"choose one of {values}")
+    return choice
+
+
+def frameworks_text(setting: Setting) -> str:
+    """Return the frameworks that have a setting, in backticks."""
+    names = [framework.backend for framework in setting.frameworks]
+    return ", ".join(f"`{name}`" for name in (BACKENDS if ANY in names else names))

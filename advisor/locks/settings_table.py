@@ -1,0 +1,256 @@
+"""The run-time settings of a lock: in `[tool.advisor]` of `pylock.toml`, or in a file next to another lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from packaging.pylock import is_valid_pylock_path
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from advisor.locks.setting_value import AppliedSetting, applied_setting
+from advisor.project.text_file import check_size
+from knowledge.catalogue.settings import ANY, Numerics
+from knowledge.domain.documents import parse_toml
+from knowledge.domain.errors import InputError
+from pi_runners.vocabulary import MEASURED
+
+SETTINGS_FILE = "advisor-settings.toml"
+"""Name of the file next to a lock that is not `pylock.toml`."""
+
+TABLE_VERSION = 1
+_STEM = "advisor-settings"
+_HEADER = "# Run-time settings for the lock in this directory, written by `advisor advise`.\n"
+_REWRITE = "write it again with `advisor advise`"
+
+_Text = Annotated[str, Field(max_length=10_000)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedSettings:
+    """The run-time settings of a lock.
+
+    Attributes:
+        settings: The settings, sorted by framework and name.
+        changed: Settings of which the file records something else than the catalogue says today, as ``name=value``.
+        versions: Locked versions of frameworks, by name of the framework; empty if the file is no `pylock.toml`.
+    """
+
+    settings: tuple[AppliedSetting, ...] = ()
+    changed: tuple[str, ...] = ()
+    versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def values(self) -> dict[str, dict[str, int | str]]:
+        """Values by framework and name."""
+        values: dict[str, dict[str, int | str]] = {}
+        for setting in self.settings:
+            values.setdefault(setting.framework, {})[setting.name] = setting.value
+        return values
+
+    def known_to(self, stack: Mapping[str, Version]) -> tuple[AppliedSetting, ...]:
+        """Return the settings that the frameworks of a stack have, by package name and version."""
+        locked = [(MEASURED[name], version) for name, version in stack.items() if name in MEASURED]
+        return tuple(
+            setting
+            for setting in self.settings
+            if any(setting.framework in (ANY, name) and setting.choice.admits(version) for name, version in locked)
+        )
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class _Setting(_Model):
+    framework: _Text
+    name: _Text
+    value: Annotated[int, Field(ge=-(2**31), lt=2**31)] | _Text
+    numerics: Numerics
+    environment: dict[_Text, _Text] = {}
+    code: Annotated[list[_Text], Field(max_length=100)] = []
+    processors: Literal["count", "node"] | None = None
+    hint: _Text = ""
+
+
+class _Table(BaseModel):
+    # Other keys of `[tool.advisor]` are about something else.
+    model_config = ConfigDict(extra="ignore", strict=True)
+    version: Annotated[int, Field(alias="settings-version", ge=TABLE_VERSION, le=TABLE_VERSION)]
+    settings: Annotated[list[_Setting], Field(max_length=1000)]
+
+
+class _File(_Table):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[AppliedSetting, ...]:
+    """Return settings for a lock, sorted by framework and name.
+
+    Args:
+        values: Values by framework and name of the setting.
+
+    Raises:
+        InputError: If the catalogue does not have a framework, setting or value, or a setting that is the same for all
+            frameworks has two values.
+    """
+    settings: dict[tuple[str, str], AppliedSetting] = {}
+    for framework, named in values.items():
+        for name, value in named.items():
+            setting = applied_setting(framework, name, value)
+            same = settings.setdefault((setting.framework, name), setting)
+            if same.value != value:
+                raise InputError(f"`{same.text}` and `{setting.text}` contradict each other", hint="remove one of them")
+    return _sorted(settings.values())
+
+
+def settings_table(settings: Iterable[AppliedSetting]) -> dict[str, Any]:
+    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file.
+
+    Args:
+        settings: The settings.
+    """
+    return {"settings-version": TABLE_VERSION, "settings": [_record(setting) for setting in _sorted(settings)]}
+
+
+def settings_text(settings: Iterable[AppliedSetting]) -> str:
+    """Return the content of a settings file; the same settings give the same bytes."""
+    import tomli_w
+
+    return _HEADER + tomli_w.dumps(settings_table(settings))
+
+
+def settings_path(lock: Path) -> Path:
+    """Return the file with the settings of a lock: `pylock.toml` itself, or a file next to another lock.
+
+    Locks with a name of their own, such as ``gpu.txt``, have one of their own, such as ``advisor-settings.gpu.toml``.
+    """
+    if lock.suffix == ".toml":
+        return lock
+    stem = lock.name.removesuffix(".cdx.json").removesuffix(".txt")
+    if lock.suffix == ".lock" or stem in ("requirements", "bom.json"):
+        return lock.with_name(SETTINGS_FILE)
+    return lock.with_name(f"{_STEM}.{stem}.toml")
+
+
+def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) -> dict[Path, str]:
+    """Return the settings files to write next to locks that cannot contain settings.
+
+    Without settings, only files that exist are written, so that none of them keeps settings of an earlier advice.
+
+    Args:
+        locks: The locks.
+        settings: Their settings.
+    """
+    settings = _sorted(settings)
+    paths = [path for lock in locks if (path := settings_path(lock)) != lock]
+    return {path: settings_text(settings) for path in paths if settings or path.exists()}
+
+
+def read_settings(lock: Path) -> LockedSettings | None:
+    """Return the settings of a lock; none if it was written without settings.
+
+    What applies a setting comes from the catalogue, never from the file: a file cannot set other variables.
+
+    Args:
+        lock: A lock of any format, or a settings file.
+
+    Raises:
+        InputError: If the lock does not exist, or its settings cannot be read or are not valid.
+    """
+    path = settings_path(lock)
+    if path != lock and not path.is_file():
+        if not lock.is_file():
+            problem = "is a directory" if lock.is_dir() else "does not exist"
+            raise InputError(f"`{lock}` {problem}", hint="name a lock, or a settings file")
+        return None
+    document = _parsed(path)
+    if not is_valid_pylock_path(path):
+        return _settings_of(_validated(_File, document, path, place=""), path, {})
+    tool = document.get("tool")
+    table = tool.get("advisor") if isinstance(tool, Mapping) else None
+    if not isinstance(table, Mapping) or "settings" not in table:
+        return None
+    content = _validated(_Table, dict(table), path, place="tool.advisor.")
+    return _settings_of(content, path, _framework_versions(document))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    if path.exists() and not path.is_file():
+        raise InputError(f"`{path}` is not a regular file", hint="name a lock, or a settings file")
+    try:
+        check_size(path)
+        return parse_toml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"`{path}` does not exist", hint="name a lock, or a settings file") from None
+    except OSError as error:
+        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        # Errors of the encoding and of TOML, and an integer with too many digits.
+        raise InputError(f"`{path}` is not valid TOML: {error}", hint=_REWRITE) from None
+
+
+def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, place: str) -> _Table:
+    version = document.get("settings-version")
+    if isinstance(version, int) and version > TABLE_VERSION:
+        raise InputError(
+            f"`{path}` has settings of version {version}, and this program reads version {TABLE_VERSION}",
+            hint="upgrade the program: `pip install --upgrade seshat-advisor`",
+        )
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = place + ".".join(str(part) for part in first["loc"])
+        raise InputError(f"`{path}` is not valid: {first['msg'].lower()}, in `{where}`", hint=_REWRITE) from None
+
+
+def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> LockedSettings:
+    settings: dict[tuple[str, str], AppliedSetting] = {}
+    changed = []
+    for entry in table.settings:
+        try:
+            setting = applied_setting(entry.framework, entry.name, entry.value)
+        except InputError as error:
+            raise InputError(f"`{path}`: {error.message}", hint=error.hint) from None
+        key = (setting.framework, setting.name)
+        if key in settings:
+            raise InputError(f"`{path}` has the setting `{setting.name}` of `{setting.framework}` twice", hint=_REWRITE)
+        settings[key] = setting
+        if entry.model_dump(exclude_defaults=True) != _record(setting):
+            changed.append(setting.text)
+    return LockedSettings(settings=_sorted(settings.values()), changed=tuple(changed), versions=versions)
+
+
+def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the versions of frameworks in a `pylock.toml`; a lock for several targets can have several of them."""
+    versions: dict[str, set[str]] = {}
+    packages = document.get("packages")
+    for package in packages if isinstance(packages, list) else ():
+        name = package.get("name") if isinstance(package, Mapping) else None
+        framework = MEASURED.get(canonicalize_name(name)) if isinstance(name, str) else None
+        if framework is not None:
+            versions.setdefault(framework, set()).add(str(package.get("version", "")))
+    return {framework: tuple(sorted(listed - {""})) for framework, listed in sorted(versions.items())}
+
+
+def _sorted(settings: Iterable[AppliedSetting]) -> tuple[AppliedSetting, ...]:
+    return tuple(sorted(settings, key=lambda s: (s.framework, s.name)))
+
+
+def _record(setting: AppliedSetting) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "framework": setting.framework,
+        "name": setting.name,
+        "value": setting.value,
+        "numerics": setting.numerics,
+        "environment": dict(sorted(setting.environment.items())),
+        "code": list(setting.code),
+        "processors": setting.processors,
+        "hint": setting.hint,
+    }
+    return {key: value for key, value in fields.items() if value not in ("", [], {})}

@@ -1,0 +1,1 @@
+"""The source code of a project, which is read and never executed."""

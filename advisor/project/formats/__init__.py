@@ -1,0 +1,1 @@
+"""Formats of the files in which projects state their requirements."""

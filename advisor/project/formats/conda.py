@@ -1,0 +1,326 @@
+"""Reads conda environments: `environment.yml`, and `pixi.toml`.
+
+Their packages of the package index are read as in a requirements file. A conda package is read if its name on the
+package index is certain (`conda_names.yaml`); the others are reported. Versions are converted from conda's syntax:
+https://docs.conda.io/projects/conda-build/en/stable/resources/package-spec.html#package-match-specifications.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier
+from packaging.utils import canonicalize_name
+
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import quoted
+from advisor.project.formats.requirements import read_requirement_lines
+from advisor.project.interface import (
+    ProjectRequirements,
+    line_of,
+    parse_requirement,
+    shape_checked,
+)
+from advisor.project.package_sources import reference_of
+from advisor.project.text_file import read_text, read_toml
+from knowledge.domain.documents import specifiers_from
+from knowledge.domain.errors import InputError
+
+ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
+"""Names of files with a conda environment."""
+
+_SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<version>[^\[]*)(?:\[(?P<keys>.*)\])?")
+_VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
+_OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
+_INSTALLERS = frozenset({"pip", "conda", "uv"})
+_PLATFORMS: Mapping[str, Mapping[str, str]] = {
+    "unix": {"os_name": "posix"},
+    "linux": {"sys_platform": "linux"},
+    "linux-64": {"sys_platform": "linux", "platform_machine": "x86_64"},
+    "linux-aarch64": {"sys_platform": "linux", "platform_machine": "aarch64"},
+    "osx": {"sys_platform": "darwin"},
+    "macos": {"sys_platform": "darwin"},
+    "osx-64": {"sys_platform": "darwin", "platform_machine": "x86_64"},
+    "osx-arm64": {"sys_platform": "darwin", "platform_machine": "arm64"},
+    "win": {"sys_platform": "win32"},
+    "win-64": {"sys_platform": "win32", "platform_machine": "AMD64"},
+    "win-arm64": {"sys_platform": "win32", "platform_machine": "ARM64"},
+}
+"""Platforms of `[target.NAME]`, as environment markers (https://pixi.prefix.dev/latest/workspace/multi_platform_configuration)."""
+_MOST_NAMES = 20
+"""Maximum number of packages in a message."""
+
+
+@dataclass(kw_only=True)
+class _CondaPackages:
+    """Conda packages that were read from a file.
+
+    Attributes:
+        roots: Those with a name on the package index, as requirements.
+        unresolved: Names of the others.
+        python: Specifier of the interpreter; none if every one is accepted.
+    """
+
+    roots: list[RootRequirement] = field(default_factory=list)
+    unresolved: list[str] = field(default_factory=list)
+    python: str | None = None
+
+    def add(self, name: str, version: str, origin: str, marker: str = "") -> None:
+        """Add a conda package.
+
+        Args:
+            name: Its name.
+            version: Its version in conda's syntax; empty if every one is accepted.
+            origin: File and line, for messages.
+            marker: Environment marker; empty if it always applies.
+
+        Raises:
+            InputError: If the version is malformed.
+        """
+        normalised = canonicalize_name(name)
+        if normalised in _INSTALLERS:
+            return
+        index_name = _index_names().get(normalised)
+        if index_name is None and normalised != "python":
+            self.unresolved.append(name)
+            return
+        try:
+            specifier = specifier_of(version)
+            specifiers_from(specifier)
+        except (ValueError, InvalidSpecifier):
+            raise InputError(
+                f"{origin}: `{version}` is not a version of the conda package `{name}` that a requirement can express",
+                hint="write it as `NAME=1.2`, `NAME==1.2.3` or `NAME>=1.2,<2`",
+            ) from None
+        if index_name is None:
+            self.python = _without_patch(specifier) or None
+        else:
+            condition = f" ; {marker}" if marker else ""
+            requirement = parse_requirement(f"{index_name}{specifier}{condition}", origin)
+            self.roots.append(RootRequirement(requirement=requirement, origin=origin))
+
+    def messages(self, path: Path) -> tuple[str, ...]:
+        """Return a message about the packages that are not resolved."""
+        names = list(dict.fromkeys(self.unresolved))
+        if not names:
+            return ()
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return (
+            f"conda packages of `{path.name}` that are not resolved, because no package of the index certainly is the "
+            f"same: {quoted(names[:_MOST_NAMES])}{more}",
+        )
+
+
+def read_environment(path: Path) -> ProjectRequirements:
+    """Read a conda environment (`environment.yml`).
+
+    Args:
+        path: The file.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    import yaml
+
+    text = read_text(path)
+    try:
+        document = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise InputError(f"`{path}` is not valid YAML: {' '.join(str(error).split())}") from None
+    entries = dict(_pairs(document)).get("dependencies")
+    if not isinstance(entries, yaml.SequenceNode):
+        raise InputError(f"`{path}` has no list `dependencies`: it is not a conda environment")
+    packages = _CondaPackages()
+    lines: list[tuple[int, str]] = []
+    for entry in entries.value:
+        if isinstance(entry, yaml.ScalarNode):
+            origin = f"{path.name}:{entry.start_mark.line + 1}"
+            packages.add(*_parts(str(entry.value), origin), origin)
+            continue
+        for installer, value in _pairs(entry):
+            if installer != "pip" or not isinstance(value, yaml.SequenceNode):
+                place = f"{path.name}:{entry.start_mark.line + 1}"
+                raise InputError(f"{place}: `{installer}` is not the list `pip`", hint="write it as `- pip:`")
+            lines += [(line.start_mark.line + 1, str(line.value)) for line in value.value]
+    project = read_requirement_lines(path, lines)
+    return replace(
+        project,
+        roots=(*packages.roots, *project.roots),
+        requires_python=packages.python,
+        skipped=packages.messages(path),
+    )
+
+
+def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
+    """Read `pixi.toml`: `dependencies` and `pypi-dependencies`, and those of features.
+
+    Source: https://pixi.sh/latest/reference/pixi_manifest/.
+
+    Args:
+        path: The file.
+        groups: Features to include.
+
+    Raises:
+        InputError: If the file cannot be read, or has no such feature.
+    """
+    text, document = read_toml(path)
+    with shape_checked(path):
+        tables = [document]
+        features = document.get("feature", {})
+        for group in groups:
+            if group not in features:
+                available = quoted(sorted(features)) if features else "none"
+                raise InputError(f"`{path}` has no feature `{group}`", hint=f"it has {available}")
+            tables.append(features[group])
+        return _read_pixi(path, text, document, tables)
+
+
+def _read_pixi(
+    path: Path, text: str, document: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]
+) -> ProjectRequirements:
+    packages = _CondaPackages()
+    roots: list[RootRequirement] = []
+    bindings: dict[str, str] = {}
+    for table, marker in _with_targets(tables):
+        for name, value in table.get("dependencies", {}).items():
+            version = value.get("version", "*") if isinstance(value, dict) else value
+            packages.add(name, str(version), _origin(path, text, name), marker)
+        for name, value in table.get("pypi-dependencies", {}).items():
+            origin = _origin(path, text, name)
+            own = _without_replaced(table, name, marker)
+            requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
+            direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
+            roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
+            if isinstance(value, dict) and "index" in value:
+                bindings[canonicalize_name(name)] = str(value["index"])
+    options = (document.get("workspace") or document.get("project") or {}).get("pypi-options", {})
+    options = {**options, **document.get("pypi-options", {})}
+    return ProjectRequirements(
+        roots=(*packages.roots, *roots),
+        requires_python=packages.python,
+        index_url=options.get("index-url"),
+        extra_index_urls=tuple(map(str, options.get("extra-index-urls", ()))),
+        bindings=bindings,
+        files=(str(path),),
+        skipped=packages.messages(path),
+    )
+
+
+def specifier_of(version: str) -> str:
+    """Convert a version of a conda package to a specifier (PEP 440).
+
+    Args:
+        version: The version, such as `=1.2`, `1.2.*`, `>=1.2,<2` or `=1.2.3=py38_0`; empty if every one is accepted.
+
+    Raises:
+        ValueError: If a specifier cannot express it.
+    """
+    text = _OPERATOR.sub(r"\1", re.sub(r"\s*,\s*", ",", version.strip()))
+    if text in ("", "*", "=*"):
+        return ""
+    if "|" in text:
+        raise ValueError("alternatives")
+    # `NAME=VERSION=BUILD` and `NAME VERSION BUILD` select one build of one version.
+    words = text.split()
+    match = re.fullmatch(r"={1,2}([^=,<>!~]+)=([^=,<>!~]+)", words[0])
+    if match or len(words) == 2:
+        return f"=={(match[1] if match else words[0].lstrip('='))}"
+    if len(words) > 2:
+        raise ValueError("several words")
+    return ",".join(map(_clause, text.split(",")))
+
+
+def _clause(text: str) -> str:
+    """Convert one condition on a version: `=1.2` and `1.2*` accept 1.2 and 1.2.x, and `>=1.2.*` is `>=1.2`."""
+    match = _OPERATOR.match(text)
+    operator, number = (match[1], text[match.end() :]) if match else ("==", text)
+    prefix = number.rstrip("*").rstrip(".")
+    is_release = re.fullmatch(r"[\d.!]*", prefix) is not None
+    # PEP 440 has no prefix of a pre-release: `=3.1.3b2` is that version.
+    is_prefix = (operator == "=" and is_release) or (number.endswith("*") and operator in ("==", "!="))
+    return f"{'==' if operator == '=' else operator}{prefix}{'.*' if is_prefix else ''}"
+
+
+def _parts(text: str, origin: str) -> tuple[str, str]:
+    """Return the name and the version of a conda package."""
+    match = _SPECIFICATION.fullmatch(text.strip())
+    if match is None:
+        raise InputError(f"{origin}: `{text}` is not a conda package", hint="write it as `NAME=VERSION`")
+    key = _VERSION_KEY.search(match["keys"] or "")
+    return match["name"], (key[1] or key[2]) if key else match["version"]
+
+
+def _without_patch(specifier: str) -> str:
+    """Return a specifier of Python that accepts every patch release of an exact version."""
+    return re.sub(r"==(\d+\.\d+)(?:\.[\d.]+)?(?:\.\*)?(?=,|$)", r"==\1.*", specifier)
+
+
+def _with_targets(tables: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the tables of a manifest and those of its platforms (`[target.linux-64]`), each with its marker.
+
+    Raises:
+        ValueError: If a platform is unknown.
+    """
+    for table in tables:
+        yield table, ""
+        for platform, own in table.get("target", {}).items():
+            if platform not in _PLATFORMS:
+                raise ValueError(f"the platform `{platform}` is unknown")
+            yield own, " and ".join(f"{variable} == '{name}'" for variable, name in _PLATFORMS[platform].items())
+
+
+def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
+    """Return the marker of a package: entries for a platform replace the entry for all platforms."""
+    if marker:
+        return marker
+    replacing = [
+        _PLATFORMS[platform]
+        for platform, own in table.get("target", {}).items()
+        if any(canonicalize_name(other) == canonicalize_name(name) for other in own.get("pypi-dependencies", {}))
+    ]
+    negated = (" or ".join(f"{variable} != '{other}'" for variable, other in one.items()) for one in replacing)
+    return " and ".join(f"({condition})" for condition in negated)
+
+
+def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
+    """Return a package of the package index as a requirement.
+
+    Raises:
+        InputError: If its version is not a specifier.
+    """
+    options = value if isinstance(value, dict) else {"version": value}
+    extras = ",".join(options.get("extras", ()))
+    version = options.get("version", "*")
+    if not isinstance(version, str) or not re.match(r"\s*([<>=!~*]|$)", version):
+        raise InputError(f"{origin}: `{version}` is not a version of `{name}`", hint=f'write it as `{name} = "==1.2"`')
+    condition = f" ; {marker}" if marker else ""
+    return f"{name}{f'[{extras}]' if extras else ''}{'' if version.strip() == '*' else version}{condition}"
+
+
+def _origin(path: Path, text: str, name: str) -> str:
+    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
+
+
+def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the keys and values of a YAML mapping; nothing for another node."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield str(key.value), value
+
+
+@cache
+def _index_names() -> Mapping[str, str]:
+    """Return the name on the package index of each conda package for which it is certain, by normalised name."""
+    import yaml
+
+    document = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
+    names: dict[str, str] = {name: name for name in document["same"].split()}
+    names |= document["renamed"]
+    return names

@@ -1,0 +1,303 @@
+"""Reads `pyproject.toml`: dependencies (PEP 621) or Poetry's tables, extras, dependency groups (PEP 735).
+
+Dynamic dependencies are read from the files that setuptools and hatch name. Sources:
+https://setuptools.pypa.io/en/latest/userguide/pyproject_config.html#dynamic-metadata and
+https://github.com/repo-helper/hatch-requirements-txt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from packaging.dependency_groups import resolve_dependency_groups
+from packaging.specifiers import InvalidSpecifier
+from packaging.utils import canonicalize_name
+
+from advisor.domain.words import quoted
+from advisor.project.formats.pdm import with_pdm_sources
+from advisor.project.formats.poetry import read_poetry, with_poetry_sources
+from advisor.project.formats.requirements import read_requirements
+from advisor.project.formats.setup_files import has_setup_files, read_setup_files
+from advisor.project.formats.uv_sources import read_uv_sources, uv_requirements
+from advisor.project.interface import (
+    ProjectRequirements,
+    line_of,
+    merge_requirements,
+    parse_requirement,
+    parse_root,
+    shape_checked,
+)
+from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
+from advisor.project.metadata.stated_metadata import uv_metadata
+from advisor.project.text_file import read_toml
+from knowledge.domain.documents import specifiers_from
+from knowledge.domain.errors import InputError
+
+_OTHER_BACKENDS = ("hatchling", "flit_core", "pdm", "poetry", "maturin", "scikit_build_core", "mesonpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectIdentity:
+    """Name and version of a project.
+
+    Attributes:
+        name: The name, as written.
+        version: The version, as written; none if it is dynamic.
+    """
+
+    name: str
+    version: str | None
+
+
+def read_identity(path: Path) -> ProjectIdentity | None:
+    """Return the name and version in ``[project]`` or ``[tool.poetry]``; none without a file or a name.
+
+    Args:
+        path: The `pyproject.toml`.
+
+    Raises:
+        InputError: If the file exists and cannot be read.
+    """
+    if not path.is_file():
+        return None
+    document = read_toml(path)[1]
+    with shape_checked(path):
+        for table in (document.get("project", {}), document.get("tool", {}).get("poetry", {})):
+            name, version = table.get("name"), table.get("version")
+            if isinstance(name, str) and name.isprintable() and name:
+                has_version = isinstance(version, str) and version.isprintable()
+                return ProjectIdentity(name=name, version=version if has_version else None)
+    return None
+
+
+def read_pyproject(
+    path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = (), build: ProjectBuilder | None = None
+) -> ProjectRequirements:
+    """Read the requirements of a project.
+
+    Args:
+        path: The file.
+        extras: Extras of the project to include.
+        groups: Dependency groups to include.
+        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
+
+    Raises:
+        InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
+        BuildError: If a build fails.
+    """
+    text, document = read_toml(path)
+    with shape_checked(path):
+        return _read(path, text, document, extras=extras, groups=groups, build=build)
+
+
+def _read(
+    path: Path,
+    text: str,
+    document: Mapping[str, Any],
+    *,
+    extras: Iterable[str],
+    groups: Iterable[str],
+    build: ProjectBuilder | None,
+) -> ProjectRequirements:
+    extras, groups = tuple(extras), tuple(groups)
+    project = document.get("project", {}) or _flit_project(document)
+    if not isinstance(project, dict):
+        raise InputError(f"`{path}`: `project` is not a table")
+    poetry = document.get("tool", {}).get("poetry", {})
+    if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
+        requirements = read_poetry(path, text, poetry, extras=extras, groups=groups)
+        return replace(requirements, settings=_settings(document))
+    dynamic = None
+    if "dependencies" in project.get("dynamic", ()):
+        dynamic = read_dynamic(path, document, extras=extras, build=build)
+    own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else extras
+    lines = [*_dependencies(project, own_extras, path), *_groups(document, groups, path)]
+    requirements = ProjectRequirements(
+        roots=tuple(parse_root(line, line_of(path, text, line) or path.name, path.parent) for line in lines),
+        requires_python=_requires_python(project, path),
+        settings=_settings(document),
+        files=(str(path),),
+    )
+    if dynamic is not None:
+        requirements = replace(
+            dynamic,
+            roots=(*dynamic.roots, *requirements.roots),
+            requires_python=requirements.requires_python or dynamic.requires_python,
+            settings=requirements.settings,
+            files=(*requirements.files, *dynamic.files),
+        )
+    tool = document.get("tool", {})
+    requirements = with_poetry_sources(requirements, path, text, tool.get("poetry", {}))
+    requirements = with_pdm_sources(requirements, path, text, tool.get("pdm", {}))
+    constraints, overrides = uv_requirements(path, text, document)
+    return replace(
+        requirements,
+        roots=(*requirements.roots, *constraints),
+        overrides=(*requirements.overrides, *overrides),
+        sources=read_uv_sources(path, text, document, extras=extras, groups=groups),
+    )
+
+
+def states_requirements(path: Path) -> bool:
+    """Whether a `pyproject.toml` states what the project requires, be it nothing; else it only configures tools.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    document = read_toml(path)[1]
+    with shape_checked(path):
+        tool = document.get("tool", {})
+        return bool(document.get("project") or tool.get("poetry", {}).get("dependencies") or _flit_project(document))
+
+
+def _flit_project(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the old tables of flit in the form of the table `project`; empty without them.
+
+    Source: https://flit.pypa.io/en/stable/pyproject_toml.html#old-style-metadata.
+    """
+    table = document.get("tool", {}).get("flit", {}).get("metadata", {})
+    if not table:
+        return {}
+    extras = {**({"dev": table["dev-requires"]} if "dev-requires" in table else {}), **table.get("requires-extra", {})}
+    python = {"requires-python": table["requires-python"]} if "requires-python" in table else {}
+    name = table.get("dist-name", table.get("module", ""))
+    return {"name": name, "dependencies": table.get("requires", []), "optional-dependencies": extras, **python}
+
+
+def read_settings(path: Path) -> Mapping[str, Any]:
+    """Read only the ``[tool.advisor]`` table.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    document = read_toml(path)[1]
+    with shape_checked(path):
+        return _settings(document)
+
+
+def has_uv_settings(path: Path) -> bool:
+    """Whether a `pyproject.toml` has settings of uv; not if it cannot be read."""
+    try:
+        tool = read_toml(path)[1].get("tool", {})
+    except InputError:
+        return False
+    return isinstance(tool, dict) and "uv" in tool
+
+
+def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the table ``tool.advisor``, with the metadata of packages that the settings of uv state."""
+    tool = document.get("tool", {})
+    settings = tool.get("advisor", {})
+    settings = settings if isinstance(settings, dict) else {}
+    further = uv_metadata(tool.get("uv", {}))
+    own = settings.get("metadata", [])
+    return {**settings, "metadata": [*own, *further]} if further and isinstance(own, list) else settings
+
+
+def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path) -> Iterator[str]:
+    """Yield the requirements of the project and of the selected extras; an extra may include other extras."""
+    yield from _strings(project.get("dependencies", []), f"`{path}`: `project.dependencies`")
+    optional = project.get("optional-dependencies", {})
+    if not isinstance(optional, dict):
+        raise InputError(f"`{path}`: `project.optional-dependencies` is not a table")
+    lines_by_extra = {canonicalize_name(extra): lines for extra, lines in optional.items()}
+    pending = [canonicalize_name(extra) for extra in extras]
+    included: set[str] = set()
+    project_name = canonicalize_name(str(project.get("name", "")))
+    while pending:
+        extra = pending.pop(0)
+        if extra in included:
+            continue
+        included.add(extra)
+        if extra not in lines_by_extra:
+            raise InputError(
+                f"`{path}` has no extra `{extra}`",
+                hint=f"it has {', '.join(f'`{e}`' for e in sorted(lines_by_extra)) or 'none'}",
+            )
+        for line in _strings(lines_by_extra[extra], f"`{path}`: `project.optional-dependencies.{extra}`"):
+            requirement = parse_requirement(line, str(path))
+            if project_name and canonicalize_name(requirement.name) == project_name:
+                pending += [canonicalize_name(e) for e in sorted(requirement.extras)]
+            else:
+                yield line
+
+
+def _groups(document: Mapping[str, Any], groups: Iterable[str], path: Path) -> Iterator[str]:
+    selected = tuple(groups)
+    if not selected:
+        return
+    try:
+        yield from resolve_dependency_groups(document.get("dependency-groups", {}), *selected)
+    except (LookupError, ValueError, TypeError, ExceptionGroup) as error:
+        available = ", ".join(f"`{group}`" for group in sorted(document.get("dependency-groups", {}))) or "none"
+        causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
+        raise InputError(f"`{path}`: dependency groups: {causes[0]}", hint=f"it has {available}") from None
+
+
+def _requires_python(project: Mapping[str, Any], path: Path) -> str | None:
+    text = project.get("requires-python")
+    if text is None:
+        return None
+    try:
+        return str(specifiers_from(text))
+    except InvalidSpecifier:
+        raise InputError(f"`{path}`: `project.requires-python` `{text}` is not a version specifier") from None
+
+
+def _strings(value: Any, where: str) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise InputError(f"{where} is not a list of requirements")
+    return value
+
+
+def read_dynamic(
+    path: Path, document: Mapping[str, Any], *, extras: Iterable[str] = (), build: ProjectBuilder | None = None
+) -> ProjectRequirements:
+    """Read the dynamic dependencies of a project, and those of extras that are dynamic, too.
+
+    Args:
+        path: The `pyproject.toml`.
+        document: Its content.
+        extras: Extras of the project to include.
+        build: Builds the metadata if the dependencies are only known after a build; none to refuse this.
+
+    Raises:
+        InputError: If they are known only after a build, which is refused, or a file cannot be read.
+        BuildError: If the build fails.
+    """
+    dynamic = document["project"]["dynamic"]
+    selected = tuple(extras) if "optional-dependencies" in dynamic else ()
+    tool = document.get("tool", {})
+    setuptools = tool.get("setuptools", {}).get("dynamic", {})
+    hatch = tool.get("hatch", {}).get("metadata", {}).get("hooks", {}).get("requirements_txt", {})
+    if "dependencies" in setuptools:
+        tables = setuptools.get("optional-dependencies", {})
+        return _read_files(path, [setuptools["dependencies"], *_extras(path, tables, selected)])
+    if hatch:
+        files = hatch.get("files") or [hatch.get("filename", "requirements.txt")]
+        tables = {name: {"file": names} for name, names in hatch.get("optional-dependencies", {}).items()}
+        return _read_files(path, [{"file": files}, *_extras(path, tables, selected)])
+    backend = str(document.get("build-system", {}).get("build-backend", ""))
+    if not backend.startswith(_OTHER_BACKENDS) and has_setup_files(path.parent):
+        return read_setup_files(path.parent, extras=selected, build=build)
+    reason = f"`{path}`: `project.dependencies` is dynamic: it is only known after a build"
+    return built_requirements(path, reason, extras=selected, build=build)
+
+
+def _extras(path: Path, tables: Mapping[str, Any], extras: Iterable[str]) -> list[Any]:
+    by_name = {canonicalize_name(name): table for name, table in tables.items()}
+    for extra in map(canonicalize_name, extras):
+        if extra not in by_name:
+            available = quoted(sorted(by_name)) if by_name else "none"
+            raise InputError(f"`{path}` has no extra `{extra}`", hint=f"it has {available}")
+    return [by_name[canonicalize_name(extra)] for extra in extras]
+
+
+def _read_files(path: Path, tables: Iterable[Mapping[str, Any]]) -> ProjectRequirements:
+    """Read the requirements files that tables name."""
+    names = [table["file"] for table in tables]
+    files = [file for name in names for file in ([name] if isinstance(name, str) else name)]
+    return merge_requirements([read_requirements(path.parent / file) for file in files])

@@ -1,0 +1,1 @@
+"""Run-time settings that the files of a project set."""

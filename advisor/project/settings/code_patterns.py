@@ -1,0 +1,300 @@
+"""Lines of Python that apply settings, as patterns: those of the catalogue, and other forms of the same."""
+
+from __future__ import annotations
+
+import ast
+import importlib.resources
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, Final
+
+from knowledge.catalogue.settings import shipped_settings
+
+_PLACEHOLDER = "VALUE_OF_SETTING"
+_MODULES = {"tf": "tensorflow", "ort": "onnxruntime", "np": "numpy"}
+"""Usual names of modules in the lines of the catalogue."""
+_IMPORTS = {
+    "torch": ("torch",),
+    "tensorflow": ("tensorflow", "keras"),
+    "jax": ("jax",),
+    "onnxruntime": ("onnxruntime",),
+    "numpy": ("numpy",),
+    "opencv": ("cv2",),
+}
+"""Modules of each framework."""
+_ROOTS = frozenset(
+    {*(root for roots in _IMPORTS.values() for root in roots), "transformers", "accelerate", "lightning"}
+)
+_MODULE = re.compile(rb"(\w+)\s*\.\s*\Z")
+_IMPORTED = re.compile(rb"\s*(?:,|\)|as\b|\r?\Z)")
+_ALIAS = re.compile(rb"\bas (\w+)|^[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#;\r]|$)", re.MULTILINE)
+_MOST_NAME = 50
+"""Maximum number of bytes before a name in which the name of its module is searched."""
+_PREFIXES = (("tensorflow.compat.v1.", "tensorflow."), ("tensorflow.compat.v2.", "tensorflow."))
+_KERAS = ("tensorflow.keras.", "tf_keras.")
+
+
+class _Any:
+    """The type of :data:`ANYTHING`."""
+
+
+ANYTHING: Final = _Any()
+"""Expected value of an argument that is the value of the setting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dotted:
+    """A name with its module, such as ``torch.bfloat16``."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodePattern:
+    """A call or an assignment that applies a value of a setting.
+
+    Attributes:
+        setting: Name of the setting.
+        value: Value of the setting, or :data:`knowledge.catalogue.settings.ANY`: that of the argument.
+        backend: The framework.
+        target: The function or the attribute; it begins with a point if it belongs to any object.
+        arguments: What arguments must be, by their names or positions, none for an absent argument; of an assignment,
+            by an empty name.
+        modules: Modules of which a file imports at least one.
+    """
+
+    setting: str
+    value: str
+    backend: str
+    target: str
+    arguments: Mapping[str, object]
+    modules: tuple[str, ...]
+
+
+class CodeText:
+    """The content of a Python file.
+
+    Attributes:
+        content: The content.
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    @cached_property
+    def aliases(self) -> frozenset[bytes]:
+        """Names that are given to anything with `as`, or to another name with `=`."""
+        return frozenset(name for names in _ALIAS.findall(self.content) for name in names if name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeSign:
+    """A word of every line that some patterns match.
+
+    Attributes:
+        word: The word.
+        parents: Usual names of its module; none for a method or an argument.
+    """
+
+    word: bytes
+    parents: frozenset[bytes]
+
+    def is_in(self, text: CodeText) -> bool:
+        """Whether a line of a Python file contains the word as the patterns do."""
+        content = text.content
+        end, place = 0, content.find(self.word)
+        while place >= 0:
+            start = content.rfind(b"\n", end, place) + 1 or end
+            end = content.find(b"\n", place)
+            end = len(content) if end < 0 else end
+            if self.is_in_line(content[start:end], text):
+                return True
+            place = content.find(self.word, end)
+        return False
+
+    def is_in_line(self, line: bytes, text: CodeText) -> bool:
+        """Whether a line that contains the word has it as the patterns do.
+
+        Args:
+            line: The line.
+            text: Its file.
+        """
+        if line.lstrip().startswith((b"#", b">>>")):
+            return False
+        if not self.parents or b"import" in line:
+            return True
+        place = line.find(self.word)
+        while place >= 0:
+            before = _MODULE.search(line, max(0, place - _MOST_NAME), place)
+            if before is not None and (before[1] in self.parents or before[1] in text.aliases):
+                return True
+            # It may also be imported by itself, in one of several lines.
+            if not line[:place].strip() and _IMPORTED.match(line, place + len(self.word)) is not None:
+                return True
+            place = line.find(self.word, place + 1)
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodePatterns:
+    """All patterns.
+
+    Attributes:
+        calls: Patterns of calls, by function.
+        assignments: Patterns of assignments, by attribute.
+        parameters: Names of the parameters of functions, in order.
+        signs: By module, the signs of which a file has at least one if a pattern of the module matches anything.
+    """
+
+    calls: Mapping[str, tuple[CodePattern, ...]]
+    assignments: Mapping[str, tuple[CodePattern, ...]]
+    parameters: Mapping[str, tuple[str, ...]]
+    signs: Mapping[bytes, tuple[CodeSign, ...]]
+
+
+def normalised(name: str) -> str:
+    """Return a dotted name under the usual name of its module: Keras also is `tensorflow.keras`."""
+    for prefix, replacement in _PREFIXES:
+        name = name.replace(prefix, replacement, 1) if name.startswith(prefix) else name
+    for prefix in _KERAS:
+        name = f"keras.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+    return name
+
+
+@lru_cache(maxsize=1)
+def code_patterns() -> CodePatterns:
+    """Return the patterns of all lines that apply settings."""
+    document = _further_forms()
+    parameters = {name: tuple(names) for name, names in document["parameters"].items()}
+    calls: dict[str, list[CodePattern]] = defaultdict(list)
+    assignments: dict[str, list[CodePattern]] = defaultdict(list)
+    signs: dict[str, set[CodeSign]] = defaultdict(set)
+    for setting, value, backend, line in (*_catalogue_lines(), *_further_lines(document)):
+        parsed = None if line in document["not_read"] else _parse(line, parameters)
+        if parsed is None:
+            continue
+        is_call, target, arguments = parsed
+        is_bound = target.startswith(".")
+        if is_bound and is_call and not arguments:
+            continue  # A method without arguments, of any object, says nothing.
+        root = target.partition(".")[0]
+        modules = _IMPORTS.get(backend, ()) if is_bound else (root,)
+        pattern = CodePattern(
+            setting=setting, value=value, backend=backend, target=target, arguments=arguments, modules=modules
+        )
+        (calls if is_call else assignments)[target].append(pattern)
+        for module in modules:
+            signs[module].add(_sign(pattern, is_call=is_call))
+    return CodePatterns(
+        calls={name: tuple(listed) for name, listed in calls.items()},
+        assignments={name: tuple(listed) for name, listed in assignments.items()},
+        parameters=parameters,
+        signs={module.encode(): tuple(sorted(found, key=lambda s: s.word)) for module, found in signs.items()},
+    )
+
+
+def _sign(pattern: CodePattern, *, is_call: bool) -> CodeSign:
+    parent, _, word = pattern.target.rpartition(".")
+    if parent:
+        module = parent.rpartition(".")[2]
+        aliases = (alias for alias, name in _MODULES.items() if name == module)
+        return CodeSign(word=word.encode(), parents=frozenset(name.encode() for name in (module, *aliases)))
+    # The name of a method, such as `to`, is in most files; that of its argument is not.
+    keyword = next((name for name in pattern.arguments if name.isidentifier()), word) if is_call else word
+    return CodeSign(word=keyword.encode(), parents=frozenset())
+
+
+def _further_forms() -> Mapping[str, Any]:
+    file = importlib.resources.files("advisor.project") / "code_forms.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def _further_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    for entry in document["forms"]:
+        for line, value in entry["lines"].items():
+            yield entry["setting"], value, entry["backend"], line
+
+
+def _catalogue_lines() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the lines of the catalogue: of each value the first one, and others that do the same to other objects."""
+    for setting in shipped_settings().values():
+        for framework in setting.frameworks:
+            for choice in framework.choices:
+                for line in (line for line in choice.code if not line.startswith("#")):
+                    if _target_of(line) == _target_of(choice.code[0]):
+                        yield setting.name, choice.value, framework.backend, line
+
+
+def _target_of(line: str) -> str:
+    parsed = _parse(line, {})
+    return parsed[1] if parsed else ""
+
+
+def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, str, dict[str, object]] | None:
+    """Return whether a line is a call, its target, and its arguments; none if it is neither call nor assignment."""
+    try:
+        statement = ast.parse(line.replace("{value}", _PLACEHOLDER)).body[0]
+    except SyntaxError:
+        return None
+    match statement:
+        case ast.With(items=[ast.withitem(context_expr=ast.Call() as call)]) | ast.Expr(value=ast.Call() as call):
+            pass
+        case ast.Assign(value=ast.Call() as call):
+            pass
+        case ast.Assign(targets=[ast.Attribute() as target], value=value):
+            return False, _target(target), {"": _expected(value)}
+        case _:
+            return None
+    name = _target(call.func)
+    arguments = {
+        parameter: expected
+        for parameter, node in arguments_of(call, parameters.get(name, ())).items()
+        if (expected := _expected(node)) is not ...
+    }
+    return True, name, arguments
+
+
+def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
+    """Return the arguments of a call by the names of their parameters, or else by their positions.
+
+    Args:
+        call: The call.
+        parameters: Names of the parameters, as far as they are known.
+    """
+    names = (*parameters, *map(str, range(len(parameters), len(call.args))))
+    positional = dict(zip(names, call.args, strict=False))
+    return {**positional, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}
+
+
+def dotted_name(node: ast.expr) -> str:
+    """Return the dotted name of an expression of names and attributes; empty if it is another expression."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
+
+
+def _target(node: ast.expr) -> str:
+    name = dotted_name(node)
+    root, _, rest = name.partition(".")
+    root = _MODULES.get(root, root)
+    return normalised(f"{root}.{rest}") if root in _ROOTS else f".{name.rpartition('.')[2]}"
+
+
+def _expected(node: ast.expr) -> object:
+    """Return what an argument of a pattern must be; an ellipsis if it may be anything."""
+    name = dotted_name(node)
+    if name == _PLACEHOLDER:
+        return ANYTHING
+    if name:
+        target = _target(node)
+        return ... if target.startswith(".") else Dotted(name=target)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ...

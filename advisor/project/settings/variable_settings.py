@@ -1,0 +1,127 @@
+"""Run-time settings behind environment variables: the catalogue of settings, read backwards."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from knowledge.catalogue.settings import ANY, JOINED_VARIABLES, SettingChoice, shipped_settings
+
+_WRONG_NUMBER = re.compile(r"[A-Za-z]{1,20}|-[0-9]{1,9}|[0-9]{10,19}|[0-9]{1,9}\.[0-9]{1,9}")
+"""A text that is not a number of threads, and not a list of numbers, which OpenMP reads as one for each level. Other
+texts may be templates, which something replaces: ``{{ threads }}``, ``@THREADS@``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSetting:
+    """A setting with a value, and the frameworks in which a variable or a call sets it.
+
+    Attributes:
+        name: Name of the setting, such as ``onednn``.
+        value: Its value; empty if it is known only when the program runs.
+        backends: Frameworks in which something sets it, sorted; empty for all that have the setting.
+        device: Device of the operations that it is set for, ``cpu`` or ``cuda``; empty for all.
+    """
+
+    name: str
+    value: str
+    backends: tuple[str, ...]
+    device: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Form:
+    """A text of an environment variable that applies a value of a setting in a framework, alone or with others.
+
+    ``is_number`` says that the text is the value itself, an integer.
+    """
+
+    name: str
+    value: str
+    backend: str
+    text: re.Pattern[str]
+    variables: int
+    is_number: bool
+
+
+def setting_variables() -> frozenset[str]:
+    """Return the environment variables that apply settings."""
+    return frozenset(_forms())
+
+
+def settings_of_variable(variable: str, text: str | None) -> tuple[BackendSetting, ...]:
+    """Return the settings that an environment variable applies.
+
+    Args:
+        variable: Name of the variable.
+        text: Its value; none if it is known only when the program runs. A word, or a number that is none of the
+            values, is the value of the setting as it is where only numbers have a meaning.
+    """
+    forms = _forms().get(variable, ())
+    if text is not None:
+        values = [(form, match) for form in forms if (match := form.text.search(text.strip())) is not None]
+        pairs = [(form.name, match["value"] if form.value == ANY else form.value, form) for form, match in values]
+        if not pairs and _WRONG_NUMBER.fullmatch(text.strip()):
+            pairs = [(form.name, text.strip(), form) for form in forms if form.is_number]
+    elif variable in JOINED_VARIABLES:
+        pairs = []  # A list of options may contain any of them.
+    else:
+        pairs = [(form.name, "", form) for form in forms]
+    backends: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for name, value, form in pairs:
+        backends[name, value].add(form.backend)
+    return tuple(
+        BackendSetting(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
+        for (name, value), listed in sorted(backends.items())
+    )
+
+
+@lru_cache(maxsize=1)
+def _forms() -> Mapping[str, tuple[_Form, ...]]:
+    """Return the texts that apply settings, by environment variable."""
+    forms: dict[str, list[_Form]] = defaultdict(list)
+    for setting in shipped_settings().values():
+        for framework in setting.frameworks:
+            for choice in framework.choices:
+                for variable, template in choice.environment.items():
+                    pattern = _pattern(template, choice, JOINED_VARIABLES.get(variable, ""))
+                    form = _Form(
+                        name=setting.name,
+                        value=choice.value,
+                        backend=framework.backend,
+                        text=pattern,
+                        variables=len(choice.environment),
+                        is_number=template == "{value}",
+                    )
+                    forms[variable].append(form)
+    # What several values of a setting have in common, such as `OMP_PLACES`, does not say which of them is set.
+    values: dict[tuple[str, str, str, str], set[str]] = defaultdict(set)
+    for variable, form in ((variable, form) for variable, listed in forms.items() for form in listed):
+        values[variable, form.name, form.backend, form.text.pattern].add(form.value)
+    decisive = {
+        variable: tuple(f for f in listed if len(values[variable, f.name, f.backend, f.text.pattern]) == 1)
+        for variable, listed in forms.items()
+    }
+    # A variable that is one setting, and a part of another, is the first one.
+    fewest: dict[tuple[str, str, str], int] = {}
+    for variable, form in ((variable, form) for variable, listed in decisive.items() for form in listed):
+        key = variable, form.backend, form.text.pattern
+        fewest[key] = min(form.variables, fewest.get(key, form.variables))
+    return {
+        variable: tuple(f for f in listed if f.variables == fewest[variable, f.backend, f.text.pattern])
+        for variable, listed in decisive.items()
+        if listed
+    }
+
+
+def _pattern(template: str, choice: SettingChoice, separator: str) -> re.Pattern[str]:
+    """Return the texts that a template of the catalogue stands for, as an entry of a list if there is a separator."""
+    libraries = "|".join(re.escape(name) for name in choice.library)
+    text = re.escape(template)
+    text = text.replace(re.escape("{value}"), r"(?P<value>[0-9]{1,9})", 1)
+    text = text.replace(re.escape("{library}"), rf"(?:[^:\s]*/)?(?:{libraries})")
+    before, after = (rf"(?:^|{separator})", rf"(?:{separator}|$)") if separator else ("^", "$")
+    return re.compile(f"{before}{text}{after}")

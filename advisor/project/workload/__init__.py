@@ -1,0 +1,1 @@
+"""The workload of a project: profiled, or proposed by its source code."""

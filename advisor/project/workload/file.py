@@ -1,0 +1,170 @@
+"""`advisor-workload.toml`: the profiled workloads of a project."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from knowledge.domain.documents import parse_toml
+from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.shared_files import locked_directory, write_atomically
+from knowledge.domain.suggestions import suggest
+from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload, WorkloadPart
+
+WORKLOAD_FILE = "advisor-workload.toml"
+SCHEMA_VERSION = 1
+_MAX_BYTES = 16_000_000
+_HEADER = "# Profiled workloads of this project, written by `advisor workload`.\n"
+
+
+def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
+    """Return the profiled workloads of a project, in the order of its file; none if the file does not exist.
+
+    Args:
+        project: Directory of the project.
+
+    Raises:
+        InputError: If the file is not valid, or if the shares of a workload do not add up.
+    """
+    path = project / WORKLOAD_FILE
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise InputError(f"`{path}` is larger than {_MAX_BYTES // 1_000_000} MB: it is not a file of workloads")
+        document = parse_toml(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    except OSError as error:
+        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        # Errors of the encoding and of TOML, and an integer with too many digits.
+        raise InputError(f"`{path}` is not valid TOML: {error}") from None
+    from pydantic import ValidationError
+
+    # Imported here, because most projects have no such file, and pydantic is slow to import.
+    from advisor.project.workload.schema import workloads_from
+
+    try:
+        workloads = workloads_from(document)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"`{path}` is not valid: {first['msg'].lower()}" + (f", in `{place}`" if place else ""),
+            hint="profile the program again with `advisor workload profile`",
+        ) from None
+    except AdvisorError as error:
+        error.message = f"{error.message}, in `{path}`"
+        raise
+    names = [workload.name for workload in workloads]
+    if duplicate := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"`{path}` has two workloads with the name `{duplicate}`", hint="rename or remove one of them")
+    return workloads
+
+
+def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
+    """Return one profiled workload of a project.
+
+    Args:
+        project: Directory of the project.
+        name: Its name; none for the only one.
+
+    Raises:
+        InputError: If the file is not valid, or has no workload with this name, or several and no name is given.
+    """
+    path = project / WORKLOAD_FILE
+    workloads = {workload.name: workload for workload in read_workloads(project)}
+    if not workloads:
+        raise InputError(
+            f"`{path}` has no profiled workloads", hint="profile a program with `advisor workload profile`"
+        )
+    if name is None and len(workloads) == 1:
+        return next(iter(workloads.values()))
+    if name is None:
+        raise InputError(f"`{path}` has {len(workloads)} profiled workloads", hint=suggest("", workloads))
+    if name not in workloads:
+        raise InputError(f"there is no profiled workload `{name}` in `{path}`", hint=suggest(name, workloads))
+    return workloads[name]
+
+
+def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
+    """Add a workload to the file of a project; one with the same name is replaced.
+
+    Args:
+        project: Directory of the project.
+        workload: The workload.
+
+    Returns:
+        Whether a workload was replaced.
+
+    Raises:
+        InputError: If the file is not valid or cannot be written.
+    """
+    try:
+        with locked_directory(project):
+            workloads = read_workloads(project)
+            others = [w for w in workloads if w.name != workload.name]
+            write_atomically(project / WORKLOAD_FILE, workloads_toml([*others, workload]))
+    except OSError as error:
+        raise InputError(f"`{project / WORKLOAD_FILE}` cannot be written: {error.strerror or error}") from None
+    return len(others) < len(workloads)
+
+
+def workloads_toml(workloads: Iterable[ProfiledWorkload]) -> str:
+    """Return the content of a file with workloads, sorted by name; the same workloads give the same bytes."""
+    import tomli_w
+
+    ordered = sorted(workloads, key=lambda w: w.name)
+    document = {"schema_version": SCHEMA_VERSION, "workload": [workload_record(w) for w in ordered]}
+    return _HEADER + tomli_w.dumps(document)
+
+
+def workload_record(workload: ProfiledWorkload) -> dict[str, Any]:
+    """Return a workload as values for TOML and JSON; values that are unknown are left out."""
+    fields: dict[str, Any] = {
+        "name": workload.name,
+        "framework": workload.framework,
+        "framework_version": workload.framework_version,
+        "device": workload.device,
+        "hardware": workload.hardware,
+        "command": list(workload.command),
+        "source": workload.source,
+        "steps": workload.steps,
+        "seconds_per_step": _rounded(workload.seconds_per_step),
+        "unattributed": _rounded(workload.unattributed),
+        "versions": dict(sorted(workload.versions.items())),
+        "layers": {layer: _rounded(share) for layer, share in workload.layers.items()},
+        "kernel": [{"name": k.name, "share": _rounded(k.share)} for k in workload.kernels],
+        "part": [_part_record(part) for part in workload.parts],
+    }
+    return {key: value for key, value in fields.items() if value not in ("", [], {})}
+
+
+def _part_record(part: WorkloadPart) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "indicator": part.indicator,
+        "share": _rounded(part.share),
+        "calls": _rounded(part.calls),
+        "dtype": part.dtype,
+        "direction": part.direction,
+        "parameters": dict(part.parameters),
+    }
+    return {key: value for key, value in fields.items() if value not in ("", {})}
+
+
+def _rounded(number: float) -> float:
+    return float(f"{number:.6g}")
+
+
+def check_name(name: str) -> str:
+    """Return the name of a workload.
+
+    Raises:
+        InputError: If it is not valid.
+    """
+    if not re.match(WORKLOAD_NAME, name):
+        raise InputError(
+            f"`{name}` is not a valid name of a workload", hint="use letters, digits, `.`, `_` and `-`, at most 100"
+        )
+    return name

@@ -1,0 +1,135 @@
+"""The workload of a model that a call in the source files names: by its function, its class or its checkpoint."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from advisor.project.code.names import NAMED
+
+_MODEL = re.compile(
+    rf'(?:{"|".join(map(re.escape, NAMED))})\("(?P<named>[^"]+)"\)'
+    r"|torchvision\.models\.(?P<built>\w+)"
+    r"|keras\.applications\.(?:[a-z0-9_]+\.)?(?P<keras>[A-Z]\w*)"
+    r'|transformers\.\w+\.from_pretrained\("(?P<checkpoint>[^"]+)"\)'
+)
+"""Calls that may name a model that timm has."""
+_TIMM_NAMES = {
+    "vit_b_16": "vit_base_patch16_224",
+    "vit_b_32": "vit_base_patch32_224",
+    "vit_l_16": "vit_large_patch16_224",
+    "swin_t": "swin_tiny_patch4_window7_224",
+    "swin_s": "swin_small_patch4_window7_224",
+    "swin_b": "swin_base_patch4_window7_224",
+    "swin_v2_t": "swinv2_tiny_window8_256",
+    "swin_v2_s": "swinv2_small_window8_256",
+    "swin_v2_b": "swinv2_base_window8_256",
+    "mobilenet_v2": "mobilenetv2_100",
+    "mobilenet_v3_large": "mobilenetv3_large_100",
+    "mobilenet_v3_small": "mobilenetv3_small_100",
+    "efficientnet_v2_s": "tf_efficientnetv2_s",
+    "efficientnet_v2_m": "tf_efficientnetv2_m",
+    "efficientnet_v2_l": "tf_efficientnetv2_l",
+    "maxvit_t": "maxvit_tiny_tf_224",
+    "MobileNet": "mobilenetv1_100",
+    "MobileNetV2": "mobilenetv2_100",
+    "NASNetLarge": "nasnetalarge",
+    "resnet_18": "resnet18",
+    "resnet_26": "resnet26",
+    "resnet_34": "resnet34",
+    "resnet_50": "resnet50",
+    "resnet_101": "resnet101",
+    "resnet_152": "resnet152",
+}
+"""Names in timm of models of torchvision, Keras and transformers that have another name there, with the same number of
+parameters in timm's tables and in https://docs.pytorch.org/vision/stable/models.html#table-of-all-available-classification-weights,
+https://keras.io/api/applications (which counts two more for each channel of a normalisation), and
+https://huggingface.co/microsoft/resnet-50."""
+_KERAS_NAMES = (
+    (r"(ResNet|DenseNet|Xception)(\d*)", r"\1\2"),
+    (r"ConvNeXt([A-Z]\w+)", r"convnext_\1"),
+    (r"EfficientNetB(\d)", r"efficientnet_b\1"),
+    (r"EfficientNetV2(B\d|S|M|L)", r"tf_efficientnetv2_\1"),
+)
+"""Forms of names of Keras, each with timm's, in small letters."""
+_SIZE_OF_CHECKPOINT = re.compile(r"_(?:224|384)(?=_|$)(?:_(?:in)?(?:21k|22k|1k))*$|_in21k$")
+
+
+class NamedModel(NamedTuple):
+    """A model that a call names.
+
+    Attributes:
+        kind: Its kind, as of other calls.
+        training: Workload that trains it.
+        inference: Workload that uses it.
+    """
+
+    kind: str
+    training: str
+    inference: str
+
+
+_LANGUAGE_MODELS = r"AutoModelForCausalLM|GPT|Llama|Mistral|Mixtral|Qwen|Gemma|Phi|Olmo|Falcon"
+_CLASSES = (
+    (r"keras\.applications\.(?:\w+\.)?ResNet50", NamedModel("cnn", "resnet50-training", "resnet50-inference")),
+    (
+        r'transformers\.(?:(?:Bert|Roberta)\w*|\w+\.from_pretrained\("(?:\w+/)?(?:bert|roberta)-(?:base|large)[^"]*"\))',
+        NamedModel("transformer", "bert-training", "bert-inference"),
+    ),
+    (
+        rf'transformers\.(?:(?:{_LANGUAGE_MODELS})\w*|\w+\.from_pretrained\("(?:[\w-]+/)?gpt2[^"]*"\))',
+        NamedModel("transformer", "language-model-training", "text-generation"),
+    ),
+)
+"""Functions, classes and checkpoints, with workloads that this program measures. RoBERTa has the architecture of BERT
+(Liu et al. 2019, arXiv 1907.11692, section 2.2); the others are decoders that predict the next word."""
+
+
+_NO_MODEL = re.compile(r"transformers\.\w*(?:Tokenizer|Processor|FeatureExtractor|Config)")
+"""Classes of transformers that are no models."""
+
+
+def named_model(call: str) -> NamedModel | None:
+    """Return the model that a call names; none if it names none that is known.
+
+    Args:
+        call: Full name of the call, such as ``timm.create_model("resnet50.a1")``, ``torchvision.models.resnet50``,
+            ``keras.applications.ResNet50``, ``transformers.BertModel`` or
+            ``transformers.AutoModel.from_pretrained("bert-base-uncased")``.
+    """
+    if _NO_MODEL.match(call):
+        return None
+    for pattern, known in _CLASSES:
+        if re.fullmatch(rf"(?:{pattern})(?:\.\w+.*)?", call):
+            return known
+    if model := _timm_model_of(call):
+        from knowledge.estimate.workloads import timm_workload_name
+        from knowledge.evidence.timm import architecture_of, family_of
+
+        kind = "transformer" if architecture_of(family_of(model)) == "transformer" else "cnn"
+        return NamedModel(kind, *(timm_workload_name(model, trains=trains) for trains in (True, False)))
+    return None
+
+
+def _timm_model_of(call: str) -> str:
+    """Return the model of timm that a call names, without the tag of its weights; empty if timm's tables lack it."""
+    match = _MODEL.fullmatch(call)
+    if match is None:
+        return ""
+    # Few projects need it, and importing it takes as long as searching the sources of most.
+    from knowledge.evidence.timm import timm_tables
+
+    models = timm_tables().models
+    return next((name for name in _timm_names(match) if name in models), "")
+
+
+def _timm_names(match: re.Match[str]) -> tuple[str, ...]:
+    """Return what timm may call a model."""
+    if name := match["keras"]:
+        forms = (re.sub(pattern, form, name).lower() for pattern, form in _KERAS_NAMES if re.fullmatch(pattern, name))
+        return _TIMM_NAMES.get(name, ""), *forms
+    # Weights of a hub have names such as `hf-hub:timm/resnet50.a1_in1k`.
+    name = match["built"] or (match["named"] or match["checkpoint"]).rpartition("/")[2].partition(".")[0]
+    name = name.replace("-", "_") if match["checkpoint"] else name
+    names = name, _SIZE_OF_CHECKPOINT.sub("", name), _SIZE_OF_CHECKPOINT.sub("_224", name)
+    return tuple(_TIMM_NAMES.get(name, name) for name in names)

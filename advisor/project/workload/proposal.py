@@ -1,0 +1,236 @@
+"""Proposes a workload from the imports and calls in the source files of a project. Nothing is executed.
+
+Most files of a large project do not matter: a file is parsed only if it imports a library that indicates something, and
+contains a word that does. What was found in a file is remembered until its size or its time of change differs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from advisor.index.cache import DiskCache
+from advisor.index.memo import Memo
+from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
+from advisor.project.code.names import names_of
+from advisor.project.workload.named_models import NamedModel, named_model
+
+MOST_PARSED = 500
+"""Maximum number of files that are parsed; of more, as many are selected evenly."""
+
+_SIGNS: dict[str, tuple[str, ...]] = {
+    "cnn": (
+        "torch.nn.Conv", "torch.nn.functional.conv", "torchvision.models", "timm.create_model", "timm.models.",
+        "keras.layers.Conv", "keras.layers.SeparableConv", "keras.layers.DepthwiseConv", "keras.applications",
+        "flax.linen.Conv", "flax.nnx.Conv", "jax.lax.conv", "tensorflow.nn.conv", "ultralytics.YOLO",
+        "transformers.ResNet", "transformers.ConvNext",
+    ),
+    "transformer": (
+        "transformers.Auto", "transformers.Bert", "transformers.GPT", "transformers.Llama", "transformers.T5",
+        "transformers.Roberta", "transformers.Mistral", "transformers.Mixtral", "transformers.Qwen",
+        "transformers.Gemma", "transformers.Phi", "transformers.ViT", "transformers.DeiT", "transformers.Swin",
+        "transformers.pipeline", "transformers.Trainer", "sentence_transformers.", "torch.nn.Transformer",
+        "torch.nn.MultiheadAttention", "torch.nn.functional.scaled_dot_product_attention",
+        "keras.layers.MultiHeadAttention", "keras_hub.", "keras_nlp.", "flax.linen.MultiHeadDotProductAttention",
+        "flax.nnx.MultiHeadAttention", "peft.", "vllm.", "diffusers.",
+    ),
+    "recurrent": (
+        "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN", "keras.layers.LSTM", "keras.layers.GRU",
+        "keras.layers.SimpleRNN", "keras.layers.Bidirectional", "flax.linen.LSTM", "flax.linen.GRU",
+    ),
+    "recommender": ("torch.nn.EmbeddingBag", "torchrec.", "tensorflow_recommenders."),
+    "volume": ("torch.nn.Conv3d", "keras.layers.Conv3D", "monai."),
+}  # fmt: skip
+"""Calls that indicate a kind of model, as prefixes of full names; the longest matching prefix decides."""
+
+_TRAINING = (
+    "torch.optim.", "tensorflow.GradientTape", "keras.optimizers.", "transformers.Trainer",
+    "transformers.Seq2SeqTrainer", "lightning.", "pytorch_lightning.", "jax.grad", "jax.value_and_grad", "optax.",
+    "accelerate.", "deepspeed.", "trl.",
+)  # fmt: skip
+_TRAINING_METHODS = frozenset({"backward", "fit"})
+_WORKLOADS = {
+    ("cnn", True): "cnn-training",
+    ("cnn", False): "cnn-inference",
+    ("transformer", True): "transformer-training",
+    ("transformer", False): "transformer-inference",
+    ("recurrent", True): "recurrent-training",
+    ("recurrent", False): "recurrent-inference",
+    ("recommender", True): "recommender-training",
+    ("recommender", False): "recommender-inference",
+    ("volume", True): "unet3d-training",
+    ("volume", False): "unet3d-inference",
+}
+_FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "jax", "flax", "onnxruntime", "transformers"})
+_ARRAYS = frozenset({"numpy", "scipy"})
+
+_PREFIXES = sorted({prefix for prefixes in (*_SIGNS.values(), _TRAINING) for prefix in prefixes})
+_ROOTS = frozenset(prefix.partition(".")[0] for prefix in _PREFIXES)
+"""Libraries whose calls indicate something."""
+_LIBRARIES = _ROOTS | _FRAMEWORKS | _ARRAYS
+_NAMES_OF_LIBRARIES = re.compile(rf"\b({'|'.join(sorted(_LIBRARIES))})\b".encode())
+_WORDS = re.compile(rf"\b({'|'.join(sorted({p.rstrip('.').rpartition('.')[2] for p in _PREFIXES}))})".encode())
+"""Words of which a file contains at least one if any of its calls indicates something."""
+_TRAINS = tuple(f".{method}(".encode() for method in sorted(_TRAINING_METHODS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """The workload that the source files of a project indicate.
+
+    Attributes:
+        workload: Name of the workload.
+        signs: Calls that indicate it, such as ``torch.nn.Conv2d (model.py:12)``, those that name a known model before
+            others, and the most frequent first.
+        skipped: Files that use a library with signs, but could not be parsed as Python, each with the reason.
+    """
+
+    workload: str
+    signs: tuple[str, ...]
+    skipped: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Content:
+    """What a file contains.
+
+    Attributes:
+        imports: Known libraries that its lines import; of a notebook, only if it was parsed.
+        trains: Whether its text calls a method that trains a model.
+        matters: Whether it has to be parsed: its calls may indicate something.
+        signs: Calls that indicate a kind of model, each with the lines; none if the file was not parsed.
+        error: Why it could not be parsed.
+    """
+
+    imports: list[str] = field(default_factory=list)
+    trains: bool = False
+    matters: bool = False
+    signs: dict[str, list[int]] | None = None
+    error: str = ""
+
+
+def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
+    """Return the workload that the imports and calls of a project indicate; none if they indicate none.
+
+    Args:
+        directory: The project.
+        cache: Remembers what files contain; by default nothing is remembered.
+    """
+    contents = _read(list(source_files(directory)), _Memory(cache, directory))
+    signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for name, content in contents.items():
+        for sign, lines in (content.signs or {}).items():
+            if (kind := _kind(sign)) is not None:
+                signs[kind][sign] += [f"{name}:{line}" for line in lines]
+    skipped = tuple(f"`{name}`: {content.error}" for name, content in contents.items() if content.error)
+    if signs:
+        kind = max(sorted(signs), key=lambda k: sum(map(len, signs[k].values())))
+        ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
+        trains, model = any(content.trains for content in contents.values()), _most_named(signs[kind])
+        return Proposal(
+            workload=_WORKLOADS[kind, trains] if model is None else model.training if trains else model.inference,
+            signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
+            skipped=skipped,
+        )
+    imports = {library for content in contents.values() for library in content.imports}
+    if imports & _ARRAYS and not imports & _FRAMEWORKS:
+        import_signs = tuple(f"import {name}" for name in sorted(imports & _ARRAYS))
+        return Proposal(workload="numeric", signs=import_signs, skipped=skipped)
+    return None
+
+
+def _most_named(signs: Mapping[str, Sequence[str]]) -> NamedModel | None:
+    """Return the model that calls name most often; none if several are named as often: the user chooses one of them."""
+    counts: Counter[NamedModel] = Counter()
+    for sign, places in signs.items():
+        if model := named_model(sign):
+            counts[model] += len(places)
+    (first, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
+    return first if most > second else None
+
+
+class _Memory:
+    """Remembers what the files of a project contained, by their size and time of change."""
+
+    def __init__(self, cache: DiskCache | None, directory: Path) -> None:
+        self._memo = Memo(cache, "sources") if cache else None
+        self._directory = directory.resolve()
+        self._stored = (self._memo.read(self._directory) if self._memo else None) or {}
+
+    def content(self, file: SourceFile) -> _Content | None:
+        """Return what a file contains; none if it is new or has changed."""
+        size, modified, record = self._stored.get(file.name, (-1, -1, {}))
+        return _Content(**record) if (size, modified) == (file.size, file.modified) else None
+
+    def store(self, files: Iterable[SourceFile], contents: dict[str, _Content]) -> None:
+        """Remember what files contain, and forget all others."""
+        records = {f.name: [f.size, f.modified, _record(contents[f.name])] for f in files if f.name in contents}
+        if self._memo is not None and records != self._stored:
+            self._memo.write(self._directory, records)
+
+
+def _record(content: _Content) -> dict[str, Any]:
+    return {name: value for name, value in asdict(content).items() if value or (name == "signs" and value is not None)}
+
+
+def _read(files: Sequence[SourceFile], memory: _Memory) -> dict[str, _Content]:
+    """Return what each file contains, by its name; files that cannot be read are left out."""
+    contents: dict[str, _Content] = {}
+    for file in files:
+        try:
+            contents[file.name] = memory.content(file) or _search(file.read(), is_notebook=file.is_notebook)
+        except OSError:
+            continue
+    matters = [file for file in files if file.name in contents and contents[file.name].matters]
+    for file in _evenly(matters):
+        content = contents[file.name]
+        if content.signs is None and not content.error:
+            _parse(file, content)
+    memory.store(files, contents)
+    return contents
+
+
+def _evenly(files: Sequence[SourceFile]) -> list[SourceFile]:
+    step = max(1.0, len(files) / MOST_PARSED)
+    return [files[int(number * step)] for number in range(min(len(files), MOST_PARSED))]
+
+
+def _search(content: bytes, *, is_notebook: bool) -> _Content:
+    """Return what the text of a file shows; the file is not parsed."""
+    trains = any(method in content for method in _TRAINS)
+    if is_notebook:
+        return _Content(trains=trains, matters=_NAMES_OF_LIBRARIES.search(content) is not None)
+    imports = sorted(name.decode() for name in imported_names(content, _NAMES_OF_LIBRARIES))
+    matters = not _ROOTS.isdisjoint(imports) and _WORDS.search(content) is not None
+    return _Content(imports=imports, trains=trains, matters=matters)
+
+
+def _parse(file: SourceFile, content: _Content) -> None:
+    """Add the signs of a file, or why it cannot be parsed."""
+    try:
+        names = names_of(code_of(file.read(), is_notebook=file.is_notebook))
+    except (SyntaxError, ValueError, TypeError, AttributeError, RecursionError, OSError, MemoryError) as error:
+        content.error = " ".join(str(error).split())[:200] or type(error).__name__
+        return
+    content.signs = {}
+    content.imports = sorted(names.imports & _LIBRARIES)
+    content.trains = any(
+        name.startswith(_TRAINING) or name.rpartition(".")[2] in _TRAINING_METHODS for name, _ in names.calls
+    )
+    for name, line in names.calls:
+        if _kind(name) is not None:
+            content.signs.setdefault(name, []).append(line)
+
+
+def _kind(name: str) -> str | None:
+    """Return the kind of model that a call indicates: of the model that it names, or by the longest matching prefix."""
+    if model := named_model(name):
+        return model.kind
+    matches = [
+        (len(prefix), kind) for kind, prefixes in _SIGNS.items() for prefix in prefixes if name.startswith(prefix)
+    ]
+    return max(matches)[1] if matches else None

@@ -1,0 +1,1 @@
+"""The reports of `advisor advise` and `advisor explain`."""

@@ -1,0 +1,221 @@
+"""How reports show the sizes of stacks, and the measured import times of frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from advisor.domain.words import count, size_text
+from advisor.resolve.sizes import AdviceSizes, Measure, PackageSize, StackSizes
+from knowledge.estimate.interface import StartupTime
+
+_LARGEST = 3
+"""Number of packages that are named if they make up most of a stack."""
+_LINE_HEIGHT, _LABEL_MARGIN = 17.0, 10.0
+"""Height of a line of a label, and of what is around it, in pixels. The browser decides whether it is wide enough."""
+_WIDE_MAP, _NARROW_MAP = (1000.0, 360.0), (340.0, 480.0)
+"""Width and height of the areas for which treemaps are laid out, in pixels; a browser stretches them in width."""
+_SMALLEST_SHARE = 0.004
+"""Packages with a smaller share of a treemap are drawn together, because nobody could see them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One rectangle of a treemap, with positions and lengths in percent of the whole.
+
+    Attributes:
+        label: Name of the package, or the number of packages that are drawn together.
+        size: Size as text.
+        place: The rectangle.
+        labelled: Whether it is high enough for a label.
+    """
+
+    label: str
+    size: str
+    place: Rectangle
+    labelled: bool
+
+
+def size_lines(sizes: AdviceSizes) -> Iterator[str]:
+    """Yield the sizes of the stack compared with the baseline and the current lock, then its largest packages."""
+    others = [("baseline", sizes.baseline), ("current", sizes.current)]
+    compared = "; ".join(f"{name}: {_short(stack)}" for name, stack in others if stack is not None)
+    yield f"{_long(sizes.stack)}{f' ({compared})' if compared else ''}"
+    largest = sizes.stack.largest_first[:_LARGEST]
+    measure, total = sizes.stack.best_known, sizes.stack.total(sizes.stack.best_known)
+    part = sum(package.size(measure) or 0 for package in largest)
+    if len(sizes.stack.packages) > _LARGEST and 2 * part > total:
+        listed = ", ".join(f"`{package.name}` {size_text(package.size(measure) or 0)}" for package in largest)
+        yield f"{part / total:.0%} of {_noun(measure)} is {listed}"
+
+
+def startup_lines(times: Sequence[StartupTime]) -> Iterator[str]:
+    """Yield the measured import time and memory of each framework."""
+    for time in times:
+        memory = "" if time.memory_bytes is None else f", {size_text(round(time.memory_bytes))} of memory after it"
+        yield (
+            f"`{time.framework} {time.version}`: import {time.import_seconds:.2f} s{memory} (median of "
+            f"{count(time.runs, 'run')} on {time.machine}, {time.indicator.partition('[')[0]})"
+        )
+
+
+def sizes_document(sizes: AdviceSizes) -> dict[str, Any]:
+    """Return the sizes as JSON-ready values, in bytes."""
+    stacks = {"stack": sizes.stack, "baseline": sizes.baseline, "current": sizes.current}
+    return {name: None if stack is None else _document(stack) for name, stack in stacks.items()}
+
+
+def _document(stack: StackSizes) -> dict[str, Any]:
+    return {
+        "download": stack.total("download"),
+        "installed": stack.total("installed"),
+        "unknown_download": stack.unknown("download"),
+        "unknown_installed": stack.unknown("installed"),
+        "packages": [asdict(package) for package in stack.packages],
+    }
+
+
+def tiles(stack: StackSizes, *, is_narrow: bool = False) -> tuple[Tile, ...]:
+    """Return the treemap of a stack, the largest package first; packages without a known size are left out.
+
+    Args:
+        stack: The sizes.
+        is_narrow: Whether it is for a narrow window, where labels have several lines.
+    """
+    width, height = _NARROW_MAP if is_narrow else _WIDE_MAP
+    measure = stack.best_known
+    entries = [(p.name, p.size(measure) or 0) for p in stack.largest_first if p.size(measure)]
+    total = sum(size for _, size in entries)
+    drawn = [(name, size) for name, size in entries if size >= _SMALLEST_SHARE * total]
+    rest = entries[len(drawn) :]
+    if rest:
+        drawn.append((count(len(rest), "other package"), sum(size for _, size in rest)))
+        drawn.sort(key=lambda entry: -entry[1])
+    places = squarify([size for _, size in drawn], width=width, height=height)
+    return tuple(
+        Tile(
+            label=label,
+            size=size_text(size),
+            place=_percent(place, width, height),
+            labelled=place.height >= _LINE_HEIGHT * (2 + (label.count("-") if is_narrow else 0)) + _LABEL_MARGIN,
+        )
+        for (label, size), place in zip(drawn, places, strict=True)
+    )
+
+
+def size_rows(sizes: AdviceSizes) -> list[tuple[str, str, str, str]]:
+    """Return name, number of packages, download and installed size of each stack that is known."""
+    stacks = [("recommended stack", sizes.stack), ("baseline", sizes.baseline), ("current lock", sizes.current)]
+    return [
+        (name, str(len(stack.packages)), _amount(stack, "download"), _amount(stack, "installed"))
+        for name, stack in stacks
+        if stack is not None
+    ]
+
+
+def package_sizes(stack: StackSizes) -> dict[str, tuple[str, str]]:
+    """Return the download and the installed size of each package, as text."""
+
+    def text(package: PackageSize, measure: Measure) -> str:
+        size = package.size(measure)
+        return "unknown" if size is None else size_text(size)
+
+    return {p.name: (text(p, "download"), text(p, "installed")) for p in stack.packages}
+
+
+def _percent(place: Rectangle, width: float, height: float) -> Rectangle:
+    return Rectangle(
+        x=round(100 * place.x / width, 3),
+        y=round(100 * place.y / height, 3),
+        width=round(100 * place.width / width, 3),
+        height=round(100 * place.height / height, 3),
+    )
+
+
+def _noun(measure: Measure) -> str:
+    return "the installed size" if measure == "installed" else "the download"
+
+
+def _long(stack: StackSizes) -> str:
+    return (
+        f"{count(len(stack.packages), 'package')}, {_amount(stack, 'download')} to download, "
+        f"{_amount(stack, 'installed')} installed"
+    )
+
+
+def _short(stack: StackSizes) -> str:
+    return f"{count(len(stack.packages), 'package')}, {_amount(stack, 'download')}, {_amount(stack, 'installed')}"
+
+
+def _amount(stack: StackSizes, measure: Measure) -> str:
+    """Return a total, and how many packages it does not contain because their size is not known."""
+    unknown = stack.unknown(measure)
+    if unknown == len(stack.packages) and unknown:
+        return "unknown"
+    return f"{size_text(stack.total(measure))}{f' and {unknown} unknown' if unknown else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rectangle:
+    """A rectangle; the origin is at the top left."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def squarify(values: Sequence[float], *, width: float, height: float) -> tuple[Rectangle, ...]:
+    """Return a rectangle for each value; together they fill the whole area.
+
+    Source: Bruls, Huizing and van Wijk, "Squarified Treemaps", Data Visualization 2000, pages 33 to 42.
+
+    Args:
+        values: Positive values, the largest first.
+        width: Width of the area.
+        height: Height of the area.
+    """
+    total = sum(values)
+    areas = [value * (width * height / total) for value in values]
+    free = Rectangle(x=0.0, y=0.0, width=width, height=height)
+    rectangles: list[Rectangle] = []
+    while len(rectangles) < len(areas):
+        first = len(rectangles)
+        side = min(free.width, free.height)
+        last = first + 1
+        while last < len(areas) and _worst(areas[first : last + 1], side) <= _worst(areas[first:last], side):
+            last += 1
+        placed, free = _place(areas[first:last], free)
+        rectangles += placed
+    return tuple(rectangles)
+
+
+def _worst(areas: Sequence[float], side: float) -> float:
+    """Return the largest ratio of the sides of the rectangles of a row.
+
+    Args:
+        areas: Their areas.
+        side: Length of the row.
+    """
+    thickness = sum(areas) / side
+    return max(max(thickness**2 / area, area / thickness**2) for area in areas)
+
+
+def _place(areas: Sequence[float], free: Rectangle) -> tuple[list[Rectangle], Rectangle]:
+    """Place a row along the shorter side of the free area, and return its rectangles and the rest of the area."""
+    row: list[Rectangle] = []
+    total, position = sum(areas), 0.0
+    if free.width >= free.height:
+        thickness = min(total / free.height, free.width)
+        for area in areas:
+            length = free.height * area / total
+            row.append(Rectangle(x=free.x, y=free.y + position, width=thickness, height=length))
+            position += length
+        return row, Rectangle(x=free.x + thickness, y=free.y, width=free.width - thickness, height=free.height)
+    thickness = min(total / free.width, free.height)
+    for area in areas:
+        length = free.width * area / total
+        row.append(Rectangle(x=free.x + position, y=free.y, width=length, height=thickness))
+        position += length
+    return row, Rectangle(x=free.x, y=free.y + thickness, width=free.width, height=free.height - thickness)

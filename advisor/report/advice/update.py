@@ -1,0 +1,175 @@
+"""Reports of a lock change: for the terminal, as JSON, and as the text of a pull request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from packaging.version import Version
+
+from advisor.api.update import NO_LOCK, LockChange
+from advisor.domain.words import count
+from advisor.gate.compare import PackageChange
+from advisor.gate.findings import Finding
+from advisor.report.check.markdown import effect_lines, table
+from advisor.report.check.summary import (
+    describe_changes,
+    describe_prediction,
+    equal_findings,
+    listed_effects,
+    places_and_name,
+)
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.phrases import prediction_document, rounded, target_line, version_change
+
+SCHEMA_VERSION = 3
+_PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
+
+
+def update_text(change: LockChange, layout: Layout | None = None) -> str:
+    """Return a change as plain text."""
+    return render(_text(change), layout or Layout())
+
+
+def update_json(change: LockChange) -> str:
+    """Return a change as JSON; the schema is documented in `docs/reference/check-json.md`."""
+    prediction = prediction_document(change.prediction)
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "proven": change.optimum.proven,
+        "changes": [
+            {"package": c.package, "kind": c.kind, "before": _text_of(c.before), "after": _text_of(c.after)}
+            for c in change.changes
+        ],
+        "cleared": list(map(_document, change.cleared)),
+        "remaining": list(map(_document, change.remaining)),
+        "prediction": prediction and {key: prediction[key] for key in _PREDICTION_KEYS},
+        "not_predicted": change.not_predicted or None,
+        "passes": change.passes,
+        "dropped_settings": list(change.dropped_settings),
+        "locks": list(change.outputs),
+        "commands": list(change.commands),
+        "instructions": list(change.instructions),
+    }
+    return json.dumps(rounded(document), indent=2)
+
+
+def pull_request_body(change: LockChange) -> str:
+    """Return the text of a pull request that makes a change, as Markdown."""
+    return "\n".join(_markdown(change)) + "\n"
+
+
+def _text(change: LockChange) -> Iterator[Block]:
+    yield [
+        *labelled("target", [target_line(change.target)]),
+        *labelled("update", [_size(change)]),
+        *labelled("speed", [_speed(change)]),
+    ]
+    yield [
+        TextRow(
+            label="" if number else "changes",
+            cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), _reason(c, change)),
+        )
+        for number, c in enumerate(change.changes)
+    ]
+    yield _findings("resolved" if change.outputs else "resolves", "good", change.cleared)
+    yield _findings("remaining", "bad", change.remaining)
+    steps = [*change.commands, *change.instructions]
+    yield [
+        *labelled("wrote", [f"`{path}`" for path in change.outputs] or ([] if steps else ["nothing"])),
+        *labelled("to do", steps),
+        *labelled("dropped", [f"setting {s}: the new versions do not have it" for s in change.dropped_settings]),
+    ]
+
+
+def _findings(label: str, style: Style, findings: Sequence[Finding]) -> Block:
+    return [
+        TextRow(label="" if number else label, cells=(same[0].message,), notes=(places_and_name(same),), style=style)
+        for number, same in enumerate(equal_findings(findings))
+    ]
+
+
+def _document(finding: Finding) -> dict[str, str | int]:
+    """Return a finding as JSON."""
+    return {
+        "code": finding.code,
+        "package": finding.package,
+        "message": finding.message,
+        "path": finding.place.path,
+        "line": finding.place.line,
+    }
+
+
+def _speed(change: LockChange) -> str:
+    speed = describe_prediction(change.prediction, change.not_predicted)
+    return speed if change.prediction is None else f"{speed}, compared with the lock"
+
+
+def _size(change: LockChange) -> str:
+    if not change.changes:
+        if change.cleared:
+            return f"no version changes: writing the lock again resolves {count(len(change.cleared), 'finding')}"
+        return (
+            "nothing changes: the lock passes the gate" if change.passes and change.is_smallest else "nothing changes"
+        )
+    scope = NO_LOCK if change.before is None else f"of {count(len(change.before), 'package')}"
+    words = f"{describe_changes(change.changes)}, {scope}"
+    if change.is_smallest:
+        bounds = change.optimum.bounds
+        counted = [bound.objective for bound in bounds].index("added") + 1
+        proof = "not proven" if any(bound.gap for bound in bounds[:counted]) else "proven"
+        state = f"{proof} to be the smallest change"
+        if any(finding.code == "ADV008" for finding in change.cleared):
+            state += ", among stacks with the same measured packages,"
+        return f"{words}: {state} that resolves {count(len(change.cleared), 'finding')}"
+    proof = "optimal for the score" if change.optimum.proven else "not proven to be optimal for the score"
+    return f"{words}: {proof}"
+
+
+def _reason(c: PackageChange, change: LockChange) -> str:
+    codes = [f.code for f in change.cleared if f.package == c.package or c.package in dict(f.cause.versions)]
+    return "; ".join(filter(None, (*(f"resolves {code}" for code in codes[:1]), change.reasons.get(c.package))))
+
+
+def _markdown(change: LockChange) -> Iterator[str]:
+    yield f"## Dependency stack: {describe_changes(change.changes)}"
+    yield ""
+    yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
+    yield ""
+    if change.before is not None:
+        yield f"**Predicted speed compared with the lock:** {_speed(change)}."
+        yield ""
+    if change.cleared:
+        yield "### Resolved findings"
+        yield ""
+        rows = [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(change.cleared)]
+        yield from table(("finding", "message", "source"), rows)
+        yield ""
+    if change.remaining:
+        yield "### Remaining findings"
+        yield ""
+        remaining = [(places_and_name(same), same[0].message) for same in equal_findings(change.remaining)]
+        yield from table(("finding", "message"), remaining)
+        yield ""
+    if change.changes:
+        yield "### Packages"
+        yield ""
+        packages = [
+            (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
+        ]
+        yield from table(("package", "before", "after", "why"), packages)
+        yield ""
+    yield from effect_lines(listed_effects(change.prediction, change.effects))
+    if change.commands:
+        yield "To apply it, run:"
+        yield ""
+        yield from (f"- `{command}`" for command in change.commands)
+        yield ""
+    if change.instructions:
+        yield "What else to do:" if change.commands else "What to do:"
+        yield ""
+        yield from (f"- {instruction}" for instruction in change.instructions)
+
+
+def _text_of(version: Version | None) -> str | None:
+    return None if version is None else str(version)
