@@ -210,7 +210,6 @@ def architecture() -> Diagram:
             (
                 ("campaign", ("plans tasks,", "stores results")),
                 ("gate", ("checks a lock", "or a change")),
-                ("profile", ("time shares of", "a program")),
                 ("locks", ("lock files,", "CycloneDX")),
                 ("resolve", ("optimum and", "explanations")),
                 ("project", ("requirements,", "sources")),
@@ -227,11 +226,14 @@ def architecture() -> Diagram:
             24,
             976,
             (
-                ("executors", ("run tasks: local,", "Slurm, Kubernetes")),
-                ("harness", ("times and checks in", "an environment")),
-                ("indicators", ("measured programs,", "with formulae")),
-                ("models", ("published models,", "each defined once")),
-                ("backends", ("operations, layers", "in each framework")),
+                ("executors", ("run tasks: local,", "Slurm, ...")),
+                ("execution", ("environments,", "rounds")),
+                ("plan", ("blocks, matrix", "files")),
+                ("harness", ("times and checks", "results")),
+                ("indicators", ("measured", "programs")),
+                ("models", ("published", "models")),
+                ("frameworks", ("operations,", "models, traces")),
+                ("profile", ("time shares of", "a program")),
             ),
         ),
     )

@@ -16,10 +16,10 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
-from pi_runners.campaign import Block
-from pi_runners.environment import FullDiskError, LockedPackage, StackLock, locked_stack
-from pi_runners.matrix import Arm, check_fit, framework_of, plan_arms
-from pi_runners.matrix_file import Combination, Matrix
+from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import FullDiskError, LockedPackage, StackLock, locked_stack
+from pi_runners.plan.matrix import Arm, check_fit, framework_of, plan_arms
+from pi_runners.plan.matrix_file import Combination, Matrix
 from pi_runners.vocabulary import MEASURED
 
 _PROCESS_SECONDS = 4.0

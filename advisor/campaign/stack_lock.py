@@ -22,7 +22,7 @@ from knowledge.catalogue.rules import undeclared_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
-from pi_runners.environment import LockedPackage, StackLock, find_uv
+from pi_runners.execution.environment import LockedPackage, StackLock, find_uv
 
 LOADGEN = "mlcommons-loadgen==6.0.17"
 """All stacks are measured with the same version, so that its changes do not look like changes of a stack."""

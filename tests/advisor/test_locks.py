@@ -21,7 +21,7 @@ from advisor.locks.read import read_lock
 from advisor.project.formats.pyproject import ProjectIdentity
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 from tests.advisor.inputs import target
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import PackageVersion
-from pi_runners.campaign import Block
-from pi_runners.environment import LockedPackage, StackLock
-from pi_runners.matrix import Arm, IndicatorCase, choose_cases
-from pi_runners.subprocess_runner import ProcessEnd, ProcessRequest
+from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import LockedPackage, StackLock
+from pi_runners.execution.subprocess_runner import ProcessEnd, ProcessRequest
+from pi_runners.plan.matrix import Arm, IndicatorCase, choose_cases
 from tests.knowledge.samples import MACHINE
 
 

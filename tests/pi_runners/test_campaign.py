@@ -11,10 +11,10 @@ import pytest
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
-from pi_runners.campaign import Block, measured_cells, run_block
-from pi_runners.environment import BuiltEnvironment, StackLock, locked_stack
-from pi_runners.matrix import Arm, plan_arms
-from pi_runners.subprocess_runner import Ending, ProcessEnd, ProcessRequest
+from pi_runners.execution.campaign import Block, measured_cells, run_block
+from pi_runners.execution.environment import BuiltEnvironment, StackLock, locked_stack
+from pi_runners.execution.subprocess_runner import Ending, ProcessEnd, ProcessRequest
+from pi_runners.plan.matrix import Arm, plan_arms
 from tests.conftest import Advisor
 from tests.pi_runners.campaigns import NoProcesses, Sink, block_of, cases, lock
 
@@ -123,7 +123,8 @@ def test_indicators_after_a_crash_run_in_another_process(tmp_path: Path, monkeyp
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
-        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=stack),
     )
     runner, sink = CrashingProcesses("sort"), Sink()
 
@@ -149,7 +150,8 @@ def test_an_environment_is_given_up_after_two_processes_without_a_result(
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
-        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=stack),
     )
     runner, sink = Silent(""), Sink()
 
@@ -211,7 +213,8 @@ def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
     arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
-        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=stack),
     )
     # NVIDIA's container images set these variables.
     monkeypatch.setenv("CUDA_VERSION", "12.8.1")
@@ -254,8 +257,8 @@ def test_an_existing_interpreter_is_measured_without_building_an_environment(
     def fail(*_: object) -> None:
         raise AssertionError("an existing interpreter must not be built or removed")
 
-    monkeypatch.setattr("pi_runners.campaign.build_environment", fail)
-    monkeypatch.setattr("pi_runners.campaign.remove_environment", fail)
+    monkeypatch.setattr("pi_runners.execution.campaign.build_environment", fail)
+    monkeypatch.setattr("pi_runners.execution.campaign.remove_environment", fail)
     block, sink = installed_block(tmp_path, "matmul"), Sink()
 
     run_block(block, sink=sink, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters, Unsupported
 from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS

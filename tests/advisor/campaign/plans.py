@@ -10,8 +10,8 @@ from advisor.campaign.directory import (
     CampaignPlan,
 )
 from knowledge.domain.hardware import HardwareProfile
-from pi_runners.campaign import Block
-from pi_runners.matrix import Arm
+from pi_runners.execution.campaign import Block
+from pi_runners.plan.matrix import Arm
 from tests.advisor.campaign.conftest import Bench
 from tests.knowledge.samples import MACHINE, RUN
 from tests.pi_runners.campaigns import lock

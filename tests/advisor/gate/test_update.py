@@ -198,7 +198,7 @@ def test_pins_in_an_included_file_are_changed_there(project: Path, advisor_here:
 
 
 def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_here: Advisor) -> None:
-    from pi_runners.environment import find_uv
+    from pi_runners.execution.environment import find_uv
 
     subprocess.run(
         [find_uv(), "lock", "-q", "--no-python-downloads", "-P", "a==1.0", "-P", "b==1.0", "--no-cache"],
