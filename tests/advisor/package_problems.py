@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.candidates import SkippedCandidates, UndeclaredBuild
-from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.candidates.index import SkippedCandidates, UndeclaredBuild
+from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
 from tests.advisor.fixed_candidates import FixedCandidates
 
 NAMES = ("app", "jax", "tf", "tf-gpu", "lib")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from packaging.version import Version
 
-from advisor.resolve.setting_choice import TargetSettings
+from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import SettingChoice
 from knowledge.estimate.gains import SettingValue
 from tests.advisor.factories import MACHINE

@@ -11,10 +11,10 @@ from functools import partial
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.resolve.optimum import InfeasibleError, Optimum
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort
-from advisor.resolve.speed_steps import MIN_GAIN
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import InfeasibleError, Optimum
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.estimate.gains import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
 from tests.advisor.factories import FixedScores, builds_of
 from tests.advisor.small_problems import (

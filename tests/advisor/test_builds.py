@@ -18,8 +18,7 @@ from advisor.index.metadata import build, confinement
 from advisor.index.metadata.build_environment import BuildError
 from advisor.index.metadata.core import header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
-from advisor.resolve.baseline import BuildsNeededError
-from advisor.resolve.problem import CandidatePolicy
+from advisor.resolve.candidates.problem import BuildsNeededError, CandidatePolicy
 from tests.advisor.direct_packages import BACKEND, PYPROJECT
 from tests.advisor.factories import build_client, build_problem, recommend_stack
 from tests.conftest import Advisor

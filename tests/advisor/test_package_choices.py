@@ -11,15 +11,17 @@ from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.package_choices import with_best_packages
-from advisor.resolve.problem import AllowedReplacements
-from advisor.resolve.problem_variants import ProblemVariant, compare_variants
-from advisor.resolve.recommend import make_request
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import (
+    AllowedReplacements,
+    NoStackError,
+)
+from advisor.resolve.optimum.result import InfeasibleError
+from advisor.resolve.recommendation.package_choices import with_best_packages
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.recommendation.recommend import make_request
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from knowledge.catalogue.builds import BuildExtra, CatalogueEntry, Replacement
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile

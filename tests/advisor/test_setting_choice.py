@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from packaging.version import Version
 
-from advisor.resolve.recommended_settings import recommended_settings
-from advisor.resolve.setting_choice import TargetSettings, best_settings
+from advisor.resolve.explanation.recommended_settings import recommended_settings
+from advisor.resolve.score.setting_choice import TargetSettings, best_settings
 from knowledge.catalogue.fit import contradictions
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue, gains_from, gains_record

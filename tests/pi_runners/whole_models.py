@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from pi_runners.backends.onnx_format import Symbol
-from pi_runners.backends.onnxruntime_models import build
 
 from pi_runners.frameworks.numpy.operations import NumpyBackend
+from pi_runners.frameworks.onnxruntime.models import build
+from pi_runners.frameworks.onnxruntime.onnx_format import Symbol
 from pi_runners.harness.contract import Array, Parameters
 from pi_runners.models.layers import InitialWeight
 
