@@ -226,7 +226,7 @@ def architecture() -> Diagram:
             24,
             976,
             (
-                ("executors", ("local, Slurm,", "Kubernetes")),
+                ("executors", ("Slurm,", "Kubernetes")),
                 ("execution", ("environments", "and rounds")),
                 ("plan", ("blocks, from", "matrix files")),
                 ("harness", ("timing and", "checks")),
