@@ -21,7 +21,7 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
-    from advisor.resolve.problem import Candidate
+    from advisor.resolve.candidates.problem import Candidate
     from knowledge.domain.observation import IndicatorRun, Observation, Scalar
     from pi_runners.execution.campaign import Block
     from pi_runners.execution.environment import StackLock

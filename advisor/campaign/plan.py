@@ -11,7 +11,7 @@ from pathlib import Path
 from advisor.campaign.stack_lock import LOADGEN, StackLocker
 from advisor.index.client import IndexClient
 from advisor.index.pages.page import DistributionFile
-from advisor.resolve.baseline import NoStackError
+from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash

@@ -18,11 +18,11 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort
-from advisor.resolve.speed_steps import MIN_GAIN
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import InfeasibleError
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.estimate.gains import (
@@ -35,6 +35,7 @@ from knowledge.estimate.gains import (
     SettingValue,
 )
 from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -50,7 +51,6 @@ from tests.advisor.small_problems import (
     roots_with_a,
     stacks,
 )
-from tests.advisor.test_setting_choice import KnownTo
 from tests.examples import examples
 from tests.knowledge.samples import slower_rule
 

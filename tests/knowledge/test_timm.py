@@ -19,7 +19,7 @@ from knowledge.evidence.timm import BLOCK, FEWEST, architecture_of, family_of, t
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.knowledge.test_timm_tables import REAL, TABLES
+from tests.knowledge.timm_files import REAL, TABLES
 
 RTX_5090, MAX_Q = "NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
 
