@@ -12,9 +12,9 @@ from advisor.report.environment import NUMERICS
 from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting, Status
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import shipped_settings
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
-from pi_runners.vocabulary import FRAMEWORKS
 
 _MOST_KINDS = 3
 _MOST_WARNINGS = 2

@@ -89,7 +89,7 @@ class Predictor:
 
         Nothing is loaded if the predictions for these packages were computed before.
         """
-        from pi_runners.vocabulary import FRAMEWORKS
+        from knowledge.domain.frameworks import FRAMEWORKS
 
         frameworks = sorted(FRAMEWORKS.keys() & set(packages))
         if not self._memo.knows(self._question(["prepared", frameworks])):
@@ -122,7 +122,7 @@ class Predictor:
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
-        from pi_runners.vocabulary import FRAMEWORKS
+        from knowledge.domain.frameworks import FRAMEWORKS
 
         # The project's own benchmark may have compared versions of any package.
         if name not in FRAMEWORKS and not self._benchmark:
@@ -132,7 +132,7 @@ class Predictor:
 
     def has_compared(self, name: str, version: Version, other: Version) -> bool:
         """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
-        from pi_runners.vocabulary import FRAMEWORKS
+        from knowledge.domain.frameworks import FRAMEWORKS
 
         # The project's own benchmark may have compared versions of any package.
         if name not in FRAMEWORKS and not self._benchmark:
@@ -195,7 +195,7 @@ class Predictor:
 
     def setting_gains(self, candidates: Mapping[str, Sequence[Version]], stack: Versions) -> tuple[SettingGains, ...]:
         """Return the gains of the settings of each framework, for its candidates."""
-        from pi_runners.vocabulary import FRAMEWORKS
+        from knowledge.domain.frameworks import FRAMEWORKS
 
         offered = {name: list(versions) for name, versions in sorted(candidates.items()) if name in FRAMEWORKS}
         texts = {name: list(map(str, versions)) for name, versions in offered.items()}
@@ -204,7 +204,7 @@ class Predictor:
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
         """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""
-        from pi_runners.vocabulary import FRAMEWORKS
+        from knowledge.domain.frameworks import FRAMEWORKS
 
         frameworks = {name: version for name, version in sorted(stack.items()) if name in FRAMEWORKS}
         if not frameworks:
@@ -257,9 +257,9 @@ class Predictor:
     @cached_property
     def estimator(self) -> WorkloadEstimator:
         """The estimator that computes results which are not cached."""
+        from knowledge.domain.frameworks import FRAMEWORKS
         from knowledge.estimate.estimator import WorkloadEstimator
         from knowledge.estimate.model_cache import ModelCache
-        from pi_runners.vocabulary import FRAMEWORKS
 
         _load_numpy()
         return WorkloadEstimator(
@@ -288,8 +288,8 @@ def _load_numpy() -> None:
 
 def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:
     """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
+    from knowledge.domain.frameworks import FRAMEWORKS
     from knowledge.evidence.contrasts import COMPANIONS
-    from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
 
