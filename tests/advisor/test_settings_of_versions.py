@@ -15,8 +15,8 @@ from packaging.version import Version
 from advisor.resolve.score.speed_steps import SpeedComparison
 from knowledge.estimate.gains import PredictedGain, ScoreTerms, SettingGains
 from tests.advisor.factories import FixedScores
+from tests.advisor.setting_estimates import ALLOCATOR, KnownTo
 from tests.advisor.small_problems import Releases, ReleaseSource
-from tests.advisor.test_setting_choice import ALLOCATOR, KnownTo
 from tests.examples import examples
 
 

@@ -35,6 +35,7 @@ from knowledge.estimate.gains import (
     SettingValue,
 )
 from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -50,7 +51,6 @@ from tests.advisor.small_problems import (
     roots_with_a,
     stacks,
 )
-from tests.advisor.test_setting_choice import KnownTo
 from tests.examples import examples
 from tests.knowledge.samples import slower_rule
 
