@@ -22,8 +22,7 @@ from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import mixture
-from knowledge.estimate.gains import NORMAL_QUANTILE, PredictedGain
+from knowledge.estimate.gains import NORMAL_QUANTILE, PredictedGain, mixture
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import workload_of_profile
 from knowledge.evidence.contrasts import Contrast, Side
