@@ -226,16 +226,6 @@ def architecture() -> Diagram:
             24,
             976,
             (
-<<<<<<< HEAD
-                ("executors", ("Slurm,", "Kubernetes")),
-                ("execution", ("environments", "and rounds")),
-                ("plan", ("blocks, from", "matrix files")),
-                ("harness", ("timing and", "checks")),
-                ("indicators", ("benchmarks", "of parts")),
-                ("models", ("published", "models")),
-                ("frameworks", ("torch, jax,", "...")),
-                ("profile", ("time shares", "of a program")),
-=======
                 ("executors", ("this machine, Slurm,", "Kubernetes")),
                 ("plan", ("blocks, matrix files",)),
                 ("execution", ("environments, rounds",)),
@@ -252,7 +242,6 @@ def architecture() -> Diagram:
                 ("indicators", ("measured programs",)),
                 ("models", ("published models,", "each defined once")),
                 ("frameworks", ("operations, names,", "traces")),
->>>>>>> main
             ),
         ),
     )

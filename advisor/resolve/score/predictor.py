@@ -257,12 +257,8 @@ class Predictor:
     @cached_property
     def estimator(self) -> WorkloadEstimator:
         """The estimator that computes results which are not cached."""
-<<<<<<< HEAD
-        from knowledge.domain.frameworks import FRAMEWORKS
-=======
         # Before the estimator loads it.
         _load_numpy()
->>>>>>> main
         from knowledge.estimate.estimator import WorkloadEstimator
         from knowledge.estimate.model_cache import ModelCache
 
