@@ -16,7 +16,7 @@ class Unsupported(Exception):
     """Raised when a backend does not support an indicator with these parameters on this device."""
 
 
-class Framework(Protocol):
+class AbleFramework(Protocol):
     """What is known of a framework without importing it: see :class:`knowledge.domain.frameworks.Framework`."""
 
     @property
