@@ -13,7 +13,7 @@ from advisor.domain.words import quoted, size_text
 from advisor.resolve.choices import Choice, OptionCosts, PairedChoice
 from advisor.resolve.problem import Candidate
 from knowledge.domain.errors import UnsatisfiableError
-from knowledge.estimate.gains import NO_GAIN, PredictedGain
+from knowledge.domain.ratio import NO_GAIN, Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ class Optimum:
     not_compared: str = ""
     failed_builds: tuple[str, ...] = ()
     newest: tuple[Candidate, ...] = ()
-    gain: PredictedGain = NO_GAIN
+    gain: Ratio = NO_GAIN
 
     @property
     def proven(self) -> bool:
