@@ -18,7 +18,7 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.index.pages.page import DistributionFile
 from knowledge.catalogue.rules import CapabilityRule, shipped_rules
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 from tests.conftest import Advisor
 
 pytestmark = [pytest.mark.network, pytest.mark.usefixtures("network")]

@@ -21,11 +21,11 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
-    from advisor.resolve.problem import Candidate
+    from advisor.resolve.candidates.problem import Candidate
     from knowledge.domain.observation import IndicatorRun, Observation, Scalar
-    from pi_runners.campaign import Block
-    from pi_runners.environment import StackLock
-    from pi_runners.matrix import Arm
+    from pi_runners.execution.campaign import Block
+    from pi_runners.execution.environment import StackLock
+    from pi_runners.plan.matrix import Arm
 
 _RUNS = 3
 
@@ -90,8 +90,8 @@ def plan_benchmark(
     from advisor.project.benchmark import read_benchmark
     from advisor.project.metadata.copy import copy_files, list_files
     from knowledge.hardware.detect import detect
-    from pi_runners.campaign import Block
-    from pi_runners.matrix import expand_settings
+    from pi_runners.execution.campaign import Block
+    from pi_runners.plan.matrix import expand_settings
 
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
     project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
@@ -267,7 +267,7 @@ def _plan_arms(
     Raises:
         InputError: If a setting cannot be applied from outside the program.
     """
-    from pi_runners.matrix import Arm
+    from pi_runners.plan.matrix import Arm
 
     package = _compared_package(stacks)
     arms: list[Arm] = []

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.index.pages.page import DistributionFile
     from advisor.locks.setting_value import AppliedSetting
-    from advisor.resolve.optimum import Optimum
-    from advisor.resolve.problem import Candidate
-    from advisor.resolve.request import ResolutionRequest
+    from advisor.resolve.candidates.problem import Candidate
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.optimum.result import Optimum
 
 
 def lock_texts(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from advisor.api.measurement import IndicatorOptions, SamplingOptions
     from advisor.index.client import IndexClient
     from knowledge.domain.observation import Observation, Scalar
-    from pi_runners.campaign import Block
+    from pi_runners.execution.campaign import Block
 
 _LISTED_BLOCKS = 5
 
@@ -331,7 +331,7 @@ def _check_benchmark_result(observations: Sequence[Observation]) -> None:
         InputError: If so; the failures are stored.
     """
     from knowledge.domain.errors import InputError
-    from pi_runners.benchmark import last_line
+    from pi_runners.execution.benchmark import last_line
 
     if not any(o.status == "ok" for o in observations):
         raise InputError(

@@ -47,7 +47,7 @@ def profile(
     import sys
 
     from advisor.api.workload import profile_workload
-    from advisor.profile.run import ProfileRequest
+    from pi_runners.profile.run import ProfileRequest
 
     check_format(format)
     request = ProfileRequest(

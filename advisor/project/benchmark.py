@@ -16,7 +16,7 @@ from advisor.project.formats.pyproject import read_identity, read_settings
 from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
-from pi_runners.benchmark import Benchmark, Metric
+from pi_runners.execution.benchmark import Benchmark, Metric
 
 KEYS = ("command", "metric", "files", "warmup")
 METRIC_KEYS = ("pattern", "unit", "better")

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from advisor.domain.words import count, indicator_text
-from advisor.resolve.stack_requirements import PROJECT
+from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Evidence, PredictedChange
 

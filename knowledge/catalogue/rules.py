@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar, Literal
 
@@ -12,7 +12,6 @@ from packaging.version import Version
 
 from knowledge.catalogue.entries import FOLDER, read_entries, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.identity import content_hash
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
 """A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
@@ -273,11 +272,6 @@ def shipped_rules() -> tuple[Rule, ...]:
 def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     """Return the shipped rules about requirements that metadata does not state."""
     return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
-
-
-def catalogue_digest() -> str:
-    """Return a hash of the shipped rules."""
-    return content_hash([asdict(rule) for rule in shipped_rules()])
 
 
 def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:

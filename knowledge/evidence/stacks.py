@@ -188,7 +188,7 @@ def benchmark_comparisons(store: KnowledgeBase, identity: str) -> tuple[Comparis
 
     Args:
         store: The knowledge base.
-        identity: Identity of the benchmark (:attr:`pi_runners.benchmark.Benchmark.identity`).
+        identity: Identity of the benchmark (:attr:`pi_runners.execution.benchmark.Benchmark.identity`).
 
     Returns:
         The comparisons in order of block and arm, with the A/A controls and those without a result

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from knowledge.domain.shared_files import write_atomically
-from pi_runners.telemetry import Sampler
+from pi_runners.execution.telemetry import Sampler
 
 STATUS = "task-{task}.json"
 OUTPUT = "task-{task}.log"

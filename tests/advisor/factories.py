@@ -14,13 +14,14 @@ from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
-from advisor.resolve.recommend import Advice, make_request, recommend
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.speed_steps import MIN_GAIN
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.recommendation.recommend import make_request, recommend
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import ObjectiveName
+from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Rule

@@ -29,13 +29,13 @@ from advisor.report.advice.settings import setting_rows
 from advisor.report.advice.text import advice_text, evidence_lines
 from advisor.report.check.text import check_text
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
-from advisor.resolve.alternatives import Alternative, Explanation
-from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.prices import Price
-from advisor.resolve.recommend import recommend
-from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting
-from advisor.resolve.setting_choice import TargetSettings
-from advisor.resolve.sizes import AdviceSizes, PackageSize, StackSizes
+from advisor.resolve.explanation.alternatives import Alternative, Explanation
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.prices import Price
+from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
+from advisor.resolve.explanation.sizes import AdviceSizes, PackageSize, StackSizes
+from advisor.resolve.recommendation.recommend import recommend
+from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource

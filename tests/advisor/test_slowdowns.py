@@ -16,10 +16,11 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.locks.read import read_lock
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.predictor import Predictor
-from advisor.resolve.recommend import Advice, recommend
-from advisor.resolve.slowdowns import gain_without, score_slowdown
+from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.recommendation.recommend import recommend
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.predictor import Predictor
+from advisor.resolve.score.slowdowns import gain_without, score_slowdown
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import HardwareCondition, Reproduction, SlowerRule
 from knowledge.domain.ratio import RISK

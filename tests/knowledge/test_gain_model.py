@@ -18,7 +18,7 @@ from knowledge.estimate.gain_model import Blend, GainModel, Space, Variances, te
 from knowledge.estimate.programs import OPERATIONS, Program, program_of_run
 from knowledge.evidence.contrasts import Contrast, Machine, Side
 from tests.examples import examples
-from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
+from tests.knowledge.contrasts import ELSEWHERE, HERE, contrast, side
 
 TERMS = terms_of("cpu")
 VARIANCES = Variances(

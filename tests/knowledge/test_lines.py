@@ -21,7 +21,7 @@ from knowledge.service.client import KnowledgeService, push
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
-from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 from tests.knowledge.samples import observation
 from tests.knowledge.service.conftest import serving
 

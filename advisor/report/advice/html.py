@@ -25,9 +25,9 @@ from advisor.report.advice.summary import (
 )
 from advisor.report.html import Interval, evidence_of, plot, render, tree
 from advisor.report.phrases import changes, changes_from_current, target_line, version_change
-from advisor.resolve.prices import Price
-from advisor.resolve.recommended_settings import gain_with_settings
-from advisor.resolve.stack_requirements import requirements_within
+from advisor.resolve.explanation.prices import Price
+from advisor.resolve.explanation.recommended_settings import gain_with_settings
+from advisor.resolve.explanation.stack_requirements import requirements_within
 
 _MOST_NAMES = 2
 """Packages, and settings, that the heading names."""

@@ -10,9 +10,9 @@ from advisor.api.session import AdviceResult
 from advisor.report.advice.interpreters import interpreters_document
 from advisor.report.advice.sizes import sizes_document
 from advisor.report.phrases import SCHEMA_VERSION, changes_from_current, prediction_document, rounded_record
-from advisor.resolve.optimum import Optimum
-from advisor.resolve.problem import Candidate
-from advisor.resolve.recommended_settings import gain_with_settings
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.explanation.recommended_settings import gain_with_settings
+from advisor.resolve.optimum.result import Optimum
 from knowledge.domain.stack import carried_cuda
 
 

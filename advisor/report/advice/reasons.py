@@ -11,8 +11,8 @@ from advisor.report.advice.interpreters import criterion_text
 from advisor.report.advice.text import evidence_lines
 from advisor.report.layout import Block, Layout, TextRow, labelled, render
 from advisor.report.phrases import prediction_document, version_change
-from advisor.resolve.alternatives import Alternative, Explanation, alternatives_of
-from advisor.resolve.prices import Price
+from advisor.resolve.explanation.alternatives import Alternative, Explanation, alternatives_of
+from advisor.resolve.explanation.prices import Price
 from knowledge.estimate.interface import Prediction
 
 _MAX_CHANGES = 6

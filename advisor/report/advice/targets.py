@@ -13,8 +13,8 @@ from advisor.report.advice.reasons import price_difference
 from advisor.report.advice.text import summary_block
 from advisor.report.layout import Block, Layout, TextRow, labelled, render
 from advisor.report.phrases import SCHEMA_VERSION, rounded_record
-from advisor.resolve.agreement import Agreement
-from advisor.resolve.prices import Price
+from advisor.resolve.explanation.prices import Price
+from advisor.resolve.recommendation.agreement import Agreement
 
 _MAX_CHANGES = 10
 
