@@ -22,7 +22,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import mixture
+from knowledge.estimate.gains import mixture
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import workload_of_profile
 from knowledge.evidence.contrasts import Contrast, Side

@@ -108,7 +108,7 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
     return children(PROJECT)
 
 
-def render(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape

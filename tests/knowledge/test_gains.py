@@ -14,8 +14,9 @@ from packaging.version import Version
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import NORMAL_QUANTILE, RISK, Ratio
 from knowledge.estimate.cases import cases_of
-from knowledge.estimate.framework_model import FrameworkModel, mixture
+from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.gains import mixture
 from knowledge.estimate.model_cache import shipped_variances
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.workloads import Workload, one_indicator

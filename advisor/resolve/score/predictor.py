@@ -256,11 +256,12 @@ class Predictor:
     @cached_property
     def estimator(self) -> WorkloadEstimator:
         """The estimator that computes results which are not cached."""
+        # Before the estimator loads it.
+        _load_numpy()
         from knowledge.estimate.estimator import WorkloadEstimator
         from knowledge.estimate.model_cache import ModelCache
         from pi_runners.vocabulary import FRAMEWORKS
 
-        _load_numpy()
         return WorkloadEstimator(
             ModelCache(self._store),
             hardware=self._hardware,

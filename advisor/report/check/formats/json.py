@@ -8,9 +8,11 @@ from typing import Any
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
 from advisor.gate.setting_changes import SettingChange
+from advisor.report.formats import Presentation
 from advisor.report.phrases import prediction_document, rounded_record
 from knowledge.estimate.interface import Effect, Prediction
 
+SUFFIX = ".json"
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = (
     *("workload", "speedup", "low", "high", "confidence", "unmeasured", "newest_measured"),
@@ -18,7 +20,7 @@ _PREDICTION_KEYS = (
 )
 
 
-def check_json(result: GateResult) -> str:
+def render(result: GateResult, _: Presentation) -> str:
     """Return the report as JSON; the same findings give the same bytes."""
     document = {
         "schema_version": SCHEMA_VERSION,

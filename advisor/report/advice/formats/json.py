@@ -9,14 +9,17 @@ from typing import Any
 from advisor.api.session import AdviceResult
 from advisor.report.advice.interpreters import interpreters_document
 from advisor.report.advice.sizes import sizes_document
+from advisor.report.formats import Presentation
 from advisor.report.phrases import SCHEMA_VERSION, changes_from_current, prediction_document, rounded_record
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.optimum.result import Optimum
 from knowledge.domain.stack import carried_cuda
 
+SUFFIX = ".json"
 
-def advice_json(report: AdviceResult) -> str:
+
+def render(report: AdviceResult, _: Presentation) -> str:
     """Return the recommendation as JSON; the same recommendation gives the same bytes."""
     return json.dumps(advice_document(report), indent=2)
 

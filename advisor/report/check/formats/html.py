@@ -15,13 +15,16 @@ from advisor.report.check.summary import (
     listed_effects,
     target_names,
 )
-from advisor.report.html import Interval, evidence_of, plot, render, tree
+from advisor.report.formats import Presentation
+from advisor.report.html import Interval, evidence_of, page, plot, tree
 from advisor.report.phrases import target_line
 
+SUFFIX = ".html"
 
-def check_html(result: GateResult) -> str:
+
+def render(result: GateResult, _: Presentation) -> str:
     """Return the report as a page."""
-    return render(
+    return page(
         "check.html",
         title=f"gate {result.state}",
         state=result.state,
