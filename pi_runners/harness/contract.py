@@ -16,7 +16,7 @@ class Unsupported(Exception):
     """Raised when a backend does not support an indicator with these parameters on this device."""
 
 
-class AbleFramework(Protocol):
+class FrameworkAbilities(Protocol):
     """What is known of a framework without importing it: see :class:`knowledge.domain.frameworks.Framework`."""
 
     @property

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Dict, Iterable, List, Tuple
 
-from pi_runners.harness.contract import AbleFramework, Backend, Parameters, SamplingPlan, Trial
+from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameters, SamplingPlan, Trial
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import measure
 
@@ -78,11 +78,11 @@ class Indicator(ABC):
         """Return the abilities that a framework needs for these parameters."""
         return self.needs
 
-    def supports(self, parameters: Parameters, framework: AbleFramework) -> bool:
+    def supports(self, parameters: Parameters, framework: FrameworkAbilities) -> bool:
         """Return whether a framework has the abilities that these parameters need."""
         return framework.abilities.issuperset(self.needed(parameters))
 
-    def backends(self, frameworks: Iterable[AbleFramework]) -> List[str]:
+    def backends(self, frameworks: Iterable[FrameworkAbilities]) -> List[str]:
         """Return the names of the frameworks that support at least one case of its sets, sorted."""
         cases = [case for cases in self.sets.values() for case in cases]
         return sorted(f.name for f in frameworks if any(self.supports(case, f) for case in cases))
@@ -101,7 +101,7 @@ class Indicator(ABC):
                 messages.append("`{}` of `{}` is missing".format(name, self.name))
         return messages
 
-    def parameters_for(self, parameters: Parameters, framework: AbleFramework) -> Parameters:
+    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
         """Return parameters, with ``algorithm`` added if the framework computes in another way than others."""
         return dict(parameters)
 
@@ -126,7 +126,7 @@ class Indicator(ABC):
         elements = self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype]
         return PROCESS_BYTES + elements * (1 + self.copies * ITEM_BYTES[dtype])
 
-    def extra_memory(self, parameters: Parameters, dtype: str, framework: AbleFramework) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the approximate additional memory of a framework in bytes."""
         return 0.0
 

@@ -20,11 +20,11 @@ from advisor.index.memo import Memo
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.gains import (
     CompanionGain,
     CompanionGains,
     FrameworkGains,
-    PredictedGain,
     ScoreTerms,
     SettingGains,
     gains_from,
@@ -154,7 +154,7 @@ class Predictor:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""
         query = ["effects", self._texts(stack), self._texts(baseline)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
-        return tuple(Effect(**effect) for effect in effects)
+        return tuple(_with_ratio(Effect, effect) for effect in effects)
 
     def setting_effects(
         self,
@@ -171,19 +171,18 @@ class Predictor:
         """
         query = ["settings", self._texts(stack), settings, *([over] if over else [])]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings, over)])
-        return tuple(Effect(**effect) for effect in effects)
+        return tuple(_with_ratio(Effect, effect) for effect in effects)
 
     def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
         query = ["compared settings", self._texts(stack)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
         return tuple(
-            SettingEffect(
-                **{
-                    **effect,
-                    "sources": tuple(SettingSource(**source) for source in effect["sources"]),
-                    "sizes": tuple(EffectAtSize(**size) for size in effect["sizes"]),
-                }
+            _with_ratio(
+                SettingEffect,
+                effect,
+                sources=tuple(SettingSource(**source) for source in effect["sources"]),
+                sizes=tuple(_with_ratio(EffectAtSize, size) for size in effect["sizes"]),
             )
             for effect in effects
         )
@@ -310,8 +309,8 @@ def _rows(terms: ScoreTerms) -> list[dict[str, Any]]:
 
 
 def _terms(rows: list[dict[str, Any]]) -> ScoreTerms:
-    def gain(pair: Sequence[float]) -> PredictedGain:
-        return PredictedGain(mean=pair[0], variance=pair[1])
+    def gain(pair: Sequence[float]) -> Ratio:
+        return Ratio(mean=pair[0], variance=pair[1])
 
     return ScoreTerms(
         frameworks=tuple(
@@ -339,19 +338,23 @@ def _terms(rows: list[dict[str, Any]]) -> ScoreTerms:
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:
-    changes = tuple(
-        PredictedChange(**{**change, "evidence": tuple(Evidence(**e) for e in change["evidence"])})
+    changes = (
+        _with_ratio(PredictedChange, change, evidence=tuple(_with_ratio(Evidence, e) for e in change["evidence"]))
         for change in document["changes"]
     )
-    return Prediction(
-        **{
-            **document,
-            "changes": changes,
-            "unmeasured": tuple(document["unmeasured"]),
-            "newest_measured": tuple((name, version) for name, version in document["newest_measured"]),
-            "not_compared": tuple(document["not_compared"]),
-            "operations_only": tuple(document["operations_only"]),
-            "kinds": tuple(KindPrediction(**kind) for kind in document["kinds"]),
-            "sizes": tuple(KindPrediction(**size) for size in document["sizes"]),
-        }
+    return _with_ratio(
+        Prediction,
+        document,
+        changes=tuple(changes),
+        unmeasured=tuple(document["unmeasured"]),
+        newest_measured=tuple((name, version) for name, version in document["newest_measured"]),
+        not_compared=tuple(document["not_compared"]),
+        operations_only=tuple(document["operations_only"]),
+        kinds=tuple(_with_ratio(KindPrediction, kind) for kind in document["kinds"]),
+        sizes=tuple(_with_ratio(KindPrediction, size) for size in document["sizes"]),
     )
+
+
+def _with_ratio(kind: Callable[..., _T], record: Mapping[str, Any], **values: object) -> _T:
+    """Return a value of a JSON record, with some of its fields replaced."""
+    return kind(**{**record, "ratio": Ratio(**record["ratio"]), **values})

@@ -6,7 +6,7 @@ import math
 from operator import mul
 from typing import Any, List
 
-from pi_runners.harness.contract import AbleFramework, Backend, Parameters, Trial
+from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
@@ -39,7 +39,7 @@ class Attention(Operation):
         "large": ({"batch": 16, "heads": 16, "length": 2048, "width": 128},),
     }
 
-    def parameters_for(self, parameters: Parameters, framework: AbleFramework) -> Parameters:
+    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
         """Add ``algorithm`` for frameworks without a fused operator."""
         return dict(parameters, **({} if "fused attention" in framework.abilities else {"algorithm": "composed"}))
 
@@ -57,7 +57,7 @@ class Attention(Operation):
         p = parameters
         return float(4 * ITEM_BYTES[dtype] * p["batch"] * p["heads"] * p["length"] * p["width"])
 
-    def extra_memory(self, parameters: Parameters, dtype: str, framework: AbleFramework) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the scores, scaled scores and exponentials, which fused kernels do not store."""
         p = parameters
         scores = 0 if "fused attention" in framework.abilities else p["batch"] * p["heads"] * p["length"] ** 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import AbleFramework, Array, Backend, Parameters, Trial
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.results import worst_error
@@ -54,7 +54,7 @@ class Convolution(Operation):
                 )
         self.sets = _SETS[axes]
 
-    def parameters_for(self, parameters: Parameters, framework: AbleFramework) -> Parameters:
+    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
         """Add ``algorithm`` for a framework without convolutions, such as NumPy, which uses im2col."""
         return dict(parameters, **({} if "convolution" in framework.abilities else {"algorithm": "im2col"}))
 
@@ -112,7 +112,7 @@ class Convolution(Operation):
         twice = 2 if p["direction"] == "backward" else 1
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
-    def extra_memory(self, parameters: Parameters, dtype: str, framework: AbleFramework) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the im2col matrix in NumPy, and of a copy of the images in PyTorch's backward pass.
 
         PyTorch's copy was inferred from measurements: a peak of 7.3 to 7.5 GB instead of 6.0 GB.

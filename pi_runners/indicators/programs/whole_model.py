@@ -7,7 +7,7 @@ import math
 import pkgutil
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from pi_runners.harness.contract import AbleFramework, Array, Backend, Parameters, SamplingPlan
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, SamplingPlan
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, refuse_error
@@ -146,7 +146,7 @@ class _NetworkIndicator(Indicator):
             elements = 2 * counts.weights + counts.inputs + results
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
-    def extra_memory(self, parameters: Parameters, dtype: str, framework: AbleFramework) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the encoded graph of ONNX Runtime, which contains the weights a third time."""
         if framework.name != "onnxruntime":
             return 0.0
