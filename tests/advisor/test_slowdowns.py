@@ -23,6 +23,7 @@ from advisor.resolve.score.predictor import Predictor
 from advisor.resolve.score.slowdowns import gain_without, score_slowdown
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import HardwareCondition, Reproduction, SlowerRule
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.ratio import RISK
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.interface import Estimator

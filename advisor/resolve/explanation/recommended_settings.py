@@ -11,13 +11,9 @@ from packaging.version import Version
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.speed_steps import speed_steps
 from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
-<<<<<<< HEAD
 from knowledge.domain.frameworks import FRAMEWORKS
-from knowledge.estimate.gains import NORMAL_QUANTILE, SettingGains, SettingValue
-=======
 from knowledge.domain.ratio import Ratio, WithRatio, product
 from knowledge.estimate.gains import SettingGains, SettingValue
->>>>>>> main
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
