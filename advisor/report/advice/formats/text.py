@@ -23,23 +23,21 @@ from advisor.report.advice.summary import (
     unknown_lines,
     workload_line,
 )
-from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.environment import settings_code
+from advisor.report.formats import Presentation
+from advisor.report.layout import Block, Style, TextRow, labelled, rendered
 from advisor.report.phrases import changes, target_line, version_change
 from advisor.resolve.explanation.finding_types import AdviceFinding
 from knowledge.estimate.interface import Evidence, PredictedChange
 
+SUFFIX = ".txt"
 _MOST_EVIDENCE = 10
 """Lines of evidence of a package in the details."""
 
 
-def advice_text(report: AdviceResult, layout: Layout | None = None, *, details: bool = False) -> str:
-    """Return the advice as plain text.
-
-    Args:
-        report: The advice.
-        layout: Width and colour; by default those of a file.
-        details: Whether to add what the advice rests on.
-    """
+def render(report: AdviceResult, presentation: Presentation) -> str:
+    """Return the advice as plain text; details are what the advice rests on."""
+    details = presentation.details
     blocks = [
         _head(report),
         _changes(report),
@@ -49,7 +47,8 @@ def advice_text(report: AdviceResult, layout: Layout | None = None, *, details: 
         *(_details(report) if details else ()),
         _outputs(report, details=details),
     ]
-    return render(blocks, layout or Layout())
+    text = rendered(blocks, presentation.layout)
+    return f"{text}\n\n{settings_code(report.setting_values)}" if presentation.show_code else text
 
 
 def summary_block(report: AdviceResult, *, name: str) -> Block:

@@ -15,13 +15,15 @@ from advisor.report.check.summary import (
     listed_effects,
     target_names,
 )
+from advisor.report.formats import Presentation
 from advisor.report.phrases import target_line
 from knowledge.estimate.interface import Effect
 
+SUFFIX = ".md"
 _MARKS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
-def check_markdown(result: GateResult) -> str:
+def render(result: GateResult, _: Presentation) -> str:
     """Return the report as Markdown, for GitHub's and GitLab's dialects."""
     return "\n".join(_lines(result)) + "\n"
 
