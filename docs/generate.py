@@ -22,7 +22,7 @@ from advisor.report.catalogue.hardware import hardware_page
 from advisor.report.catalogue.indicators import indicator_page
 from advisor.report.catalogue.settings import settings_page
 from advisor.report.catalogue.workloads import workload_catalogue_page
-from advisor.resolve.slowdowns import reproduction_text
+from advisor.resolve.score.slowdowns import reproduction_text
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.catalogue.slower import SlowerRule
 from pi_runners.executors.manifests import KubernetesOptions

@@ -17,7 +17,7 @@ from knowledge.domain.errors import UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
-    from advisor.resolve.baseline import NoStackError
+    from advisor.resolve.candidates.problem import NoStackError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class AnswerMemory:
             # The search reports an index that cannot be read.
             return None
         if "conflict" in document:
-            from advisor.resolve.baseline import NoStackError
+            from advisor.resolve.candidates.problem import NoStackError
 
             cause = document["conflict"]
             error = NoStackError(cause["message"], details=tuple(cause["details"]), hint=cause["hint"])
@@ -108,7 +108,7 @@ class AnswerMemory:
 
         What was not found in time, a cause or a hint, may be found the next time.
         """
-        from advisor.resolve.baseline import NoStackError
+        from advisor.resolve.candidates.problem import NoStackError
 
         client = self._session.client
         is_read = not (client.failed_builds or client.offline or self._session.context.problem.policy.build_sdists)

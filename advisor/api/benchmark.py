@@ -21,7 +21,7 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
-    from advisor.resolve.problem import Candidate
+    from advisor.resolve.candidates.problem import Candidate
     from knowledge.domain.observation import IndicatorRun, Observation, Scalar
     from pi_runners.execution.campaign import Block
     from pi_runners.execution.environment import StackLock
@@ -245,7 +245,7 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     It is one whose version differs between the stacks: a framework, if one differs, NumPy only if the stacks name it or
     nothing else differs; otherwise one that the stacks name.
     """
-    from pi_runners.vocabulary import FRAMEWORKS
+    from knowledge.domain.frameworks import FRAMEWORKS
 
     versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
     common = set.intersection(*(set(listed) for listed in versions))

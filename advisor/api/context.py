@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from advisor.locks.lock import Lock
     from advisor.project.interface import ProjectRequirements
     from advisor.project.workload.proposal import Proposal
-    from advisor.resolve.builds import TargetBuilds
-    from advisor.resolve.predictor import Predictor
-    from advisor.resolve.problem import AllowedReplacements, ResolutionProblem
-    from advisor.resolve.request import ResolutionRequest
-    from advisor.resolve.setting_choice import TargetSettings
+    from advisor.resolve.candidates.problem import AllowedReplacements, ResolutionProblem
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.score.builds import TargetBuilds
+    from advisor.resolve.score.predictor import Predictor
+    from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
     from knowledge.domain.workload import ProfiledWorkload
@@ -106,7 +106,7 @@ class TargetContext:
     @property
     def target_settings(self) -> TargetSettings | None:
         """The run-time settings that may be chosen; none if none may."""
-        from advisor.resolve.setting_choice import TargetSettings
+        from advisor.resolve.score.setting_choice import TargetSettings
 
         if not self.recommends_settings:
             return None
@@ -142,7 +142,7 @@ class TargetContext:
     @property
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
-        from advisor.resolve.builds import TargetBuilds
+        from advisor.resolve.score.builds import TargetBuilds
         from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
@@ -153,9 +153,9 @@ class TargetContext:
         Raises:
             InputError: If there is no workload of the name.
         """
+        from knowledge.domain.frameworks import MEASURED
         from knowledge.estimate.workloads import find_workload, workload_of_profile
         from pi_runners.model_parts import amounts_of_profile
-        from pi_runners.vocabulary import MEASURED
 
         if self.profile is not None:
             flops, moved = amounts_of_profile(self.profile)
@@ -207,13 +207,13 @@ class TargetContext:
         """
         from datetime import datetime, timedelta
 
-        from advisor.resolve.candidates import IndexCandidates
-        from advisor.resolve.direct import with_direct_packages
-        from advisor.resolve.objectives import OBJECTIVES
-        from advisor.resolve.package_choices import with_best_packages
-        from advisor.resolve.problem import prefetch_roots
-        from advisor.resolve.recommend import make_request
-        from advisor.resolve.solver import Effort
+        from advisor.resolve.candidates.direct import with_direct_packages
+        from advisor.resolve.candidates.index import IndexCandidates
+        from advisor.resolve.candidates.problem import prefetch_roots
+        from advisor.resolve.optimum.solver import Effort
+        from advisor.resolve.recommendation.package_choices import with_best_packages
+        from advisor.resolve.recommendation.recommend import make_request
+        from advisor.resolve.score.criteria import OBJECTIVES
         from knowledge.domain.errors import InputError
 
         if self.objective not in OBJECTIVES:
@@ -344,7 +344,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     """
     from advisor.project.interface import settings_requirements
     from advisor.project.metadata.stated_metadata import read_stated_metadata
-    from advisor.resolve.problem import ResolutionProblem
+    from advisor.resolve.candidates.problem import ResolutionProblem
 
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
@@ -373,7 +373,7 @@ def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
     Raises:
         InputError: If there is no workload of the name.
     """
-    from advisor.resolve.predictor import Predictor
+    from advisor.resolve.score.predictor import Predictor
     from advisor.user_directories import readable_address
 
     return Predictor(

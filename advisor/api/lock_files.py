@@ -11,8 +11,8 @@ from knowledge.domain.shared_files import write_atomically
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.locks.setting_value import AppliedSetting
-    from advisor.resolve.optimum import Optimum
-    from advisor.resolve.request import ResolutionRequest
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.optimum.result import Optimum
 
 
 def lock_texts(

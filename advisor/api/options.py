@@ -14,7 +14,7 @@ from knowledge.domain.errors import InputError
 
 if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
-    from advisor.resolve.problem import AllowedReplacements, CandidatePolicy
+    from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements
     from packaging.utils import canonicalize_name
 
     from advisor.domain.preview import VARIANTS, check_previews
-    from advisor.resolve.problem import CandidatePolicy
+    from advisor.resolve.candidates.problem import CandidatePolicy
 
     def names(words: Sequence[str]) -> frozenset[str]:
         return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
@@ -221,13 +221,13 @@ def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[s
     from packaging.utils import canonicalize_name
 
     from advisor.api.configuration import check_allowed
-    from advisor.resolve.problem import AllowedReplacements
+    from advisor.resolve.candidates.problem import AllowedReplacements
 
     allow = (*resolution.allow, *settings.get("allow", ()))
     check_allowed(allow)
     replacements = settings.get("replace-packages", {})
     if replacements:
-        from advisor.resolve.package_choices import check_replacement
+        from advisor.resolve.recommendation.package_choices import check_replacement
 
         for name, other in replacements.items():
             check_replacement(name, other)

@@ -28,9 +28,9 @@ from advisor.locks.formats.requirements import with_pins
 from advisor.locks.lock import Lock
 from advisor.locks.registry import format_to_read
 from advisor.locks.settings_table import read_settings
-from advisor.resolve.optimum import Optimum
-from advisor.resolve.package_choices import locked_extras
-from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.recommendation.package_choices import locked_extras
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Effect, Prediction
 

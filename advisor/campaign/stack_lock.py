@@ -15,9 +15,9 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target, make_target
 from advisor.index.client import IndexClient
-from advisor.resolve.baseline import NoStackError, resolve_baseline
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, admits
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, NoStackError, ResolutionProblem, admits
+from advisor.resolve.optimum.baseline import resolve_baseline
 from knowledge.catalogue.rules import undeclared_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile

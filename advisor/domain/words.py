@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from knowledge.domain.ratio import Ratio, WithRatio
 
 if TYPE_CHECKING:
     from knowledge.catalogue.rules import RuntimeRule
@@ -17,22 +19,6 @@ _SIZES = ("batch", "length", "size", "gpus")
 """Further parameters that are named with a whole model."""
 _ACRONYMS = {"bert": "BERT", "gpt2": "GPT-2", "vit": "ViT", "resnet50": "ResNet-50", "unet": "U-Net", "dlrm": "DLRM"}
 _USUAL_TYPES = ("", "float32", "as-published", "as-submitted")
-
-
-class Ratio(Protocol):
-    """A ratio of speeds with its interval."""
-
-    @property
-    def speedup(self) -> float:
-        """The ratio."""
-
-    @property
-    def low(self) -> float:
-        """Lower end of its interval."""
-
-    @property
-    def high(self) -> float:
-        """Upper end of its interval."""
 
 
 def visible(text: str) -> str:
@@ -79,6 +65,16 @@ def flops_text(flops: float) -> str:
 def quoted(names: Collection[str]) -> str:
     """Return names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
+
+
+def in_words(words: Sequence[str], conjunction: str) -> str:
+    """Return words as a list in a sentence: ``text, json or html``.
+
+    Args:
+        words: At least two words.
+        conjunction: The word before the last one.
+    """
+    return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
 
 
 def unmeasured_text(names: Collection[str]) -> str:
@@ -135,20 +131,19 @@ def operations_text(prediction: Prediction) -> str:
     return f"; from single operations only: no whole model was measured with {quoted(names)}" if names else ""
 
 
-def interval_text(ratio: Ratio) -> str:
+def interval_text(ratio: Ratio | WithRatio) -> str:
     """Return the interval of a ratio: ``[1.08, 1.28]``."""
     return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
-def speed_text(ratio: Ratio, other: str = "") -> str:
+def speed_text(ratio: WithRatio, other: str = "") -> str:
     """Return a ratio of speeds in words, with its interval.
 
     Args:
         ratio: The ratio.
         other: What it is compared with; empty if the reader knows.
     """
-    is_clear = not ratio.low <= 1 <= ratio.high
-    if is_clear:
+    if ratio.is_significant:
         return f"{ratio.speedup:.2f} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
     return f"no clear difference{f' from {other}' if other else ''}: {ratio.speedup:.2f} {interval_text(ratio)}"
 

@@ -10,13 +10,13 @@ from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.index.memo import Memo
-from advisor.resolve.predictor import Predictor
-from advisor.resolve.problem import ResolutionProblem
+from advisor.resolve.candidates.problem import ResolutionProblem
+from advisor.resolve.score.predictor import Predictor
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommend import Advice
-    from advisor.resolve.recommended_settings import CombinedGain
-    from advisor.resolve.request import ResolutionRequest
+    from advisor.resolve.explanation.advice import Advice
+    from advisor.resolve.explanation.recommended_settings import CombinedGain
+    from advisor.resolve.optimum.request import ResolutionRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.evidence.stacks import StackComparisons, stack_name
 
-_LARGEST = math.log(100)
+_LARGEST = 100.0
 NO_RESULT = "no result"
 """Text of a ratio whose interval is too wide, or contradicts the medians."""
 
@@ -80,9 +79,9 @@ def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
                 "stack": stack_name(c.observation),
                 "reference": stack_name(c.reference),
                 "hardware": c.observation.hardware.identity,
-                "ratio": round(math.exp(c.mean), 6),
-                "low": round(math.exp(c.low), 6),
-                "high": round(math.exp(c.high), 6),
+                "ratio": round(c.speedup, 6),
+                "low": round(c.low, 6),
+                "high": round(c.high, 6),
                 "rounds": c.rounds,
                 "conclusive": c.conclusive,
                 "significant": c.significant,
@@ -109,8 +108,8 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
             (
                 (
                     f"{weight:+.3f}",
-                    f"{math.exp(c.mean):.3f}",
-                    f"{math.exp(c.low):.3f} to {math.exp(c.high):.3f}",
+                    f"{c.ratio.speedup:.3f}",
+                    f"{c.ratio.low:.3f} to {c.ratio.high:.3f}",
                     _side(c.side.version, c.side.settings),
                     _side(c.reference.version, c.reference.settings),
                     c.label,
@@ -213,7 +212,7 @@ def gains_text(gains: Sequence[Gain], *, of: str) -> str:
                 f"{g.earlier.minutes:.2f} -> {g.later.minutes:.2f}",
                 f"{g.speedup:.2f}",
                 f"{g.low:.2f} to {g.high:.2f}",
-                "*" if g.significant else "",
+                "*" if g.is_significant else "",
                 g.note,
             )
             for g in gains
@@ -232,7 +231,7 @@ def gains_record(gains: Iterable[Gain]) -> list[dict[str, Any]]:
             "speedup": round(g.speedup, 6),
             "low": round(g.low, 6),
             "high": round(g.high, 6),
-            "significant": g.significant,
+            "significant": g.is_significant,
             "note": g.note,
         }
         for g in gains
@@ -298,10 +297,10 @@ def ratio_cells(comparison: Comparison) -> tuple[str, str, str]:
     interval = f"{_end(comparison.low)} to {_end(comparison.high)}"
     if not comparison.conclusive:
         return NO_RESULT, f"{interval}: too few or too noisy rounds", ""
-    return f"{math.exp(comparison.mean):.3f}", interval, "*" if comparison.significant else ""
+    return f"{comparison.speedup:.3f}", interval, "*" if comparison.significant else ""
 
 
-def _end(log_ratio: float) -> str:
-    if abs(log_ratio) > _LARGEST:
-        return "below 0.01" if log_ratio < 0 else "above 100"
-    return f"{math.exp(log_ratio):.3f}"
+def _end(ratio: float) -> str:
+    if not 1 / _LARGEST <= ratio <= _LARGEST:
+        return "below 0.01" if ratio < 1 else "above 100"
+    return f"{ratio:.3f}"

@@ -15,7 +15,7 @@ import pytest
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.session import AdviceSession, open_session
-from advisor.resolve.baseline import NoStackError
+from advisor.resolve.candidates.problem import NoStackError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

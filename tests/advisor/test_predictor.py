@@ -13,16 +13,17 @@ from typing import Any
 from packaging.version import Version
 
 from advisor.index.cache import DiskCache
-from advisor.resolve.predictor import Predictor
-from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
+from advisor.resolve.score.predictor import Predictor
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, ScoreTerms
 from knowledge.store.base import KnowledgeBaseError
 from tests.advisor.factories import MACHINE
 
 OLD, NEW = Version("1.0"), Version("2.0")
 
 
-def gain(mean: float) -> PredictedGain:
-    return PredictedGain(mean=mean, variance=mean / 7)
+def gain(mean: float) -> Ratio:
+    return Ratio(mean=mean, variance=mean / 7)
 
 
 CELL = CompanionGain(joint=gain(0.1), own=gain(0.2), framework=gain(0.3))
@@ -138,7 +139,7 @@ def test_a_knowledge_base_has_the_same_state_at_its_first_use_and_later(tmp_path
 def test_predictions_start_no_threads_of_blas_and_leave_the_environment_as_it_was(tmp_path: Path) -> None:
     program = (
         "import os, psutil, sys; from pathlib import Path; from advisor.index.cache import DiskCache;"
-        "from advisor.resolve.predictor import Predictor; from tests.advisor.factories import MACHINE;"
+        "from advisor.resolve.score.predictor import Predictor; from tests.advisor.factories import MACHINE;"
         "assert 'numpy' not in sys.modules;"
         f"predictor = Predictor(DiskCache(Path({str(tmp_path)!r})), address='', hardware=MACHINE);"
         "predictor.__dict__['_store'] = None; predictor.estimator; import numpy;"

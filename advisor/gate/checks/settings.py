@@ -9,7 +9,7 @@ from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.settings.project_settings import ProjectSetting, UnreadFile
-from advisor.resolve.predictor import Predictor
+from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.fit import contradictions, missing_for
 from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
 

@@ -16,7 +16,7 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.locks.registry import read_lock
-from advisor.resolve.predictor import Predictor
+from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.store.engine import open_knowledge_base

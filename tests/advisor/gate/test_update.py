@@ -15,8 +15,8 @@ from packaging.version import Version
 
 from advisor.locks.formats.requirements import with_pins
 from advisor.locks.settings_table import locked_settings, read_settings, settings_text
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.verify import verify
+from advisor.resolve.optimum.baseline import verify
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from tests.advisor.factories import empty_estimator
 from tests.advisor.gate.steps import change
 from tests.advisor.small_problems import (
