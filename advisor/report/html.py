@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from advisor.domain.words import count, indicator_text
+from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.resolve.explanation.recommended_settings import CombinedGain
 from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.estimate.interface import Evidence, PredictedChange, Prediction
@@ -27,14 +27,14 @@ class Interval:
 
     Attributes:
         label: Label of the row.
-        value: The ratio.
+        speedup: The ratio.
         low: Lower end of the interval.
         high: Upper end.
         note: Second line of the label.
     """
 
     label: str
-    value: float
+    speedup: float
     low: float
     high: float
     note: str = ""
@@ -77,8 +77,8 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
         {
             "label": i.label,
             "note": i.note,
-            "text": f"{i.value:.3f}x [{i.low:.3f}, {i.high:.3f}]",
-            "at": place(i.value),
+            "text": f"{ratio_text(i.speedup, 'exact')}x {interval_text(i, 'exact')}",
+            "at": place(i.speedup),
             "from": place(i.low),
             "to": place(i.high),
             "kind": "faster" if i.low > 1 else "slower" if i.high < 1 else "open",
@@ -146,7 +146,7 @@ def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:
     return [
         Interval(
             label=indicator_text(e.indicator),
-            value=e.speedup,
+            speedup=e.speedup,
             low=e.low,
             high=e.high,
             note=f"{change.package} {e.version} compared with {e.reference}, {_origin(e)}",
@@ -164,4 +164,4 @@ def _origin(evidence: Evidence) -> str:
 
 def predicted(label: str, ratio: Prediction | CombinedGain) -> Interval:
     """Return the row of a plot for a predicted speed-up."""
-    return Interval(label=label, value=ratio.speedup, low=ratio.low, high=ratio.high)
+    return Interval(label=label, speedup=ratio.speedup, low=ratio.low, high=ratio.high)
