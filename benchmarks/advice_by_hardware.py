@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.report.tables import aligned_table
-from pi_runners.vocabulary import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS
 
 HARDWARE = ("v100", "a100", "h100", "b200", "rtx4090", "gtx1080ti", "mi300x", "cpu-zen4")
 NAMED = ("ADV101", "ADV102", "ADV105", "ADV110", "ADV116", "ADV117", "ADV118")

@@ -6,6 +6,8 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from knowledge.domain.ratio import WithRatio
+
 if TYPE_CHECKING:
     from knowledge.catalogue.rules import RuntimeRule
     from knowledge.estimate.interface import Prediction
@@ -20,24 +22,16 @@ RatioForm = Literal["short", "exact", "percent", "time"]
 _USUAL_TYPES = ("", "float32", "as-published", "as-submitted")
 
 
-class RatioInterval(Protocol):
-    """The interval of a ratio of speeds."""
+class WithInterval(Protocol):
+    """A ratio of speeds, or of times, with its interval."""
 
     @property
     def low(self) -> float:
-        """Lower end."""
+        """Lower end of the interval."""
 
     @property
     def high(self) -> float:
-        """Upper end."""
-
-
-class Ratio(RatioInterval, Protocol):
-    """A ratio of speeds with its interval."""
-
-    @property
-    def speedup(self) -> float:
-        """The ratio."""
+        """Upper end of the interval."""
 
 
 def visible(text: str) -> str:
@@ -171,25 +165,24 @@ def ratio_text(ratio: float, form: RatioForm = "short") -> str:
             return f"{ratio:.3g}"
 
 
-def interval_text(ratio: RatioInterval, form: RatioForm = "short") -> str:
+def interval_text(ratio: WithInterval, form: RatioForm = "short") -> str:
     """Return the interval of a ratio: ``[1.08, 1.28]``."""
     return f"[{ratio_text(ratio.low, form)}, {ratio_text(ratio.high, form)}]"
 
 
-def ends_text(low: float, high: float, form: RatioForm = "short") -> str:
-    """Return an interval in a cell of a table, or several ratios in a sentence: ``1.08 to 1.28``."""
-    return f"{ratio_text(low, form)} to {ratio_text(high, form)}"
+def ends_text(ratio: WithInterval, form: RatioForm = "short") -> str:
+    """Return the interval of a ratio for a cell of a table: ``1.08 to 1.28``."""
+    return f"{ratio_text(ratio.low, form)} to {ratio_text(ratio.high, form)}"
 
 
-def speed_text(ratio: Ratio, other: str = "") -> str:
+def speed_text(ratio: WithRatio, other: str = "") -> str:
     """Return a ratio of speeds in words, with its interval.
 
     Args:
         ratio: The ratio.
         other: What it is compared with; empty if the reader knows.
     """
-    is_clear = not ratio.low <= 1 <= ratio.high
-    if is_clear:
+    if ratio.is_significant:
         return f"{ratio_text(ratio.speedup)} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
     return f"no clear difference{f' from {other}' if other else ''}: {ratio_text(ratio.speedup)} {interval_text(ratio)}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.evidence.stacks import StackComparisons, stack_name
 
-_LARGEST = math.log(100)
+_LARGEST = 100.0
 NO_RESULT = "no result"
 """Text of a ratio whose interval is too wide, or contradicts the medians."""
 
@@ -70,9 +69,9 @@ def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
                 "stack": stack_name(c.observation),
                 "reference": stack_name(c.reference),
                 "hardware": c.observation.hardware.identity,
-                "ratio": round(math.exp(c.mean), 6),
-                "low": round(math.exp(c.low), 6),
-                "high": round(math.exp(c.high), 6),
+                "ratio": round(c.speedup, 6),
+                "low": round(c.low, 6),
+                "high": round(c.high, 6),
                 "rounds": c.rounds,
                 "conclusive": c.conclusive,
                 "significant": c.significant,
@@ -99,8 +98,8 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
             (
                 (
                     f"{weight:+.3f}",
-                    ratio_text(math.exp(c.mean), "exact"),
-                    ends_text(math.exp(c.low), math.exp(c.high), "exact"),
+                    ratio_text(c.ratio.speedup, "exact"),
+                    ends_text(c.ratio, "exact"),
                     _side(c.side.version, c.side.settings),
                     _side(c.reference.version, c.reference.settings),
                     c.label,
@@ -185,7 +184,7 @@ def gains_text(gains: Sequence[Gain], *, of: str) -> str:
                     str(g.earlier.accelerators),
                     str(g.later.accelerators),
                     ratio_text(g.speedup),
-                    ends_text(g.low, g.high),
+                    ends_text(g),
                     f"{efficiency(g):.0%}",
                 )
                 for g in gains
@@ -202,8 +201,8 @@ def gains_text(gains: Sequence[Gain], *, of: str) -> str:
                 f"{g.later.round_} {software(g.later)}",
                 f"{g.earlier.minutes:.2f} -> {g.later.minutes:.2f}",
                 ratio_text(g.speedup),
-                ends_text(g.low, g.high),
-                "*" if g.significant else "",
+                ends_text(g),
+                "*" if g.is_significant else "",
                 g.note,
             )
             for g in gains
@@ -222,7 +221,7 @@ def gains_record(gains: Iterable[Gain]) -> list[dict[str, Any]]:
             "speedup": round(g.speedup, 6),
             "low": round(g.low, 6),
             "high": round(g.high, 6),
-            "significant": g.significant,
+            "significant": g.is_significant,
             "note": g.note,
         }
         for g in gains
@@ -288,10 +287,10 @@ def ratio_cells(comparison: Comparison) -> tuple[str, str, str]:
     interval = f"{_end(comparison.low)} to {_end(comparison.high)}"
     if not comparison.conclusive:
         return NO_RESULT, f"{interval}: too few or too noisy rounds", ""
-    return ratio_text(math.exp(comparison.mean), "exact"), interval, "*" if comparison.significant else ""
+    return ratio_text(comparison.speedup, "exact"), interval, "*" if comparison.significant else ""
 
 
-def _end(log_ratio: float) -> str:
-    if abs(log_ratio) > _LARGEST:
-        return "below 0.01" if log_ratio < 0 else "above 100"
-    return ratio_text(math.exp(log_ratio), "exact")
+def _end(ratio: float) -> str:
+    if not 1 / _LARGEST <= ratio <= _LARGEST:
+        return "below 0.01" if ratio < 1 else "above 100"
+    return ratio_text(ratio, "exact")

@@ -17,7 +17,7 @@ from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import Observation
 from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import mixture
+from knowledge.estimate.gains import mixture
 from knowledge.estimate.interface import Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect

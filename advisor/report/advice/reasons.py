@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.domain.words import interval_text, ratio_text
-from advisor.gate.compare import is_significant
 from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.interpreters import criterion_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
@@ -73,7 +72,7 @@ def _speed(prediction: Prediction | None) -> str:
     if prediction is None or not prediction.is_known:
         return "speed unknown"
     gain, interval = ratio_text(prediction.speedup, "percent"), interval_text(prediction, "percent")
-    return f"{gain} % of speed {interval}{'' if is_significant(prediction) else ', not significant'}"
+    return f"{gain} % of speed {interval}{'' if prediction.is_significant else ', not significant'}"
 
 
 def _changes(changes: Sequence[tuple[str, str, str]]) -> str:

@@ -20,7 +20,7 @@ from advisor.report.check.summary import (
     places_and_name,
 )
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, rendered
-from advisor.report.phrases import prediction_document, rounded, target_line, version_change
+from advisor.report.phrases import prediction_document, rounded_record, target_line, version_change
 from advisor.report.tables import table_lines
 
 SCHEMA_VERSION = 3
@@ -52,7 +52,7 @@ def update_json(change: LockChange) -> str:
         "commands": list(change.commands),
         "instructions": list(change.instructions),
     }
-    return json.dumps(rounded(document), indent=2)
+    return json.dumps(rounded_record(document), indent=2)
 
 
 def pull_request_body(change: LockChange) -> str:

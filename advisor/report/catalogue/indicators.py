@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.report.tables import table_lines
+from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from pi_runners.indicators import INDICATORS, Indicator
-from pi_runners.vocabulary import FRAMEWORKS
 
 
 def indicator_records() -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def indicator_records() -> list[dict[str, Any]]:
             "bytes": i.bytes_formula,
             "source": i.source,
             "sample": i.sample,
-            "backends": list(i.backends),
+            "backends": i.backends(frameworks().values()),
             "devices": list(i.devices),
             "dtypes": list(i.dtypes),
             "parameters": {name: _meaning(i, name) for name in i.parameters},
@@ -36,7 +36,8 @@ def indicator_text(*, long: bool) -> str:
     lines: list[str] = []
     for i in INDICATORS.values():
         lines.append(f"{i.name} (version {i.version}): {i.summary}")
-        lines.append(f"  backends: {', '.join(i.backends)}; on: {', '.join(i.devices)}; {', '.join(i.dtypes)}")
+        backends = ", ".join(i.backends(frameworks().values()))
+        lines.append(f"  backends: {backends}; on: {', '.join(i.devices)}; {', '.join(i.dtypes)}")
         if not long:
             continue
         lines.append(f"  flops: {i.flops_formula}")
@@ -65,7 +66,7 @@ def indicator_page(indicator: Indicator) -> str:
         f"| bytes | {i.bytes_formula} |",
         f"| source of the formulae | {i.source} |",
         f"| a sample is | {i.sample} |",
-        f"| backends | {', '.join(i.backends)} |",
+        f"| backends | {', '.join(i.backends(frameworks().values()))} |",
         f"| devices | {', '.join(i.devices)} |",
         f"| element types | {', '.join(i.dtypes)} |",
         "",
@@ -86,11 +87,12 @@ def indicator_page(indicator: Indicator) -> str:
             ),
         ),
     ]
-    missing = sorted(set(FRAMEWORKS.values()) - set(i.backends))
+    backends = i.backends(frameworks().values())
+    missing = sorted(set(FRAMEWORKS.values()) - set(backends))
     if missing:
         lines += ["", f"Backends without it: {', '.join(missing)}."]
-    for backend in i.backends:
-        if refused := [_text_of(c) for c in i.sets["small"] if not i.supports(c, backend)]:
+    for backend in backends:
+        if refused := [_text_of(c) for c in i.sets["small"] if not i.supports(c, frameworks()[backend])]:
             lines += ["", f"{backend} does not run: {'; '.join(refused)}."]
     return "\n".join(lines) + "\n"
 

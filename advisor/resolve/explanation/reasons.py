@@ -121,10 +121,10 @@ def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[st
     """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
     newest = {c.name: c.version for c in optimum.newest}
     older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
-    low, speedup, high = (ratio_text(ratio, "exact") for ratio in optimum.gain.ratios)
     documented = any(AVOIDED_SLOWDOWN in reason for reason in reasons.values())
     without = "without the documented slow-downs, " if documented else ""
-    gain = f"{without}the whole stack is predicted {speedup} times as fast [{low}, {high}]"
+    ratio, interval = ratio_text(optimum.gain.speedup, "exact"), interval_text(optimum.gain, "exact")
+    gain = f"{without}the whole stack is predicted {ratio} times as fast {interval}"
     further = {str(name): f"{reasons[name]}; older than {newest[name]}, the newest that runs: {gain}" for name in older}
     return {**reasons, **further}
 

@@ -97,7 +97,7 @@ def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:
     if effects:
         yield "<details><summary>Predicted effect at each indicator</summary>"
         yield ""
-        rows = [(e.subject, f"{ratio_text(e.speedup, 'exact')}x", ends_text(e.low, e.high, "exact")) for e in effects]
+        rows = [(e.subject, f"{ratio_text(e.speedup, 'exact')}x", ends_text(e, "exact")) for e in effects]
         yield from table_lines(("indicator", "speed", "95 % interval"), rows)
         yield ""
         yield "</details>"
