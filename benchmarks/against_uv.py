@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.resolution import SETS, Run, measure
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 
 PASSES = ("cold", "warm", "unchanged", "changed")
 

@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from knowledge.evidence.stored_evidence import compute_evidence, load_evidence
+from knowledge.evidence.block_evidence import compute_evidence, load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import ShippedFile, shipped_files
 

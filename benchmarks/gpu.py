@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation
     from knowledge.exchange.folder import ObservationFolder
-    from pi_runners.campaign import Block
-    from pi_runners.environment import BuiltEnvironment
-    from pi_runners.matrix import Arm
-    from pi_runners.subprocess_runner import FreshProcesses
+    from pi_runners.execution.campaign import Block
+    from pi_runners.execution.environment import BuiltEnvironment
+    from pi_runners.execution.subprocess_runner import FreshProcesses
+    from pi_runners.plan.matrix import Arm
 
 MORE_TO_MEASURE = 75
 """Exit status EX_TEMPFAIL of sysexits.h: run the command again."""
@@ -80,7 +80,7 @@ def block_with_missing_rounds(
     planned_block: PlannedBlock, folder: ObservationFolder, *, session: str
 ) -> tuple[Block, list[tuple[int, tuple[Arm, ...]]]]:
     """Return a block with its name in a folder, and its rounds that are missing there."""
-    from pi_runners.installed_stack import missing_rounds
+    from pi_runners.plan.installed_stack import missing_rounds
 
     block = with_name(planned_block.block, folder, now=datetime.now(UTC))
     measured = {(run.round, run.arm, run.label): of for run, of in folder.runs.items() if run.block == block.name}
@@ -91,7 +91,7 @@ def measure_piece(
     planned_blocks: Sequence[PlannedBlock], folder: ObservationFolder, runner: FreshProcesses, *, session: str
 ) -> Tally:
     """Measure the missing runs of blocks until all are measured or the runner is stopped."""
-    from pi_runners.campaign import run_block
+    from pi_runners.execution.campaign import run_block
 
     tally = Tally(folder)
     with tempfile.TemporaryDirectory(prefix="advisor-gpu-") as scratch:
@@ -193,8 +193,8 @@ def _run(options: Any, started: float) -> int:
     from knowledge.domain.errors import InputError
     from knowledge.exchange.folder import ObservationFolder
     from knowledge.hardware.detect import detect
-    from pi_runners.installed_stack import installed_environment
-    from pi_runners.subprocess_runner import FreshProcesses
+    from pi_runners.execution.subprocess_runner import FreshProcesses
+    from pi_runners.plan.installed_stack import installed_environment
 
     hardware = detect()
     environment, unreadable = installed_environment(Path(sys.executable))
@@ -236,7 +236,7 @@ def _run(options: Any, started: float) -> int:
 
 
 def _describe(hardware: HardwareProfile, environment: BuiltEnvironment) -> str:
-    from pi_runners.installed_stack import installed_frameworks
+    from pi_runners.plan.installed_stack import installed_frameworks
 
     stack = environment.stack
     versions = ", ".join(f"{name} {stack.version_of(name)}" for name in installed_frameworks(stack))

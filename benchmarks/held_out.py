@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from packaging.version import Version
 
-from advisor.resolve.speed_steps import speed_steps
+from advisor.resolve.score.speed_steps import speed_steps
 from docs.fits import program_of
 from docs.timm import amounts, read_tables, record_of
 from knowledge.domain.errors import InputError
@@ -53,9 +53,8 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.similarity import side_on, similarity_of
 from knowledge.evidence.accelerator_pairs import AcceleratorPair, accelerator_pairs, load_pairs
-from knowledge.evidence.block_evidence import BlockEvidence, evidence_of
+from knowledge.evidence.block_evidence import BlockEvidence, evidence_of, load_evidence
 from knowledge.evidence.contrasts import Contrast, features_of
-from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.evidence.timm import is_shipped, tables_from, timm_contrasts, timm_tables
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.published.observations import read_published

@@ -28,11 +28,11 @@ from advisor.campaign.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
 from knowledge.evidence.compare import Comparison, compare_block
 from knowledge.hardware.detect import detect
-from pi_runners.campaign import Block, run_block
-from pi_runners.environment import StackLock, build_environment
-from pi_runners.matrix import IndicatorCase, choose_cases, plan_arms
-from pi_runners.program_archive import write_program
-from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
+from pi_runners.execution.campaign import Block, run_block
+from pi_runners.execution.environment import StackLock, build_environment
+from pi_runners.execution.program_archive import write_program
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
+from pi_runners.plan.matrix import IndicatorCase, choose_cases, plan_arms
 
 PERCENT = 5
 ROUNDS = 8
@@ -50,7 +50,7 @@ import json, statistics, sys
 sys.path.insert(0, sys.argv[1])
 import torch
 import torch.utils.benchmark as benchmark
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import SamplingPlan
 from pi_runners.harness.timing import measure
 from pi_runners.indicators import INDICATORS
@@ -71,7 +71,7 @@ _PYPERF = """
 import json, sys
 sys.path.insert(0, {archive!r})
 import pyperf
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.indicators import INDICATORS
 indicator = INDICATORS[{name!r}]
 backend = make_backend("numpy", "cpu", "float32", {{}})

@@ -19,8 +19,8 @@ from typing import Any
 
 from benchmarks.held_out import GROUPS, groups_of, programs_of, rows_of, settings_of
 from docs.fits import program_of
+from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.contrasts import Contrast
-from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 
 FRAMEWORKS = ("torch", "tensorflow-cpu", "jax", "onnxruntime")

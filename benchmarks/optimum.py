@@ -23,11 +23,10 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
 from advisor.index.pages.page import DistributionFile
-from advisor.resolve.choices import NO_LIMITS, Candidates, Choice, PairedChoice
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import Objective
-from advisor.resolve.problem import Candidate, Dependency, ResolutionProblem
-from advisor.resolve.solver import Effort
+from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.score.costs import NO_LIMITS, Candidates, Choice, Objective, PairedChoice
 from knowledge.domain.hardware import Cpu, HardwareProfile
 
 

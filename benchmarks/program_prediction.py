@@ -21,12 +21,11 @@ from advisor.project.workload.file import read_workloads
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import mixture
-from knowledge.estimate.gains import NORMAL_QUANTILE, PredictedGain
+from knowledge.estimate.gains import NORMAL_QUANTILE, PredictedGain, mixture
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import workload_of_profile
-from knowledge.evidence.benchmark import benchmark_contrasts
 from knowledge.evidence.contrasts import Contrast, Side
+from knowledge.evidence.stacks import benchmark_contrasts
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase

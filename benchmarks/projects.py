@@ -33,7 +33,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 
 FILES = ("pyproject.toml", "requirements.txt", "setup.py", "setup.cfg")
 """Files that uv can read, in the order in which one is chosen."""

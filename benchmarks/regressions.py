@@ -6,7 +6,7 @@
 
 Each is a small project in `benchmarks/regressions`. The old and the new version take turns, and the old one is measured
 twice (A/A). A slow-down is confirmed if the interval of the ratio is above 1. A row that is worth to ship belongs into
-`reproduction` of its rule (`knowledge/rules/catalogue/slower-*.yaml`), with the machine that it was measured on.
+`reproduction` of its rule (`knowledge/catalogue/data/rules/slower-*.yaml`), with the machine that it was measured on.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from pathlib import Path
 from advisor.api.benchmark import measure_benchmark
 from advisor.api.measurement import EnvironmentOptions, SamplingOptions
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions
+from knowledge.catalogue.rules import shipped_rules
+from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.errors import AdvisorError
 from knowledge.evidence.compare import Comparison, compare_block
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.slower import SlowerRule
 
 FOLDER = Path(__file__).parent / "regressions"
 

@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 
 SETS = Path(__file__).parent / "requirements"
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"

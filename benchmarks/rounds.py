@@ -31,8 +31,7 @@ from knowledge.domain.observation import IndicatorRun, Observation
 from knowledge.domain.stack import make_stack
 from knowledge.estimate.gains import NORMAL_QUANTILE
 from knowledge.evidence.compare import compare_block
-from knowledge.evidence.paired_ratio import locate
-from knowledge.evidence.variance_shrinkage import estimate_prior
+from knowledge.evidence.paired_ratio import estimate_prior, locate
 from knowledge.store.engine import open_knowledge_base
 
 Array = NDArray[np.float64]

@@ -210,7 +210,6 @@ def architecture() -> Diagram:
             (
                 ("campaign", ("plans tasks,", "stores results")),
                 ("gate", ("checks a lock", "or a change")),
-                ("profile", ("time shares of", "a program")),
                 ("locks", ("lock files,", "CycloneDX")),
                 ("resolve", ("optimum and", "explanations")),
                 ("project", ("requirements,", "sources")),
@@ -220,18 +219,29 @@ def architecture() -> Diagram:
         Box(title="domain", lines=("shared values: requirement, target",), x=24, y=346, width=952, height=58),
     )
     runners = (
-        Box(title="pi_runners", lines=("measures stacks",), x=12, y=456, width=976, height=132, kind="group"),
+        Box(title="pi_runners", lines=("measures stacks",), x=12, y=456, width=976, height=200, kind="group"),
         *row(
             490,
-            86,
+            72,
             24,
             976,
             (
-                ("executors", ("run tasks: local,", "Slurm, Kubernetes")),
-                ("harness", ("times and checks in", "an environment")),
-                ("indicators", ("measured programs,", "with formulae")),
+                ("executors", ("this machine, Slurm,", "Kubernetes")),
+                ("plan", ("blocks, matrix files",)),
+                ("execution", ("environments, rounds",)),
+                ("profile", ("time shares of a program",)),
+            ),
+        ),
+        *row(
+            572,
+            72,
+            24,
+            976,
+            (
+                ("harness", ("times and checks results",)),
+                ("indicators", ("measured programs",)),
                 ("models", ("published models,", "each defined once")),
-                ("backends", ("operations, layers", "in each framework")),
+                ("frameworks", ("operations, names,", "traces")),
             ),
         ),
     )
@@ -240,13 +250,13 @@ def architecture() -> Diagram:
             title="knowledge",
             lines=("observations, rules, predictions",),
             x=12,
-            y=628,
+            y=696,
             width=976,
             height=268,
             kind="group",
         ),
         *row(
-            662,
+            730,
             86,
             24,
             976,
@@ -254,20 +264,17 @@ def architecture() -> Diagram:
                 ("service", ("a knowledge base", "over HTTP")),
                 ("estimate", ("predictions from", "one model")),
                 ("evidence", ("comparisons,", "ratios")),
-                ("admission", ("accepts or", "quarantines")),
-                ("exchange", ("files, Parquet,", "MLPerf results")),
+                ("exchange", ("reads and checks", "observations")),
                 ("store", ("SQLite or", "PostgreSQL")),
             ),
         ),
         *row(
-            758,
+            826,
             58,
             24,
             976,
             (
-                ("rules", ("facts, with sources",)),
-                ("settings", ("values, effects",)),
-                ("builds", ("indexes, extras",)),
+                ("catalogue", ("facts: rules, builds, settings",)),
                 ("hardware", ("detection, profiles",)),
                 ("data", ("what ships",)),
             ),
@@ -276,16 +283,16 @@ def architecture() -> Diagram:
             title="domain",
             lines=("shared values: hardware, stack, observation, errors",),
             x=24,
-            y=826,
+            y=894,
             width=952,
             height=58,
         ),
     )
-    down = tuple(Arrow(points=((500, y), (500, y + 40)), label="imports", label_at=(512, y + 25)) for y in (416, 588))
+    down = tuple(Arrow(points=((500, y), (500, y + 40)), label="imports", label_at=(512, y + 25)) for y in (416, 656))
     return Diagram(
         title="The packages of the program: advisor imports pi_runners and knowledge, pi_runners imports knowledge",
         width=1000,
-        height=908,
+        height=976,
         boxes=(*advisor, *runners, *knowledge),
         arrows=down,
     )

@@ -19,7 +19,7 @@ from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.cases import is_program
 from knowledge.estimate.gain_fit import fit_variances
-from knowledge.estimate.gain_model import Variances
+from knowledge.estimate.gain_terms import Variances
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
     OPERATIONS,
@@ -31,9 +31,8 @@ from knowledge.estimate.model_cache import (
 )
 from knowledge.estimate.programs import Program, program_of_run
 from knowledge.evidence.accelerator_pairs import load_pairs
-from knowledge.evidence.block_evidence import BlockEvidence
+from knowledge.evidence.block_evidence import BlockEvidence, load_evidence
 from knowledge.evidence.contrasts import Contrast
-from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.evidence.timm import TIMM_FAMILY, timm_contrasts, timm_tables
 from knowledge.store.engine import open_knowledge_base
 

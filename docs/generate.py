@@ -26,9 +26,9 @@ from advisor.report.catalogue.hardware import hardware_page
 from advisor.report.catalogue.indicators import indicator_page
 from advisor.report.catalogue.settings import settings_page
 from advisor.report.catalogue.workloads import workload_catalogue_page
-from advisor.resolve.slowdowns import reproduction_text
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.slower import SlowerRule
+from advisor.resolve.score.slowdowns import reproduction_text
+from knowledge.catalogue.rules import shipped_rules
+from knowledge.catalogue.slower import SlowerRule
 from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmOptions
 from pi_runners.indicators import INDICATORS
@@ -168,7 +168,7 @@ def rules_page() -> str:
         "# Rules",
         "",
         "Facts about versions that work together and on which hardware, each with its source, from",
-        "`knowledge/rules/catalogue`. `advisor rules list` lists them and `advisor rules show RULE` prints one.",
+        "`knowledge/catalogue/data/rules`. `advisor rules list` lists them and `advisor rules show RULE` prints one.",
         "",
         "| severity | effect |",
         "| --- | --- |",
@@ -197,7 +197,7 @@ def slowdowns_page() -> str:
         "# Documented slow-downs",
         "",
         "Versions that users measured to be at least 10 % slower than another version, each read in a public thread,",
-        "from `knowledge/rules/catalogue/slower-*.yaml`.",
+        "from `knowledge/catalogue/data/rules/slower-*.yaml`.",
         "[When speed decides](../explanation/speed-rule.md#documented-slow-downs) describes what they count for.",
         "A ratio is the time of the slow version divided by that of the other one; with several independent reports",
         "it is their geometric mean. `python -m benchmarks.regressions` measures those that need no GPU and install on",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from knowledge.domain.observation import BENCHMARK, IndicatorRun
-from pi_runners.benchmark import VERSION
+from pi_runners.execution.benchmark import VERSION
 from pi_runners.indicators import INDICATORS
 
 

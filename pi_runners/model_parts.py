@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from knowledge.domain.model_part import PartOfModel
 from knowledge.domain.observation import IndicatorRun
 from knowledge.domain.workload import ProfiledWorkload
 from pi_runners.indicators import INDICATORS
@@ -14,6 +14,25 @@ from pi_runners.models.operations import operations
 
 LEAST_KNOWN = 0.5
 """Least share of the attributed time of a profile whose operations must be known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartOfModel:
+    """A single operation of a whole model.
+
+    Attributes:
+        indicator: Name of its indicator.
+        label: Label of its run.
+        calls: Calls in one call of the model.
+        flops: Floating-point operations of one call.
+        bytes: Least bytes moved by one call.
+    """
+
+    indicator: str
+    label: str
+    calls: int
+    flops: float
+    bytes: float
 
 
 def amounts_of_profile(profile: ProfiledWorkload) -> tuple[float, float]:

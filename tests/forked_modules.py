@@ -15,13 +15,13 @@ import pi_runners
 from advisor.gate.findings import all_codes
 from advisor.index.http.transport import _trust_in
 from advisor.project.settings.code_patterns import code_patterns
-from knowledge.builds.catalogue import shipped_builds
-from knowledge.builds.variant_properties import variant_namespaces
+from knowledge.catalogue.builds import shipped_builds
+from knowledge.catalogue.rules import shipped_rules, undeclared_requirements
+from knowledge.catalogue.settings import shipped_settings
+from knowledge.catalogue.variant_properties import variant_namespaces
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.hardware.detect import detect
 from knowledge.hardware.profiles import shipped_profile
-from knowledge.rules.catalogue import shipped_rules, undeclared_requirements
-from knowledge.settings.catalogue import shipped_settings
 
 # Libraries that are imported inside functions.
 _LAZY = (

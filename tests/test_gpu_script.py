@@ -24,10 +24,10 @@ from benchmarks.gpu_suite import ROUNDS, PlannedBlock, plan_blocks
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
 from knowledge.exchange.folder import ObservationFolder
-from pi_runners.environment import BuiltEnvironment
-from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
+from pi_runners.execution.environment import BuiltEnvironment
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.conftest import Advisor
-from tests.pi_runners.test_installed import WITH_GPU, stack_of
+from tests.pi_runners.machines import WITH_GPU, stack_of
 
 ROOT = Path(__file__).parent.parent
 REQUIRED_PACKAGES = ("packaging", "psutil")

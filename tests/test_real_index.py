@@ -17,9 +17,8 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.index.pages.page import DistributionFile
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.model import CapabilityRule
-from pi_runners.environment import find_uv
+from knowledge.catalogue.rules import CapabilityRule, shipped_rules
+from pi_runners.execution.environment import find_uv
 from tests.conftest import Advisor
 
 pytestmark = [pytest.mark.network, pytest.mark.usefixtures("network")]

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from advisor.api.queries import compare, estimate
     from advisor.api.session import AdviceResult
     from advisor.gate.check import GateResult
-    from advisor.resolve.alternatives import Explanation
-    from advisor.resolve.prices import Price
+    from advisor.resolve.explanation.alternatives import Explanation
+    from advisor.resolve.explanation.prices import Price
     from knowledge.domain.observation import Observation
 
 __all__ = [

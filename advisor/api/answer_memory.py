@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,17 +12,12 @@ from typing import TYPE_CHECKING, Any
 from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName
 
+from advisor.index.memo import Memo
 from knowledge.domain.errors import UnavailableError, UnsatisfiableError
-from knowledge.domain.identity import canonical_json, content_hash
 
 if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
-    from advisor.resolve.baseline import NoStackError
-
-_BUCKET = "answers"
-_FORMAT = 2
-"""Version of the stored answers; raise it when their meaning changes."""
-_PACKAGES = ("advisor", "knowledge", "pi_runners")
+    from advisor.resolve.candidates.problem import NoStackError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +51,7 @@ class AnswerMemory:
             outputs: Locks to write.
         """
         self._session = session
+        self._memo = Memo(session.client.cache, "answers")
         self._format = format
         self._outputs = outputs
 
@@ -78,29 +72,25 @@ class AnswerMemory:
 
     def recall(self) -> RememberedAnswer | None:
         """Return the stored answer; none if there is none, or anything that it depends on has changed."""
-        stored = self._session.client.cache.read(_BUCKET, self._key) if self._is_possible else None
-        if stored is None:
-            return None
+        document = self._memo.read(self._question) if self._is_possible else None
         client = self._session.client
-        try:
-            document = json.loads(stored)
-            if not (document["final"] or client.offline):
-                return None
-            pages = document["pages"]
-            client.prefetch(projects=[NormalizedName(name) for name in pages])
-            if any(client.digest(NormalizedName(name)) != digest for name, digest in pages.items()):
-                return None
-            if "conflict" in document:
-                from advisor.resolve.baseline import NoStackError
-
-                cause = document["conflict"]
-                error = NoStackError(cause["message"], details=tuple(cause["details"]), hint=cause["hint"])
-                return RememberedAnswer(conflict=error)
-            locks = {Path(path): text for path, text in document["locks"].items()}
-            return RememberedAnswer(report=document["report"], locks=locks)
-        except (UnavailableError, ValueError, KeyError, TypeError, AttributeError):
-            # An index that cannot be read is reported by the search; the entry may be damaged.
+        if document is None or not (document["final"] or client.offline):
             return None
+        try:
+            client.prefetch(projects=[NormalizedName(name) for name in document["pages"]])
+            if client.digests(document["pages"]) != document["pages"]:
+                return None
+        except UnavailableError:
+            # The search reports an index that cannot be read.
+            return None
+        if "conflict" in document:
+            from advisor.resolve.candidates.problem import NoStackError
+
+            cause = document["conflict"]
+            error = NoStackError(cause["message"], details=tuple(cause["details"]), hint=cause["hint"])
+            return RememberedAnswer(conflict=error)
+        locks = {Path(path): text for path, text in document["locks"].items()}
+        return RememberedAnswer(report=document["report"], locks=locks)
 
     def store(self, answer: RememberedAnswer) -> None:
         """Store an answer, unless it was cut short; one that lacks sizes or an index is valid only without network."""
@@ -118,7 +108,7 @@ class AnswerMemory:
 
         What was not found in time, a cause or a hint, may be found the next time.
         """
-        from advisor.resolve.baseline import NoStackError
+        from advisor.resolve.candidates.problem import NoStackError
 
         client = self._session.client
         is_read = not (client.failed_builds or client.offline or self._session.context.problem.policy.build_sdists)
@@ -128,45 +118,22 @@ class AnswerMemory:
 
     def _write(self, document: Mapping[str, Any], packages: Iterable[NormalizedName]) -> None:
         """Write a document with the pages that it depends on."""
-        client = self._session.client
-        pages = {name: client.digest(name) for name in sorted(packages)}
-        client.cache.write(_BUCKET, self._key, json.dumps({**document, "pages": pages}).encode())
+        self._memo.write(self._question, {**document, "pages": self._session.client.digests(sorted(packages))})
 
     @cached_property
-    def _key(self) -> str:
+    def _question(self) -> list[Any]:
+        """Everything that the answer depends on, except the program and the index pages."""
         session, context = self._session, self._session.context
         current = None if session.current is None else [str(session.current.path), session.current.versions]
         options = replace(context.options, time_limit=0.0, workers=1, knowledge=None)
         day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
-        question = [
-            [_program_digest(), session.estimator.evidence_state],
+        return [
+            session.estimator.evidence_state,
             [context.name, options, context.workload, context.proposal, context.problem, day, current],
             [context.allowed, context.compared_pythons, context.uses_uv],
-            [_project_state(context.files.directory)],
+            _project_state(context.files.directory),
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]
-        return f"{_FORMAT} {content_hash(_plain(question))}"
-
-
-def _plain(value: Any) -> Any:
-    """Return a value as JSON-ready data that is equal in every process.
-
-    Functions are a part of the program, whose digest is compared.
-    """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if callable(value):
-        return None
-    if is_dataclass(value):
-        # Private fields are computed from the others.
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset | set):
-        return sorted((_plain(item) for item in value), key=canonical_json)
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return str(value)
 
 
 def _project_state(directory: Path) -> list[list[Any]]:
@@ -174,18 +141,3 @@ def _project_state(directory: Path) -> list[list[Any]]:
     from advisor.project.code.files import FILE_PATTERNS, project_files
 
     return sorted([f.name, f.size, f.modified] for f in project_files(directory, FILE_PATTERNS))
-
-
-def _program_digest() -> str:
-    """Return a hash of the sizes and times of the program's files, which change when it is installed or edited."""
-    root = Path(__file__).parents[2]
-    return content_hash([[name, *state] for package in _PACKAGES for name, *state in _files(str(root / package))])
-
-
-def _files(folder: str) -> Iterator[tuple[str, int, int]]:
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_dir():
-                yield from _files(entry.path)
-            elif entry.name.endswith((".py", ".yaml", ".toml", ".json", ".j2", ".html")):
-                yield entry.path, entry.stat().st_size, entry.stat().st_mtime_ns

@@ -21,11 +21,11 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
-    from advisor.resolve.problem import Candidate
+    from advisor.resolve.candidates.problem import Candidate
     from knowledge.domain.observation import IndicatorRun, Observation, Scalar
-    from pi_runners.campaign import Block
-    from pi_runners.environment import StackLock
-    from pi_runners.matrix import Arm
+    from pi_runners.execution.campaign import Block
+    from pi_runners.execution.environment import StackLock
+    from pi_runners.plan.matrix import Arm
 
 _RUNS = 3
 
@@ -87,8 +87,8 @@ def plan_benchmark(
     from advisor.project.benchmark import read_benchmark
     from advisor.project.metadata.copy import copy_files, list_files
     from knowledge.hardware.detect import detect
-    from pi_runners.campaign import Block
-    from pi_runners.matrix import expand_settings
+    from pi_runners.execution.campaign import Block
+    from pi_runners.plan.matrix import expand_settings
 
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
     directory = options.files.directory
@@ -260,7 +260,7 @@ def _plan_arms(
     Raises:
         InputError: If a setting cannot be applied from outside the program.
     """
-    from pi_runners.matrix import Arm
+    from pi_runners.plan.matrix import Arm
 
     package = _compared_package(stacks)
     arms: list[Arm] = []
@@ -287,9 +287,8 @@ def _check_settings(arm: Arm) -> None:
     Raises:
         InputError: If there is one.
     """
-    from knowledge.settings.apply import code_of
-    from knowledge.settings.catalogue import shipped_settings
-    from knowledge.settings.compatibility import contradictions
+    from knowledge.catalogue.fit import contradictions
+    from knowledge.catalogue.settings import code_of, shipped_settings
 
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")

@@ -340,7 +340,7 @@ class CampaignSession:
 
     def _remove_environments(self, engine: Engine) -> None:
         """Remove the environments that the tasks of an engine on this machine shared."""
-        from pi_runners.environment import remove_environment
+        from pi_runners.execution.environment import remove_environment
 
         if engine.name == "local" and (environments := engine.options["environments"]):
             for block in self.plan.blocks:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from advisor.campaign.status import CampaignStatus
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
-    from pi_runners.matrix_file import Matrix
+    from pi_runners.plan.matrix_file import Matrix
 
 
 @option_group
@@ -124,7 +124,7 @@ def plan_campaign(
     """
     from advisor.campaign.plan import estimate, run_seconds_by_label
     from knowledge.hardware.profiles import find_profile
-    from pi_runners.matrix_file import read_matrix
+    from pi_runners.plan.matrix_file import read_matrix
 
     options, indexes = options or CampaignOptions(), indexes or IndexOptions()
     client = make_client(indexes, Path.cwd())
@@ -175,7 +175,7 @@ def open_campaign(
     from advisor.campaign.engines import open_engine
     from advisor.campaign.plan import campaign_name
     from knowledge.hardware.profiles import find_profile
-    from pi_runners.matrix_file import read_matrix
+    from pi_runners.plan.matrix_file import read_matrix
 
     options, executor, indexes = options or CampaignOptions(), executor or ExecutorOptions(), indexes or IndexOptions()
     content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)

@@ -35,8 +35,8 @@ from advisor.project.interface import ProjectRequirements, settings_requirements
 from advisor.project.metadata.stated_metadata import read_stated_metadata
 from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
 from advisor.project.workload.proposal import Proposal, propose_workload
-from advisor.resolve.predictor import Predictor
-from advisor.resolve.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
+from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
 from knowledge.domain.errors import InputError
 from knowledge.domain.workload import ProfiledWorkload
@@ -44,13 +44,13 @@ from knowledge.hardware import profiles
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
-    from advisor.resolve.builds import TargetBuilds
-    from advisor.resolve.request import ResolutionRequest
-    from advisor.resolve.setting_choice import TargetSettings
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.score.builds import TargetBuilds
+    from advisor.resolve.score.setting_choice import TargetSettings
+    from knowledge.catalogue.rule_book import RuleBook
+    from knowledge.catalogue.rules import UndeclaredRequirementRule
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
-    from knowledge.rules.engine import RuleBook
-    from knowledge.rules.model import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class TargetContext:
     @property
     def target_settings(self) -> TargetSettings | None:
         """The run-time settings that may be chosen; none if none may."""
-        from advisor.resolve.setting_choice import TargetSettings
+        from advisor.resolve.score.setting_choice import TargetSettings
 
         if not self.options.recommend_settings:
             return None
@@ -127,16 +127,16 @@ class TargetContext:
     @property
     def rules(self) -> RuleBook:
         """The rules that apply to the target."""
-        from knowledge.rules.catalogue import shipped_rules
-        from knowledge.rules.engine import RuleBook
+        from knowledge.catalogue.rule_book import RuleBook
+        from knowledge.catalogue.rules import shipped_rules
 
         return RuleBook(shipped_rules(), self.target.hardware)
 
     @property
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
-        from advisor.resolve.builds import TargetBuilds
-        from knowledge.builds.catalogue import shipped_builds
+        from advisor.resolve.score.builds import TargetBuilds
+        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -197,13 +197,13 @@ class TargetContext:
             NoStackError: If no stack satisfies the requirements.
             UnavailableError: If an index cannot be read.
         """
-        from advisor.resolve.candidates import IndexCandidates
-        from advisor.resolve.direct import with_direct_packages
-        from advisor.resolve.objectives import OBJECTIVES
-        from advisor.resolve.package_choices import with_best_packages
-        from advisor.resolve.problem import prefetch_roots
-        from advisor.resolve.recommend import make_request
-        from advisor.resolve.solver import Effort
+        from advisor.resolve.candidates.direct import with_direct_packages
+        from advisor.resolve.candidates.index import IndexCandidates
+        from advisor.resolve.candidates.problem import prefetch_roots
+        from advisor.resolve.optimum.solver import Effort
+        from advisor.resolve.recommendation.package_choices import with_best_packages
+        from advisor.resolve.recommendation.recommend import make_request
+        from advisor.resolve.score.criteria import OBJECTIVES
 
         options, objective = self.options, self.options.objective or ""
         if objective not in OBJECTIVES:
@@ -284,7 +284,7 @@ def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, 
     """
     replacements = settings.get("replace-packages", {})
     if replacements:
-        from advisor.resolve.package_choices import check_replacement
+        from advisor.resolve.recommendation.package_choices import check_replacement
 
         for name, other in replacements.items():
             check_replacement(name, other)
@@ -331,7 +331,7 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
 
 def _undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     # A remembered answer does not need the rules.
-    from knowledge.rules.catalogue import undeclared_requirements
+    from knowledge.catalogue.rules import undeclared_requirements
 
     return undeclared_requirements()
 

@@ -12,7 +12,7 @@ from advisor.project.supported_pythons import supported_pythons
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
     from advisor.index.client import IndexClient
-    from advisor.resolve.problem_variants import VariantComparison
+    from advisor.resolve.recommendation.problem_variants import VariantComparison
     from knowledge.estimate.interface import Estimator
 
 _MAINTAINED = 5
@@ -47,9 +47,9 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
     tried, or an index cannot be read.
     """
-    from advisor.resolve.baseline import NoStackError
-    from advisor.resolve.objectives import untried_sdists
-    from advisor.resolve.optimum import InfeasibleError, SearchLimitError
+    from advisor.resolve.candidates.problem import NoStackError
+    from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
+    from advisor.resolve.score.criteria import untried_sdists
     from knowledge.domain.errors import UnavailableError
 
     minor = context.target.python.minor
@@ -97,10 +97,10 @@ def compare_interpreters(
         NoStackError: If there is no stack for any of them.
     """
     from advisor.domain.target import NEWEST_PYTHON
-    from advisor.resolve.baseline import NoStackError
-    from advisor.resolve.freshness import HOURS_A_YEAR
-    from advisor.resolve.optimum import SearchLimitError
-    from advisor.resolve.problem_variants import ProblemVariant, VariantComparison, compare_variants
+    from advisor.resolve.candidates.problem import NoStackError
+    from advisor.resolve.optimum.result import SearchLimitError
+    from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
+    from advisor.resolve.score.criteria import HOURS_A_YEAR
 
     newest = max(_minor(python) for python in context.compared_pythons)
     maintained = [python for python in context.compared_pythons if _minor(python) > NEWEST_PYTHON - 1 - _MAINTAINED]
@@ -154,11 +154,11 @@ def _first_with_stack(
 
     None if there is no stack among those that the time limit admits.
     """
-    from advisor.resolve.baseline import NoStackError, resolve_baseline
-    from advisor.resolve.candidates import IndexCandidates
-    from advisor.resolve.direct import with_direct_packages
-    from advisor.resolve.objectives import untried_sdists
-    from advisor.resolve.root_checks import check_roots
+    from advisor.resolve.candidates.direct import with_direct_packages
+    from advisor.resolve.candidates.index import IndexCandidates
+    from advisor.resolve.candidates.problem import NoStackError
+    from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
+    from advisor.resolve.score.criteria import untried_sdists
 
     fewest: tuple[int, str] | None = None
     for version in versions:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.index.pages.page import DistributionFile
     from advisor.locks.setting_value import AppliedSetting
-    from advisor.resolve.optimum import Optimum
-    from advisor.resolve.problem import Candidate
-    from advisor.resolve.request import ResolutionRequest
+    from advisor.resolve.candidates.problem import Candidate
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.optimum.result import Optimum
 
 
 def lock_texts(
@@ -70,7 +70,7 @@ def write_locks(texts: Mapping[Path, str]) -> None:
     Raises:
         InputError: If a file cannot be written.
     """
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
 
     for path, text in texts.items():
         write_atomically(path, text)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation
-    from pi_runners.campaign import Block
+    from pi_runners.execution.campaign import Block
 
 _INDICATOR_SAMPLES = 7
 
@@ -176,9 +176,9 @@ def plan_block(
     from advisor.campaign.plan import lock_loadgen
     from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
-    from pi_runners.campaign import Block
-    from pi_runners.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
-    from pi_runners.workload_cases import workload_cases
+    from pi_runners.execution.campaign import Block
+    from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
+    from pi_runners.plan.workload_cases import workload_cases
 
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)
@@ -246,9 +246,9 @@ def run_block(
     """
     from advisor.campaign.plan import check_disk, estimate
     from advisor.campaign.prometheus import PrometheusSink
-    from pi_runners import campaign
-    from pi_runners.campaign import FailureLimit
-    from pi_runners.subprocess_runner import FreshProcesses
+    from pi_runners.execution import campaign
+    from pi_runners.execution.campaign import FailureLimit
+    from pi_runners.execution.subprocess_runner import FreshProcesses
 
     environments = cache_directory(store.cache_directory) / "environments"
     if environment.disk_budget_bytes is not None:

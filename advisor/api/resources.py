@@ -17,9 +17,9 @@ from advisor.user_directories import advisory_database_path, cache_directory, re
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
-    from knowledge.admission.admit import AdmissionResult
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation
+    from knowledge.exchange.admission import AdmissionResult
     from knowledge.store.base import KnowledgeBase
     from knowledge.store.sql import SqlKnowledgeBase
 
@@ -115,18 +115,15 @@ def _framework_indexes(
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
     if not machines or not options.framework_indexes:
         return {}
-    from knowledge.builds.catalogue import shipped_builds
-    from knowledge.builds.usable import usable_indexes
-    from knowledge.rules.catalogue import shipped_rules
-    from knowledge.rules.engine import RuleBook
+    from knowledge.catalogue.builds import shipped_builds
+    from knowledge.catalogue.rule_book import RuleBook
+    from knowledge.catalogue.rules import shipped_rules
 
     mirrors: Mapping[str, str] = settings.get("index-mirrors", {})
     builds: dict[str, tuple[str, ...]] = {}
     exclusive: set[str] = set()
     indexes = (
-        index
-        for hardware in machines
-        for index in usable_indexes(shipped_builds(), RuleBook(shipped_rules(), hardware), hardware)
+        index for hardware in machines for index in RuleBook(shipped_rules(), hardware).usable_indexes(shipped_builds())
     )
     for index in dict.fromkeys(indexes):
         url = _mirror_of(index.url, mirrors)
@@ -210,14 +207,14 @@ class AdmittingSink:
             source: Name of who delivers the observations; empty for the knowledge base's own.
             warn: Receives a warning if observations are quarantined.
         """
-        from knowledge.admission.admit import Admission
+        from knowledge.exchange.admission import Admission
         from pi_runners.catalogue import Indicators
 
         self._admission = Admission(store, Indicators(), source=source)
         self._warn = warn
 
     def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
-        """Store plausible observations, and quarantine the others; see :class:`knowledge.admission.admit.Admission`."""
+        """Store plausible observations, and quarantine the others (:class:`knowledge.exchange.admission.Admission`)."""
         result = self._admission.add(observations, shipped=shipped)
         warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
         return result

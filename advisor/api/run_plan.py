@@ -12,13 +12,10 @@ from packaging.version import Version
 
 from advisor.domain.words import count, quoted
 from advisor.locks.setting_value import AppliedSetting
+from knowledge.catalogue.fit import missing_for
+from knowledge.catalogue.settings import JOINED_VARIABLES, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.settings.apply import environment_of
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.compatibility import missing_for
-from knowledge.settings.libraries import installed_libraries
-from knowledge.settings.model import JOINED_VARIABLES
-from knowledge.settings.processors import allowed_processors, node_processors
+from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
 
 
 def _detect() -> HardwareProfile:

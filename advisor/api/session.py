@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from advisor.locks.lock import Lock
     from advisor.project.settings.project_settings import ProjectSetting
     from advisor.project.workload.proposal import Proposal
-    from advisor.resolve.alternatives import Explanation
-    from advisor.resolve.predictor import Predictor
-    from advisor.resolve.prices import Price
-    from advisor.resolve.problem_variants import VariantComparison
-    from advisor.resolve.recommend import Advice
-    from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting
-    from advisor.resolve.request import ResolutionRequest
-    from advisor.resolve.sizes import AdviceSizes
+    from advisor.resolve.explanation.advice import Advice
+    from advisor.resolve.explanation.alternatives import Explanation
+    from advisor.resolve.explanation.prices import Price
+    from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
+    from advisor.resolve.explanation.sizes import AdviceSizes
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.recommendation.problem_variants import VariantComparison
+    from advisor.resolve.score.predictor import Predictor
     from knowledge.estimate.interface import StartupTime
     from knowledge.estimate.setting_effect import SettingEffect
 
@@ -83,7 +83,7 @@ class AdviceResult:
     @property
     def setting_values(self) -> dict[str, dict[str, int | str]]:
         """Values of the recommended run-time settings, by package and name of the setting."""
-        from advisor.resolve.recommended_settings import values_to_set
+        from advisor.resolve.explanation.recommended_settings import values_to_set
 
         return values_to_set(self.settings)
 
@@ -183,12 +183,12 @@ class AdviceSession:
             SearchLimitError: If the search was not completed.
             UnavailableError: If an index cannot be read.
         """
-        from advisor.resolve.recommend import recommend
+        from advisor.resolve.recommendation.recommend import recommend
 
         if self._advice is None:
             request = self.request
             if self.reads_sizes:
-                from advisor.resolve.sizes import prefetch_sizes
+                from advisor.resolve.explanation.sizes import prefetch_sizes
 
                 prefetch_sizes(self.client, request.baseline)
             with activity("searching for the best stack"), self._other_python_named():
@@ -204,7 +204,7 @@ class AdviceSession:
     def _other_python_named(self) -> Iterator[None]:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
         from advisor.api.interpreters import find_other_python
-        from advisor.resolve.baseline import BuildsNeededError, NoStackError, SizeLimitError
+        from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
 
         try:
             with announcing(enabled=self.announces):
@@ -224,7 +224,7 @@ class AdviceSession:
         Args:
             outputs: Locks that were written.
         """
-        from advisor.resolve.recommended_settings import combined_gain, compared_effects
+        from advisor.resolve.explanation.recommended_settings import combined_gain, compared_effects
 
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
         versions, allowed = {str(c.name): c.version for c in advice.optimum.stack}, self.request.settings
@@ -255,7 +255,7 @@ class AdviceSession:
 
         A setting is not recommended if the program's code makes it, and not offered if any file of the project does.
         """
-        from advisor.resolve.recommended_settings import recommended_settings
+        from advisor.resolve.explanation.recommended_settings import recommended_settings
 
         stack, allowed = {str(c.name): c.version for c in self.recommend().optimum.stack}, self.request.settings
         settings = recommended_settings(stack, self.estimator, allowed) if allowed else ()
@@ -285,7 +285,7 @@ class AdviceSession:
 
     def sizes(self) -> AdviceSizes:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
-        from advisor.resolve.sizes import read_sizes
+        from advisor.resolve.explanation.sizes import read_sizes
 
         advice, request = self.recommend(), self.request
         if self._sizes is None:
@@ -308,7 +308,7 @@ class AdviceSession:
         """
         from packaging.utils import canonicalize_name
 
-        from advisor.resolve.alternatives import explain_package
+        from advisor.resolve.explanation.alternatives import explain_package
 
         request, advice = self.request, self.recommend()
         with activity("explaining %s", package):
@@ -320,7 +320,7 @@ class AdviceSession:
         Args:
             other_pythons: Versions of interpreters to price.
         """
-        from advisor.resolve.prices import constraint_prices, python_prices
+        from advisor.resolve.explanation.prices import constraint_prices, python_prices
 
         def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
             return self.context.request(self.client, self.estimator, python=python, limit=limit)
@@ -340,7 +340,7 @@ class AdviceSession:
 
     def tree(self) -> networkx.DiGraph[NormalizedName]:
         """Return the best stack as a graph of requirements."""
-        from advisor.resolve.explain import dependency_graph
+        from advisor.resolve.explanation.reasons import dependency_graph
 
         return dependency_graph(self.request.problem, self.request.source, self.recommend().optimum.stack)
 
@@ -354,7 +354,7 @@ class AdviceSession:
             InputError: If a path has no known format, or its directory does not exist.
         """
         from advisor.locks.settings_table import locked_settings
-        from advisor.resolve.recommended_settings import values_to_set
+        from advisor.resolve.explanation.recommended_settings import values_to_set
 
         optimum, settings = self.recommend().optimum, locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):

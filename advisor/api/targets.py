@@ -19,8 +19,8 @@ from advisor.domain.words import quoted
 from knowledge.domain.errors import AdvisorError, InputError
 
 if TYPE_CHECKING:
-    from advisor.resolve.agreement import Agreement
-    from advisor.resolve.prices import Price
+    from advisor.resolve.explanation.prices import Price
+    from advisor.resolve.recommendation.agreement import Agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,12 @@ class TargetResults:
 def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dry_run: bool = False) -> TargetResults:
     """Recommend a stack for each target, and write the locks when all of them are known.
 
-    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.shared_versions`.
+    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.recommendation.shared_versions`.
 
     Args:
         sessions: The targets.
-        agree: Whether all targets have the same versions where possible; see :mod:`advisor.resolve.agreement`.
+        agree: Whether all targets have the same versions where possible; see
+            :mod:`advisor.resolve.recommendation.agreement`.
         dry_run: Whether to write no lock.
 
     Raises:
@@ -76,8 +77,8 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dr
 
 def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Price]]:
     """Recommend stacks with common versions for all targets; return these, and what each target loses by them."""
-    from advisor.resolve.agreement import agree
-    from advisor.resolve.prices import agreement_price
+    from advisor.resolve.explanation.prices import agreement_price
+    from advisor.resolve.recommendation.agreement import agree
 
     own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
     with activity("looking for versions that all targets can have"):
@@ -137,7 +138,7 @@ def _names(sessions: Sequence[AdviceSession]) -> str:
 
 def _share_versions(sessions: Sequence[AdviceSession]) -> None:
     """Recommend stacks with common versions for targets with one lock."""
-    from advisor.resolve.shared_versions import share_versions
+    from advisor.resolve.recommendation.shared_versions import share_versions
 
     solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
     with activity("looking for versions that the targets can share"):
@@ -149,7 +150,7 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
 def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     from advisor.api.lock_writers.pylock import TargetStack, write_pylock
     from advisor.locks.settings_table import locked_settings
-    from advisor.resolve.recommended_settings import values_to_set
+    from advisor.resolve.explanation.recommended_settings import values_to_set
 
     stacks = []
     for session in sessions:

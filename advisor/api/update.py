@@ -27,9 +27,9 @@ from advisor.gate.update import find_smallest_update, lock_again, needs_tool, re
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
 from advisor.locks.settings_table import read_settings
-from advisor.resolve.optimum import Optimum
-from advisor.resolve.package_choices import locked_extras
-from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.recommendation.package_choices import locked_extras
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Effect, Prediction
 

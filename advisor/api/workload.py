@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.project.code.files import source_files
 from advisor.project.workload.file import (
     WORKLOAD_FILE,
     check_name,
@@ -21,7 +22,7 @@ from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:
     from advisor.domain.target import Target
-    from advisor.profile.run import ProfileRequest
+    from pi_runners.profile.run import ProfileRequest
 
 logger = logging.getLogger(__name__)
 
@@ -61,14 +62,16 @@ def profile_workload(request: ProfileRequest, *, name: str | None = None) -> Wor
     Raises:
         InputError: If the program cannot be profiled, or the file is not valid.
     """
-    from advisor.profile.run import profile_program
-    from advisor.profile.summary import workload_of
     from knowledge.hardware.profiles import find_profile
+    from pi_runners.profile.run import profile_program
+    from pi_runners.profile.summary import workload_of
 
     # An invalid file or name is reported before the program runs.
     read_workloads(request.directory)
     name = check_name(name or _name_of(request.command))
+    before = _source_state(request.directory)
     profile = profile_program(request)
+    changed = _changed_files(before, _source_state(request.directory))
     cpu = find_profile("detect").cpu
     workload = workload_of(
         profile.summary,
@@ -80,7 +83,7 @@ def profile_workload(request: ProfileRequest, *, name: str | None = None) -> Wor
         hardware=cpu.model or cpu.microarchitecture,
     )
     replaced = write_workload(request.directory, workload)
-    return WorkloadResult(workload=workload, replaced=replaced, warnings=profile.warnings)
+    return WorkloadResult(workload=workload, replaced=replaced, warnings=(*profile.warnings, *changed))
 
 
 def import_trace(
@@ -98,8 +101,8 @@ def import_trace(
     Raises:
         InputError: If the trace or the file of the project is not valid.
     """
-    from advisor.profile.read import read_trace
-    from advisor.profile.summary import workload_of
+    from pi_runners.profile.read import read_trace
+    from pi_runners.profile.summary import workload_of
 
     read_workloads(project)
     distribution, version = _framework_version(framework) if framework else ("", "")
@@ -115,6 +118,20 @@ def import_trace(
     )
     replaced = write_workload(project, workload)
     return WorkloadResult(workload=workload, replaced=replaced, warnings=summary.warnings)
+
+
+def _source_state(directory: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of change of the source files of a project."""
+    return {file.name: (file.size, file.modified) for file in source_files(directory)}
+
+
+def _changed_files(before: Mapping[str, tuple[int, int]], after: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return a warning if source files changed while the program ran."""
+    changed = sorted(name for name, state in before.items() if after.get(name) != state)
+    if not changed:
+        return []
+    names = ", ".join(f"`{name}`" for name in changed[:5]) + (", ..." if len(changed) > 5 else "")
+    return [f"the program changed its own source files: {names}; the profile may be of another program"]
 
 
 def _name_of(words: tuple[str, ...]) -> str:

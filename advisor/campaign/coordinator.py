@@ -34,7 +34,7 @@ from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
-from pi_runners.campaign import ObservationSink, measured_cells
+from pi_runners.execution.campaign import ObservationSink, measured_cells
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")

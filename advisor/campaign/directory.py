@@ -22,13 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.atomic_file import create_atomically, write_atomically
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.file_lock import lock_file
 from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import create_atomically, lock_file, write_atomically
 from knowledge.exchange.files import observation_file
-from pi_runners.campaign import Block
-from pi_runners.matrix import Arm
+from pi_runners.execution.campaign import Block
+from pi_runners.plan.matrix import Arm
 
 _FORMAT = 1
 _MACHINE_CHARACTERS = 8

@@ -11,15 +11,15 @@ from pathlib import Path
 from advisor.campaign.stack_lock import LOADGEN, StackLocker
 from advisor.index.client import IndexClient
 from advisor.index.pages.page import DistributionFile
-from advisor.resolve.baseline import NoStackError
+from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
-from pi_runners.campaign import Block
-from pi_runners.environment import FullDiskError, LockedPackage, StackLock, locked_stack
-from pi_runners.matrix import Arm, check_fit, framework_of, plan_arms
-from pi_runners.matrix_file import Combination, Matrix
+from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import FullDiskError, LockedPackage, StackLock, locked_stack
+from pi_runners.plan.matrix import Arm, check_fit, framework_of, plan_arms
+from pi_runners.plan.matrix_file import Combination, Matrix
 from pi_runners.vocabulary import MEASURED
 
 _PROCESS_SECONDS = 4.0

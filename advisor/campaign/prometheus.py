@@ -12,7 +12,7 @@ from knowledge.domain.extras import needs_extra
 from knowledge.domain.observation import Observation
 
 if TYPE_CHECKING:
-    from pi_runners.campaign import ObservationSink
+    from pi_runners.execution.campaign import ObservationSink
 
 _LABELS = (
     *("indicator", "indicator_version", "parameters", "backend", "device", "dtype"),

@@ -15,14 +15,14 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target, make_target
 from advisor.index.client import IndexClient
-from advisor.resolve.baseline import NoStackError, resolve_baseline
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem, admits
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, NoStackError, ResolutionProblem, admits
+from advisor.resolve.optimum.baseline import resolve_baseline
+from knowledge.catalogue.rules import undeclared_requirements
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion
-from knowledge.rules.catalogue import undeclared_requirements
-from pi_runners.environment import LockedPackage, StackLock, find_uv
+from pi_runners.execution.environment import LockedPackage, StackLock, find_uv
 
 LOADGEN = "mlcommons-loadgen==6.0.17"
 """All stacks are measured with the same version, so that its changes do not look like changes of a stack."""

@@ -13,7 +13,7 @@ from typing import Any
 from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import Cell
 from advisor.campaign.submission_log import TaskState
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""

@@ -20,9 +20,9 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan, Cell, bl
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
-from pi_runners.campaign import Block, run_block
-from pi_runners.matrix import Arm
-from pi_runners.subprocess_runner import FreshProcesses
+from pi_runners.execution.campaign import Block, run_block
+from pi_runners.execution.subprocess_runner import FreshProcesses
+from pi_runners.plan.matrix import Arm
 
 _MAX_KILLS = 2
 """Number of times that a worker may be killed while it measures a stack, before the stack is given up."""

@@ -19,7 +19,7 @@ from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import AdmissionResult
+    from knowledge.exchange.admission import AdmissionResult
     from knowledge.store.base import KnowledgeBase, StoredBlock
     from knowledge.store.sql import SqlKnowledgeBase
 
@@ -161,9 +161,9 @@ def export(
 
     Those of benchmarks are private to their project: `--block` or `--indicator benchmark` exports them.
     """
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
     from knowledge.domain.observation import BENCHMARK
+    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file, write_observations
 
     if parquet and output is None:

@@ -132,8 +132,8 @@ def _best(scores: Sequence[Score]) -> list[str]:
 
 def _draw(path: Path, draw: object, rows: int) -> None:
     from advisor.report.evidence import draw_svg
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
+    from knowledge.domain.shared_files import write_atomically
 
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
@@ -207,7 +207,7 @@ def import_mlperf(
     for warning in sorted({warning for _, imported in trees for warning in imported.warnings}):
         warn(warning)
     if output is not None:
-        from knowledge.domain.atomic_file import write_atomically
+        from knowledge.domain.shared_files import write_atomically
         from knowledge.exchange.files import observation_file
 
         every = {o.identity: o for _, imported in trees for o in imported.observations}

@@ -17,7 +17,7 @@ from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from knowledge.admission.admit import AdmissionResult
+    from knowledge.exchange.admission import AdmissionResult
     from knowledge.exchange.published.columns import SkippedRow
     from knowledge.exchange.published.observations import PublishedTable
 
@@ -87,7 +87,7 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file
 
     observations = [o for _, table in tables for o in table.observations]

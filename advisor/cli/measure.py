@@ -33,7 +33,7 @@ def interruptible(how_to_continue: str) -> Iterator[None]:
 
 def write_output(output: Path, observations: Iterable[Observation]) -> None:
     """Write an observation file."""
-    from knowledge.domain.atomic_file import write_atomically
+    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file
 
     write_atomically(output, observation_file(observations))
@@ -51,7 +51,7 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
     """
     from advisor.project.workload.file import select_workload
     from knowledge.domain.errors import InputError
-    from pi_runners.workload_cases import workload_cases
+    from pi_runners.plan.workload_cases import workload_cases
 
     if name is None:
         return options

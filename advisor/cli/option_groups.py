@@ -160,7 +160,7 @@ def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions)
     except AdvisorError as error:
         # Imported here, because a remembered answer needs neither.
         from advisor.project.interface import UnbuiltProjectError
-        from advisor.resolve.baseline import BuildsNeededError
+        from advisor.resolve.candidates.problem import BuildsNeededError
 
         if isinstance(error, UnbuiltProjectError):
             _ask(error, (), "Build the metadata of the project? This runs its code on this machine")

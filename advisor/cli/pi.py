@@ -28,7 +28,7 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from knowledge.domain.observation import Observation
-    from pi_runners.campaign import Block
+    from pi_runners.execution.campaign import Block
 
 _LISTED_BLOCKS = 5
 
@@ -245,7 +245,7 @@ def _check_benchmark_result(observations: Sequence[Observation]) -> None:
     Raises:
         InputError: If so; the failures are stored.
     """
-    from pi_runners.benchmark import last_line
+    from pi_runners.execution.benchmark import last_line
 
     if not any(o.status == "ok" for o in observations):
         raise InputError(

@@ -15,7 +15,7 @@ from advisor.cli.options import FormatOption, check_format
 from advisor.report.layout import wrapped
 
 if TYPE_CHECKING:
-    from knowledge.rules.model import Rule
+    from knowledge.catalogue.rules import Rule
 
 app = CommandGroup(help="Show the rules and their sources.")
 
@@ -23,7 +23,7 @@ app = CommandGroup(help="Show the rules and their sources.")
 @app.command("list")
 def list_rules(format: FormatOption = "text") -> None:
     """List the rules."""
-    from knowledge.rules.catalogue import shipped_rules
+    from knowledge.catalogue.rules import shipped_rules
 
     check_format(format)
     rules = shipped_rules()
@@ -38,9 +38,9 @@ def list_rules(format: FormatOption = "text") -> None:
 @app.command("show")
 def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], format: FormatOption = "text") -> None:
     """Print one rule with its source."""
+    from knowledge.catalogue.rules import shipped_rules
     from knowledge.domain.errors import InputError
     from knowledge.domain.suggestions import suggest
-    from knowledge.rules.catalogue import shipped_rules
 
     check_format(format)
     match = next((r for r in shipped_rules() if r.id == rule), None)

@@ -47,7 +47,7 @@ def profile(
     import sys
 
     from advisor.api.workload import profile_workload
-    from advisor.profile.run import ProfileRequest
+    from pi_runners.profile.run import ProfileRequest
 
     check_format(format)
     request = ProfileRequest(
@@ -147,8 +147,8 @@ def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
 def _draw(workload: ProfiledWorkload, path: Path) -> None:
     from advisor.report.evidence import draw_svg
     from advisor.report.workload import workload_plot
-    from knowledge.domain.atomic_file import write_atomically
     from knowledge.domain.errors import InputError
+    from knowledge.domain.shared_files import write_atomically
 
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")

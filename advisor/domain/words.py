@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from knowledge.catalogue.rules import RuntimeRule
     from knowledge.estimate.interface import Prediction
-    from knowledge.rules.model import RuntimeRule
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")
 _SUBJECTS = ("model", "task", "benchmark", "block")
@@ -79,6 +79,16 @@ def flops_text(flops: float) -> str:
 def quoted(names: Collection[str]) -> str:
     """Return names in backticks, separated by commas."""
     return ", ".join(f"`{name}`" for name in names)
+
+
+def in_words(words: Sequence[str], conjunction: str) -> str:
+    """Return words as a list in a sentence: ``text, json or html``.
+
+    Args:
+        words: At least two words.
+        conjunction: The word before the last one.
+    """
+    return f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
 
 
 def unmeasured_text(names: Collection[str]) -> str:

@@ -43,19 +43,19 @@ from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
 from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
 from advisor.project.text_file import UnreadableFileError
-from advisor.resolve.build_findings import CUDA_LIBRARIES
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.predictor import Predictor
-from advisor.resolve.problem import Candidate, ResolutionProblem
-from advisor.resolve.stack_requirements import requirements_within
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
+from advisor.resolve.explanation.findings import CUDA_LIBRARIES
+from advisor.resolve.explanation.stack_requirements import requirements_within
+from advisor.resolve.score.predictor import Predictor
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
 from knowledge.estimate.interface import Prediction
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
 from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:
-    from advisor.resolve.recommended_settings import CombinedGain
+    from advisor.resolve.explanation.recommended_settings import CombinedGain
 
 PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
@@ -139,7 +139,7 @@ class TargetResult:
     @property
     def gain_with_settings(self) -> CombinedGain | None:
         """Speed-up of the recommended stack with its settings over the lock, if the lock recommends none."""
-        from advisor.resolve.recommended_settings import gain_with_settings
+        from advisor.resolve.explanation.recommended_settings import gain_with_settings
 
         if self.recommended is None or self.recommended_prediction is None or self.case.head.recommended_settings:
             return None

@@ -13,7 +13,7 @@ from advisor.gate.findings import Cause, Finding
 from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.scope import Scope
 from advisor.gate.setting_changes import SettingChange
-from advisor.resolve.predictor import Predictor, performance_versions
+from advisor.resolve.score.predictor import Predictor, performance_versions
 from knowledge.estimate.interface import Effect, Prediction
 
 

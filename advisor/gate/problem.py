@@ -11,8 +11,8 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
-from advisor.resolve.direct import with_direct_packages
-from advisor.resolve.problem import ResolutionProblem
+from advisor.resolve.candidates.direct import with_direct_packages
+from advisor.resolve.candidates.problem import ResolutionProblem
 from knowledge.domain.errors import AdvisorError
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from advisor.domain.requirement import RootRequirement
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.locks.lock import Lock
-from advisor.resolve.problem import Candidate, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 
 _NO_CAUSE = Cause()
 

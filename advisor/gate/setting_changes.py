@@ -12,10 +12,9 @@ from packaging.version import Version
 from advisor.gate.checks.settings import RecommendedValues
 from advisor.gate.findings import Place
 from advisor.project.settings.project_settings import ProjectSetting
-from advisor.resolve.predictor import Predictor
+from advisor.resolve.score.predictor import Predictor
+from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.estimate.interface import Effect
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY
 
 _Key = tuple[str, str, tuple[str, ...]]
 """File, name of the setting, and the frameworks that it applies to."""

@@ -17,15 +17,14 @@ from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
 from advisor.locks.entries import LockedFile
 from advisor.locks.lock import Lock, LockedVersion
-from advisor.resolve.alternatives import best_with_version
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.choices import Choice
-from advisor.resolve.no_stack import error_about_size
-from advisor.resolve.optimum import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
-from advisor.resolve.predictor import performance_versions
-from advisor.resolve.problem import Candidate
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.verify import verify
+from advisor.resolve.candidates.problem import Candidate, NoStackError
+from advisor.resolve.explanation.alternatives import best_with_version
+from advisor.resolve.explanation.no_stack import error_about_size
+from advisor.resolve.optimum.baseline import verify
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
+from advisor.resolve.score.costs import Choice
+from advisor.resolve.score.predictor import performance_versions
 
 _MAX_ROUNDS = 200
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 
 _DIGEST_CHARACTERS = 64
 

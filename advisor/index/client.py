@@ -215,6 +215,14 @@ class IndexClient:
         contents = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
         return content_hash(contents)
 
+    def digests(self, projects: Iterable[str]) -> dict[str, str]:
+        """Return a hash of the pages of each project, by its normalised name.
+
+        Raises:
+            UnavailableError: As for :meth:`pages`.
+        """
+        return {name: self.digest(NormalizedName(name)) for name in projects}
+
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
         """Return every file of a project; if several pages have a file of the same name, the first one.
 

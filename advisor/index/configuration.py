@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
 
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
 KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
 STRATEGIES = ("first-index", "unsafe-best-match")

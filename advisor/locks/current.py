@@ -18,8 +18,8 @@ from advisor.domain.target import Target
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.locks.read import read_lock
 from advisor.project.formats.requirements import PINNED, has_pins, is_pinned
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
 LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
 """Names of locks in the directory of a project; the first that exists is used.

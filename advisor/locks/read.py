@@ -30,9 +30,8 @@ from advisor.locks.formats import pylock, uv_lock
 from advisor.locks.formats.requirements import read_pinned_requirements
 from advisor.locks.lock import PACKAGE_NAME, Lock, LockedSource, LockedVersion, package_above, read_text
 from advisor.project.text_file import UnreadableFileError
+from knowledge.domain.documents import lines_of, parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
-from knowledge.domain.toml import parse_toml
 
 _SHA256 = "sha256:"
 _AT_LINE = re.compile(r"line (\d+)")

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from knowledge.catalogue.settings import (
+    ANY,
+    Numerics,
+    Setting,
+    SettingChoice,
+    code_of,
+    environment_of,
+    setting_error,
+    shipped_settings,
+)
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
-from knowledge.settings.apply import code_of, environment_of
-from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.model import ANY, Numerics, Setting, SettingChoice
 from pi_runners.vocabulary import BACKENDS, MEASURED
 
 

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from advisor.locks.setting_value import AppliedSetting, applied_setting
 from advisor.project.text_file import check_size
+from knowledge.catalogue.settings import ANY, Numerics
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
-from knowledge.settings.model import ANY, Numerics
 from pi_runners.vocabulary import MEASURED
 
 SETTINGS_FILE = "advisor-settings.toml"

@@ -16,7 +16,7 @@ from advisor.project.formats.pyproject import read_identity, read_settings
 from advisor.project.metadata.copy import list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
-from pi_runners.benchmark import Benchmark, Metric
+from pi_runners.execution.benchmark import Benchmark, Metric
 
 KEYS = ("command", "metric", "files", "warmup")
 METRIC_KEYS = ("pattern", "unit", "better")
@@ -51,7 +51,7 @@ class BenchmarkTable:
 def read_benchmark(directory: Path) -> Benchmark:
     """Return the benchmark of a project, with the files that it has now.
 
-    Its identity selects its observations (:func:`knowledge.evidence.benchmark.benchmark_comparisons`).
+    Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
 
     Args:
         directory: The project.

@@ -17,9 +17,8 @@ from advisor.domain.direct_reference import DirectReference, parse_direct_refere
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.project.package_sources import PackageSource
+from knowledge.domain.documents import lines_of, requirement_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
-from knowledge.domain.requirements import requirement_from
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 

@@ -6,8 +6,8 @@ import codecs
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
 MAX_BYTES = 16 * 1024**2
 """Maximum size of a lock or a requirements file."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.api.queries import HardwareComparison, PeakBound
 from advisor.domain.words import count, speed_text
-from advisor.report.layout import Block, Layout, TextRow, labelled, render
+from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.evidence.accelerator_pairs import DEFAULT, MLPERF, REQUESTS, SHORT, AcceleratorPair
 
@@ -24,7 +24,7 @@ _REGIMES = {
 
 def hardware_comparison_text(comparison: HardwareComparison, layout: Layout | None = None) -> str:
     """Return a comparison as text: the predicted ratio, and the published pairs of the two accelerators."""
-    return render(_blocks(comparison), layout or Layout())
+    return rendered(_blocks(comparison), layout or Layout())
 
 
 def _blocks(comparison: HardwareComparison) -> Iterator[Block]:

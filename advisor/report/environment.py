@@ -19,7 +19,7 @@ from advisor.api.run_plan import (
 )
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import locked_settings
-from knowledge.settings.model import ANY, Numerics
+from knowledge.catalogue.settings import ANY, Numerics
 
 SHELLS: Mapping[str, str] = {
     **dict.fromkeys(("bash", "sh", "dash", "ksh", "zsh"), "bash"),
@@ -27,9 +27,6 @@ SHELLS: Mapping[str, str] = {
     **dict.fromkeys(("powershell", "pwsh"), "powershell"),
 }
 """Names of shells, each with the one whose language it has."""
-
-FORMATS = ("shell", "dotenv", "docker", "slurm", "kubernetes")
-"""Formats of environment variables."""
 
 _DOCKER_SPECIAL, _FISH_SPECIAL = '\\"$', "\\'"
 _QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -107,6 +104,15 @@ def slurm_text(settings: Sequence[AppliedSetting]) -> str:
     elif numbers:
         options.append("--cpu-bind=cores")
     return _text([*lines, f'srun {"".join(f"{option} " for option in options)}"$@"'])
+
+
+WRITERS: Mapping[str, Callable[[Sequence[AppliedSetting]], str]] = {
+    "dotenv": dotenv_text,
+    "docker": docker_text,
+    "slurm": slurm_text,
+    "kubernetes": kubernetes_text,
+}
+"""Formats of environment variables, besides the commands of a shell, each with its function."""
 
 
 def _variables(

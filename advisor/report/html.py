@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from advisor.domain.words import count, indicator_text
-from advisor.resolve.recommended_settings import CombinedGain
-from advisor.resolve.stack_requirements import PROJECT
+from advisor.resolve.explanation.recommended_settings import CombinedGain
+from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.estimate.interface import Evidence, PredictedChange, Prediction
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
@@ -112,7 +112,7 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
     return children(PROJECT)
 
 
-def render(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape

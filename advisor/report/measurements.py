@@ -13,7 +13,7 @@ from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.evidence.compare import Comparison, compare_block, refusals
 from knowledge.evidence.stacks import stack_name
 from knowledge.evidence.summary import Summary, summarise_block
-from pi_runners.benchmark import Metric, last_line
+from pi_runners.execution.benchmark import Metric, last_line
 
 _MOST_CHARACTERS = 200
 

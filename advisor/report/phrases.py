@@ -11,7 +11,7 @@ from typing import Any
 from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
 from advisor.domain.words import count, no_speedup_text
-from advisor.resolve.build_findings import CUDA_LIBRARIES
+from advisor.resolve.explanation.findings import CUDA_LIBRARIES
 from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.estimate.interface import Prediction
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from knowledge.settings.model import Numerics
+from knowledge.catalogue.settings import Numerics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,20 +16,18 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.gain_model import half_shared, robust_inverse
+from knowledge.estimate.gain_fit import maximise_likelihood
+from knowledge.estimate.gain_model import robust_inverse
+from knowledge.estimate.gain_space import Array, half_shared
 from knowledge.estimate.gains import NORMAL_QUANTILE
 from knowledge.estimate.programs import program_of_run
 from knowledge.evidence.accelerator_pairs import REGIMES, AcceleratorPair
 from knowledge.evidence.contrasts import features_of
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 EFFECTS = (
     *(("rates", shared) for shared in ("all", "regime", "mode", "architecture", "task")),
@@ -77,10 +75,6 @@ class AcceleratorRatio:
 
 def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
     """Return the variance of each effect, and of the noise, that maximise the marginal likelihood."""
-    import numpy as np
-
-    from knowledge.estimate.gain_fit import maximise_likelihood
-
     pairs = _evenly(pairs, MOST_PAIRS)
     space, noise = _Space(pairs), _Noise(pairs)
     counts = Counter(pair.publisher for pair in pairs)
@@ -119,8 +113,6 @@ class RatioModel:
             pairs: The known pairs.
             variances: Variances, as :func:`fit_ratios` returns them.
         """
-        import numpy as np
-
         self.pairs = tuple(pairs)
         self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
         every = slice(None)
@@ -155,8 +147,6 @@ class RatioModel:
         Yields:
             A group, its predictions (n,), and their standard deviations (n,), with the noise of the rows.
         """
-        import numpy as np
-
         solved = self._inverse @ self._means
         for group in groups:
             spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
@@ -303,8 +293,6 @@ class _Space:
     """Pairs, and how much of each effect any two of them share."""
 
     def __init__(self, pairs: Sequence[AcceleratorPair]) -> None:
-        import numpy as np
-
         names = sorted({name for pair in pairs for name in (pair.accelerator, pair.reference)})
         self._kernels = _kernels(names)
         place = {name: number for number, name in enumerate(names)}
@@ -323,8 +311,6 @@ class _Space:
 
     def covariance(self, terms: Mapping[tuple[str, str], float], rows: slice, columns: slice) -> Array:
         """Return the covariance of effects with these variances, for some of the pairs with others (n, m)."""
-        import numpy as np
-
         sums: dict[str, Array] = {}
         for (effect, shared), variance in terms.items():
             numbers = self._shared[shared]
@@ -335,8 +321,6 @@ class _Space:
 
     def _differences(self, effect: str, rows: slice, columns: slice) -> Array:
         """Return the covariance (n, m) of unit variance of the effects on pairs."""
-        import numpy as np
-
         if effect == "batch":
             return np.outer(self._batch[rows], self._batch[columns])
         kernel, (a, r), (b, s) = self._kernels[effect], self._sides[rows].T, self._sides[columns].T
@@ -346,8 +330,6 @@ class _Space:
 
 def _numbers(values: Sequence[object]) -> Array:
     """Return values as numbers (n,): equal ones have the same."""
-    import numpy as np
-
     numbers: dict[object, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
 
@@ -369,8 +351,6 @@ def _kernels(names: Sequence[str]) -> dict[str, Array]:
 
     A published name may stand for several variants: their mean.
     """
-    import numpy as np
-
     variants = {name: variants_of(name) for name in names}
     models = sorted({variant for listed in variants.values() for variant in listed})
     mean = np.array([[(model in variants[name]) / len(variants[name]) for model in models] for name in names])
@@ -412,8 +392,6 @@ class _Noise:
 
     def covariance(self, variances: Mapping[str, float]) -> Array:
         """Return the covariance (n, n) of the noise."""
-        import numpy as np
-
         of_publishers = _of_publishers(variances)
         # Nobody knows how an unknown publisher measures: it has the largest variance.
         own = np.sqrt([of_publishers.get(publisher, max(of_publishers.values())) for publisher in self._publishers])

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.observation import BENCHMARK, PUBLISHED
 from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.programs import PROGRAMS
@@ -13,7 +14,6 @@ from knowledge.estimate.setting_effect import SettingSource
 from knowledge.estimate.similarity import element_type_of, precision_feature, similarity_of
 from knowledge.estimate.workloads import TimePart
 from knowledge.evidence.contrasts import Contrast, Machine
-from knowledge.settings.catalogue import shipped_settings
 
 LEAST_SIMILARITY = 0.3
 """Minimum similarity of an accelerator whose settings are listed: what is the default differs between generations."""

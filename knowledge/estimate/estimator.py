@@ -17,8 +17,16 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
 from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program, measured_here
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
-from knowledge.estimate.framework_model import FrameworkModel, OwnProgram, mixture
-from knowledge.estimate.gains import CONFIDENCE, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
+from knowledge.estimate.framework_model import FrameworkModel, OwnProgram
+from knowledge.estimate.gains import (
+    CONFIDENCE,
+    CompanionGains,
+    FrameworkGains,
+    PredictedGain,
+    ScoreTerms,
+    SettingGains,
+    mixture,
+)
 from knowledge.estimate.interface import Effect, KindPrediction, PredictedChange, Prediction
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache, same_on

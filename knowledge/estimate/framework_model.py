@@ -13,12 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 from packaging.version import Version
 
 from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting
 from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
-from knowledge.estimate.gain_model import Blend, GainModel, Predicted
+from knowledge.estimate.gain_model import GainModel, Predicted
+from knowledge.estimate.gain_terms import Blend
 from knowledge.estimate.gains import (
     CompanionGain,
     CompanionGains,
@@ -26,6 +28,7 @@ from knowledge.estimate.gains import (
     PairGain,
     PredictedGain,
     SettingGains,
+    mixture,
 )
 from knowledge.estimate.interface import Effect, PredictedChange
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
@@ -126,8 +129,6 @@ class FrameworkModel:
             baseline: Versions of the baseline, including the framework's.
             share: Share of the workload's time that is spent in the framework.
         """
-        import numpy as np
-
         stacks = self.measured.compared_stacks(candidates, baseline)
         places = {key: number for number, key in enumerate(stacks.stacks)}
         predicted = self._predict([(side, stacks.baseline) for side in stacks.stacks.values()], self.cases, joint=True)
@@ -159,8 +160,6 @@ class FrameworkModel:
         self, predicted: Mapping[Blend, Predicted], rows: Sequence[int], columns: Sequence[int] | None = None
     ) -> list[PredictedGain]:
         """Return the gains of changes, or of each two together, for the case in which they gain least."""
-        import numpy as np
-
         every = []
         for case in self.cases:
             parts = [predicted[blend] for blend in case.programs]
@@ -190,8 +189,6 @@ class FrameworkModel:
 
         What changes of companions have in common with each other is not counted.
         """
-        import numpy as np
-
         base, whole = self.measured.whole(baseline), self.measured.whole(stack)
         names = sorted({*base.companions, *whole.companions})
         changed = [name for name in names if base.companions.get(name) != whole.companions.get(name)]
@@ -353,17 +350,8 @@ class FrameworkModel:
         )
 
 
-def mixture(gains: Sequence[PredictedGain]) -> PredictedGain:
-    """Return the gain of one of several cases, of which nobody knows which it is."""
-    # Not with `statistics`: this is called thousands of times.
-    mean = sum(gain.mean for gain in gains) / len(gains)
-    return PredictedGain(mean=mean, variance=sum(g.variance + (g.mean - mean) ** 2 for g in gains) / len(gains))
-
-
 def _mixed(case: Case, predicted: Mapping[Blend, Predicted]) -> list[PredictedGain]:
     """Return the gain of each pair in a case: the mean of its programs', with their spread."""
-    import numpy as np
-
     means = np.array([predicted[blend].means for blend in case.programs])
     variances = np.maximum(0.0, [predicted[blend].variances for blend in case.programs]).mean(axis=0)
     columns = means.mean(axis=0).tolist(), (variances + means.var(axis=0)).tolist()

@@ -273,3 +273,10 @@ def _pair_of(numbers: Sequence[float]) -> PairGain:
 
 def _numbers(gain: PredictedGain) -> tuple[float, float]:
     return gain.mean, gain.variance
+
+
+def mixture(gains: Sequence[PredictedGain]) -> PredictedGain:
+    """Return the gain of one of several cases, of which nobody knows which it is."""
+    # Not with `statistics`: this is called thousands of times.
+    mean = sum(gain.mean for gain in gains) / len(gains)
+    return PredictedGain(mean=mean, variance=sum(g.variance + (g.mean - mean) ** 2 for g in gains) / len(gains))

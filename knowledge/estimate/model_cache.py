@@ -20,23 +20,13 @@ from typing import Any
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.cases import own_ratios
-from knowledge.estimate.gain_model import (
-    LEAST_OWN,
-    MEASURED_HERE,
-    OWN_TERMS,
-    OWN_VARIANCE,
-    GainModel,
-    Term,
-    Variances,
-    terms_of,
-)
+from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.gain_terms import LEAST_OWN, MEASURED_HERE, OWN_TERMS, OWN_VARIANCE, Term, Variances, terms_of
 from knowledge.estimate.programs import Program, median_size, program_of_run
-from knowledge.evidence.benchmark import benchmark_contrasts
-from knowledge.evidence.block_evidence import BlockEvidence, RunOutcome
+from knowledge.evidence.block_evidence import BlockEvidence, RunOutcome, load_evidence, shipped_blocks
 from knowledge.evidence.contrasts import FORMAT as EVIDENCE_FORMAT
-from knowledge.evidence.contrasts import Contrast, Machine, machine_from
-from knowledge.evidence.packed_contrasts import pack_contrasts, unpack_contrasts
-from knowledge.evidence.stored_evidence import load_evidence, shipped_blocks
+from knowledge.evidence.contrasts import Contrast, Machine, machine_from, pack_contrasts, unpack_contrasts
+from knowledge.evidence.stacks import benchmark_contrasts
 from knowledge.evidence.timm import timm_digest
 from knowledge.exchange.published.timm import TIMM
 from knowledge.store.base import KnowledgeBase

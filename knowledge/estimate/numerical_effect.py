@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from knowledge.settings.model import Numerics
+from knowledge.catalogue.settings import Numerics
 
 CONFIDENCE = 0.9
 """Confidence of intervals."""

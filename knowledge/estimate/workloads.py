@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.identity import hash_of_text
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.programs import DEPTHWISE, composition_of
@@ -215,11 +214,6 @@ def one_indicator(name: str) -> Workload:
 def kinds_of(backend: str) -> tuple[Workload, ...]:
     """Return the general kinds of workloads that a backend runs, sorted by name."""
     return tuple(w for w in workload_catalogue().values() if w.is_kind and backend in w.backends)
-
-
-def catalogue_digest() -> str:
-    """Return a hash of the shipped workloads."""
-    return hash_of_text(_catalogue_text())
 
 
 def _catalogue_text() -> str:

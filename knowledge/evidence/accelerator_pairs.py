@@ -11,7 +11,7 @@ from dataclasses import asdict, astuple, dataclass
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, PUBLISHED_BLOCKS, Observation
 from knowledge.evidence.contrasts import features_of
-from knowledge.evidence.mlperf_rows import INFERENCE_BLOCK, TRAINING_BLOCK, inference_rows, training_rows
+from knowledge.evidence.mlperf import INFERENCE_BLOCK, TRAINING_BLOCK, inference_rows, training_rows
 from knowledge.evidence.published_rows import first_publications, published_side
 from knowledge.hardware.accelerators import AcceleratorModel, model_of
 from knowledge.hardware.peaks import largest_ratio

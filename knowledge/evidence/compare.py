@@ -11,8 +11,7 @@ from functools import cache
 
 from knowledge.domain.observation import Observation
 from knowledge.evidence.conditions import differing_conditions
-from knowledge.evidence.paired_ratio import Location, locate, winsorised
-from knowledge.evidence.variance_shrinkage import Prior, estimate_prior
+from knowledge.evidence.paired_ratio import Location, Prior, estimate_prior, locate, winsorised
 
 WIDEST_FACTOR = 4.0
 """If the upper end of an interval is more than this many times its lower end, the comparison has no result."""
@@ -130,7 +129,7 @@ def compare_block(
     which the two ran under unequal conditions are left out; :func:`refusals` returns them. A disturbance affects only
     one of the two, so the ratio is a trimmed mean of the log ratios of the rounds
     (:mod:`knowledge.evidence.paired_ratio`). Intervals are Student's with moderated variances
-    (:mod:`knowledge.evidence.variance_shrinkage`), each widened for the number of comparisons in its block
+    (:mod:`knowledge.evidence.paired_ratio`), each widened for the number of comparisons in its block
     (Bonferroni), so that all of them hold together with the given confidence.
 
     Args:

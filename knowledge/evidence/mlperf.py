@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import Observation
+from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
-from knowledge.exchange.mlperf.results import TRAINING, distinct_results
+from knowledge.exchange.mlperf.results import INFERENCE, TRAINING, distinct_results
 
 BENCHMARKS = (
     "resnet", "ssd", "retinanet", "maskrcnn", "gnmt", "transformer", "ncf", "minigo", "bert", "dlrm", "dlrm_dcnv2",
@@ -216,4 +216,73 @@ def _gain(earlier: Score, later: Score) -> Gain:
         low=speedup * math.exp(-half),
         high=speedup * math.exp(half),
         note=note,
+    )
+
+
+TRAINING_BLOCK, INFERENCE_BLOCK = f"{PUBLISHED}/MLPerf Training", f"{PUBLISHED}/MLPerf Inference"
+USUAL_NAMES: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
+"""Tasks of benchmarks of MLPerf that have another name there (https://github.com/mlcommons/training and inference)."""
+ADVISED = ("jax", "tensorflow", "torch")
+"""Frameworks whose versions are compared; others, such as TensorRT, are no choice of a lock."""
+
+
+def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield a row for each score of the closed division: seconds to train, as the rules of the round compute them.
+
+    Args:
+        observations: Observations; those of other indicators are ignored.
+    """
+    for score in score_submissions(observations):
+        if score.minutes is not None and score.division == "closed" and score.accelerators:
+            target = {} if score.target is None else {"target": score.target}
+            yield _row(
+                score.observation,
+                block=TRAINING_BLOCK,
+                task=USUAL_NAMES.get(score.benchmark, score.benchmark),
+                seconds=60 * score.minutes,
+                parameters={"submitter": score.submitter, "gpus": score.accelerators, **target},
+            )
+
+
+def inference_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
+    """Yield a row for each result of the closed division.
+
+    Args:
+        observations: Observations; those of other indicators are ignored.
+    """
+    for o in distinct_results(o for o in observations if o.indicator.name == INFERENCE):
+        if o.environment.get("division") == "closed" and o.status == "ok":
+            parameters = dict(o.indicator.parameters)
+            benchmark = str(parameters.pop("benchmark"))
+            gpus = sum(a.count for a in o.hardware.accelerators) * (o.hardware.nodes or 1)
+            yield _row(
+                o,
+                block=INFERENCE_BLOCK,
+                task=USUAL_NAMES.get(benchmark, benchmark),
+                seconds=o.samples[0],
+                parameters={**parameters, "submitter": str(o.environment["submitter"]), "gpus": gpus},
+            )
+
+
+def _row(
+    o: Observation, *, block: str, task: str, seconds: float, parameters: Mapping[str, int | float | str]
+) -> Observation:
+    mode = "training" if block == TRAINING_BLOCK else "inference"
+    return replace(
+        o,
+        indicator=IndicatorRun(
+            name=PUBLISHED,
+            version=o.indicator.version,
+            backend=o.indicator.backend,
+            device=o.indicator.device,
+            dtype="as-published",
+            parameters={**parameters, "task": task, "mode": mode},
+        ),
+        # The name of a system changes with its software.
+        hardware=replace(o.hardware, name=""),
+        block=block,
+        round=0,
+        arm=0,
+        reference=False,
+        samples=(seconds,),
     )

@@ -9,6 +9,7 @@ with Hodges and Lehmann's estimator and its signed-rank interval, and with the b
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,3 +64,77 @@ def winsorised(values: Sequence[float], cut: int) -> list[float]:
     ordered = sorted(values)
     low, high = ordered[cut], ordered[len(ordered) - 1 - cut]
     return [min(max(value, low), high) for value in values]
+
+
+_FEWEST = 5
+"""Minimum number of variances from which their scatter is estimated; with four, intervals are too short."""
+_COMMON = 0.25
+"""Correlation of two variances of ratios to one reference that is as noisy as the arms: the ratios' own is 1/2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """Common prior of variances.
+
+    Attributes:
+        variance: The common variance.
+        degrees: Weight of the common variance in degrees of freedom; 0 if nothing is shared.
+    """
+
+    variance: float = 0.0
+    degrees: float = 0.0
+
+    def moderate(self, variance: float, degrees: float) -> tuple[float, float]:
+        """Return a variance shrunk towards the common one, and its degrees of freedom."""
+        total = self.degrees + degrees
+        return (self.degrees * self.variance + degrees * variance) / total, total
+
+
+def estimate_prior(variances: Sequence[tuple[float, float]]) -> Prior:
+    """Estimate the common prior of the variances of one indicator's arms, from the moments of their logarithms.
+
+    With few rounds, the variance of one arm alone is uncertain. This is the empirical Bayes model of G. K. Smyth,
+    "Linear models and empirical Bayes methods for assessing differential expression in microarray experiments",
+    Statistical Applications in Genetics and Molecular Biology 3(1), 2004, sections 3 and 6.2: true variances are scaled
+    inverse chi-squared around a common value; how closely is estimated from how much the observed variances differ
+    beyond chance. If they are similar, each is known nearly as well as all together; if not, each keeps its own value.
+
+    Smyth has thousands of independent variances. Here a few arms of one indicator share a reference, so two things are
+    added: variances that share noise differ less by chance, and the common value is itself uncertain. Without these,
+    intervals are too short (`python -m benchmarks.rounds --levels`).
+
+    Args:
+        variances: Variances of ratios to one reference, each with its degrees of freedom; zeros are ignored.
+    """
+    from scipy.special import digamma
+
+    positive = [(v, d) for v, d in variances if v > 0 and d > 0]
+    if len(positive) < _FEWEST:
+        return Prior()
+    centred = [math.log(v) - float(digamma(d / 2)) + math.log(d / 2) for v, d in positive]
+    chance = statistics.fmean(_trigamma(d / 2) for _, d in positive)
+    own, common = (1 - _COMMON) * chance, _COMMON * chance
+    excess = max(0.0, statistics.variance(centred) - own)
+    # The log of a true variance differs from the mean of the logarithms by its own excess and by the error of the mean.
+    half = _inverse_trigamma(excess + common + (own + excess) / len(positive))
+    variance = math.exp(statistics.fmean(centred) + float(digamma(half)) - math.log(half))
+    return Prior(variance=variance, degrees=2 * half)
+
+
+def _trigamma(x: float) -> float:
+    from scipy.special import zeta
+
+    # `scipy.special.polygamma(1, x)` is the same number, and takes several times as long.
+    return float(zeta(2, x))
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Solve ``trigamma(x) = value`` by bisection of the logarithm; trigamma falls from infinity to 0."""
+    low, high = math.log(1e-8), math.log(1e6)
+    for _ in range(80):
+        middle = (low + high) / 2
+        if _trigamma(math.exp(middle)) > value:
+            low = middle
+        else:
+            high = middle
+    return math.exp(low)

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 
 from knowledge.domain.errors import InputError
@@ -16,7 +17,6 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.records import hardware_from, observation_from, stack_from
 
 _SCHEMAS = (1, 2)
 LARGEST_RATIO = 100
@@ -99,7 +99,7 @@ def _lines(parts: Iterable[bytes], where: str, damaged: list[DamagedLine] | None
 
 
 def _split(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield lines as :func:`knowledge.domain.lines.lines_of` does; of a line that is too long, only the beginning."""
+    """Yield lines as :func:`knowledge.domain.documents.lines_of` does; of a line that is too long, its beginning."""
     rest = bytearray()
     for part in parts:
         first, *others = part.split(b"\n")
@@ -291,3 +291,40 @@ def first_line(error: Exception) -> str:
     else:
         reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
     return reason.encode("utf-8", "backslashreplace").decode()
+
+
+def stack_from(record: Any) -> Stack:
+    """Build a stack from its record.
+
+    Raises:
+        ValueError: If a field is missing, unknown or of the wrong type.
+    """
+    stack: Stack = _adapter(Stack).validate_python(record)
+    return stack
+
+
+def hardware_from(record: Any) -> HardwareProfile:
+    """Build a hardware profile from its record.
+
+    Raises:
+        ValueError: If a field is missing, unknown or of the wrong type.
+    """
+    profile: HardwareProfile = _adapter(HardwareProfile).validate_python(record)
+    return profile
+
+
+def observation_from(record: dict[str, Any], *, stack: Stack, hardware: HardwareProfile) -> Observation:
+    """Build an observation from its record and its stack and hardware, which many observations share.
+
+    Raises:
+        ValueError: If a field is missing, unknown or of the wrong type.
+    """
+    observation: Observation = _adapter(Observation).validate_python({**record, "stack": stack, "hardware": hardware})
+    return observation.with_document_of(record)
+
+
+@cache
+def _adapter(kind: type) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)

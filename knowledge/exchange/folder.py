@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.file_lock import lock_file
 from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.domain.shared_files import lock_file
 from knowledge.exchange.files import write_observations
 
 LIMIT_BYTES = 16 * 2**20

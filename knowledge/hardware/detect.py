@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.documents import lines_of
 from knowledge.domain.hardware import DETECTED, Cpu, HardwareProfile
-from knowledge.domain.lines import lines_of
-from knowledge.hardware.amx_permission import SOURCE, AmxPermission, ask_amx_permission
+from knowledge.hardware.matrix_features import AMX_SOURCE, AmxPermission, ask_amx_permission
 from knowledge.hardware.nvml import NvmlReading, read_nvml
 
 _CONTAINER_SIGNS = (".dockerenv", "run/.containerenv")
@@ -127,9 +127,9 @@ def _with_permitted_features(cpu: Cpu, amx: AmxPermission, unknown: list[str]) -
         return cpu
     listed = " ".join(feature for feature in cpu.features if feature.startswith(_AMX))
     if amx.granted is None:
-        unknown.append(f"whether programs may use {listed}: {amx.reason} ({SOURCE})")
+        unknown.append(f"whether programs may use {listed}: {amx.reason} ({AMX_SOURCE})")
         return cpu
-    unknown.append(f"{UNUSABLE}: {listed}: `/proc/cpuinfo` lists them, but {amx.reason} ({SOURCE})")
+    unknown.append(f"{UNUSABLE}: {listed}: `/proc/cpuinfo` lists them, but {amx.reason} ({AMX_SOURCE})")
     return replace(cpu, features=tuple(feature for feature in cpu.features if not feature.startswith(_AMX)))
 
 

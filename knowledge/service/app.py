@@ -21,10 +21,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from knowledge.admission.admit import Admission
-from knowledge.admission.plausibility import IndicatorCatalogue
+from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
+from knowledge.exchange.admission import Admission, IndicatorCatalogue
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.service.access import AccessLog, access_record
 from knowledge.service.metrics import ServiceMetrics

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import requests
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
+from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError, UnavailableError
-from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import KnowledgeBase, StoredBlock

@@ -15,8 +15,8 @@ from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.store import tables
-from knowledge.store.digest import EMPTY, combine
 from knowledge.store.removal import forget_removal
+from knowledge.store.state_hash import EMPTY, combine
 
 _BATCH = 2000
 _COLUMNS = tuple(column.name for column in tables.observation.columns)

@@ -10,10 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from knowledge.domain.identity import hash_of_text
-from knowledge.exchange.files import check_observation, first_line
-from knowledge.exchange.records import hardware_from, observation_from, stack_from
+from knowledge.exchange.files import check_observation, first_line, hardware_from, observation_from, stack_from
 from knowledge.store import tables
-from knowledge.store.digest import EMPTY, combine
+from knowledge.store.state_hash import EMPTY, combine
 
 
 def find_damage(connection: Connection) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from sqlalchemy import Connection, delete, insert, select
 
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.base import QuarantinedObservation
 from knowledge.store.tables import quarantine

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
 from knowledge.store import tables
-from knowledge.store.digest import combine
+from knowledge.store.state_hash import combine
 
 
 def delete_observations(connection: Connection, condition: ColumnElement[bool]) -> frozenset[str]:

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 from knowledge.store.base import KnowledgeBaseError
 
 VERSION_FILE = "version.json"

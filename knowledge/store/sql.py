@@ -16,10 +16,9 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.records import hardware_from, observation_from, stack_from
+from knowledge.exchange.files import hardware_from, observation_from, stack_from
 from knowledge.store import tables
 from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
-from knowledge.store.digest import EMPTY, combine
 from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
 from knowledge.store.privileges import GRANT_HINT, lacks_rights
@@ -33,6 +32,7 @@ from knowledge.store.removal import delete_observations, delete_unused, record_r
 from knowledge.store.shipped_files import ShippedFile
 from knowledge.store.shipped_rows import is_current, update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
+from knowledge.store.state_hash import EMPTY, combine
 from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
 

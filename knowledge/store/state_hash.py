@@ -1,8 +1,9 @@
-"""The default address of the knowledge base, and a hash of its state, without SQLAlchemy, which is slow to import."""
+"""The default address of the knowledge base, and hashes of its state, without SQLAlchemy, which is slow to import."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -65,3 +66,23 @@ def state_hash(address: str) -> str | None:
     except (sqlite3.Error, KnowledgeBaseError):
         return None
     return content_hash([revision, imported, blocks, trusts])
+
+
+_MODULUS = 1 << 256
+EMPTY = "0" * 64
+"""Digest of the empty set."""
+
+
+def combine(digest: str, members: Iterable[str], *, sign: int = 1) -> str:
+    """Return the digest of a set after members are added or removed; it does not depend on their order.
+
+    It is the sum of the members' hashes modulo 2^256 (AdHash: Bellare and Micciancio, "A New Paradigm for
+    Collision-Free Hashing", Eurocrypt 1997). Accidental collisions are practically impossible, and a forged one would
+    bring no advantage.
+
+    Args:
+        digest: Digest before the change.
+        members: Hashes of the members, in hexadecimal.
+        sign: 1 to add the members, -1 to remove them.
+    """
+    return f"{(int(digest, 16) + sign * sum(int(member, 16) for member in members)) % _MODULUS:064x}"

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.file_lock import lock_file
+from knowledge.domain.shared_files import lock_file
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.supervisor import OUTPUT, STATUS, write_document
 

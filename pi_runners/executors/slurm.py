@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
+from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, shell_command, tail_of
 
 _MOST_OUTPUT = 64 * 1024 * 1024

@@ -13,8 +13,8 @@ from typing import Any
 
 import psutil
 
-from knowledge.domain.atomic_file import write_atomically
-from pi_runners.telemetry import Sampler
+from knowledge.domain.shared_files import write_atomically
+from pi_runners.execution.telemetry import Sampler
 
 STATUS = "task-{task}.json"
 OUTPUT = "task-{task}.log"

@@ -33,7 +33,7 @@ def is_ours(error: BaseException, instruments: Optional[str] = None) -> bool:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     for frame in reversed(frames):
         module = str(frame.f_globals.get("__name__", ""))
-        if module.startswith("pi_runners.backends.") or isinstance(frame.f_locals.get("self"), Backend):
+        if module.startswith("pi_runners.frameworks.") or isinstance(frame.f_locals.get("self"), Backend):
             return isinstance(error, MISUSE)
         if module.startswith("pi_runners."):
             return True

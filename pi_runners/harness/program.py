@@ -72,7 +72,7 @@ def measure_program(request: Dict[str, Any]) -> Dict[str, Any]:
     All runs share one copy of the project, which is made in the working directory.
 
     Args:
-        request: The request of :class:`pi_runners.benchmark.Benchmark`.
+        request: The request of :class:`pi_runners.execution.benchmark.Benchmark`.
 
     Returns:
         The result, as JSON-ready values.

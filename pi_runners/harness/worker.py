@@ -11,7 +11,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, TextIO
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
 from pi_runners.harness.origin import failure_class, is_ours
 from pi_runners.harness.settings import apply_settings, describe_memory
@@ -40,11 +40,11 @@ def main() -> int:
     """
     part, arguments = sys.argv[1], sys.argv[2:]
     if part == "startup":
-        from pi_runners.indicators.startup import start
+        from pi_runners.indicators.processes.startup import start
 
         sys.stdout.write(json.dumps(describe_end(lambda: start(*arguments))) + "\n")
     elif part == "rank":
-        from pi_runners.indicators.communication_rank import run_rank
+        from pi_runners.indicators.processes.communication_rank import run_rank
 
         run_rank(*arguments)
     elif part == "benchmark":

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Dict
 
-from pi_runners.indicators.attention import Attention
-from pi_runners.indicators.communication import Communication
-from pi_runners.indicators.convolution import Convolution
-from pi_runners.indicators.dispatch import Dispatch
 from pi_runners.indicators.indicator import Indicator
-from pi_runners.indicators.inference import Inference
-from pi_runners.indicators.input_pipeline import InputPipeline
-from pi_runners.indicators.matmul import Matmul
-from pi_runners.indicators.memory import Memory, Roofline, Transfer
-from pi_runners.indicators.normalisation import Normalisation
-from pi_runners.indicators.recurrent import Recurrent
-from pi_runners.indicators.row_operations import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
-from pi_runners.indicators.startup import Startup
-from pi_runners.indicators.training import TimeToQuality, TrainingStep
-from pi_runners.indicators.whole_model import ModelBlock, WholeModel
+from pi_runners.indicators.operations.attention import Attention
+from pi_runners.indicators.operations.convolution import Convolution
+from pi_runners.indicators.operations.dispatch import Dispatch
+from pi_runners.indicators.operations.matmul import Matmul
+from pi_runners.indicators.operations.memory import Memory, Roofline, Transfer
+from pi_runners.indicators.operations.normalisation import Normalisation
+from pi_runners.indicators.operations.recurrent import Recurrent
+from pi_runners.indicators.operations.row_operations import Elementwise, Embedding, Fft, Reduction, Softmax, Sort
+from pi_runners.indicators.processes.communication import Communication
+from pi_runners.indicators.processes.input_pipeline import InputPipeline
+from pi_runners.indicators.processes.startup import Startup
+from pi_runners.indicators.programs.inference import Inference
+from pi_runners.indicators.programs.training import TimeToQuality, TrainingStep
+from pi_runners.indicators.programs.whole_model import ModelBlock, WholeModel
 
 INDICATORS: Dict[str, Indicator] = {
     indicator.name: indicator

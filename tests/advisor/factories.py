@@ -13,22 +13,23 @@ from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
-from advisor.resolve.recommend import Advice, make_request, recommend
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.speed_steps import MIN_GAIN
-from knowledge.builds.model import CatalogueEntry
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.recommendation.recommend import make_request, recommend
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import ObjectiveName
+from advisor.resolve.score.speed_steps import MIN_GAIN
+from knowledge.catalogue.builds import CatalogueEntry
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Rule
 from knowledge.store.engine import open_knowledge_base
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.package_index import PackageIndex

@@ -10,7 +10,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.index.pages.page import DistributionFile
-from advisor.resolve.problem import Candidate, Dependency
+from advisor.resolve.candidates.problem import Candidate, Dependency
 
 
 class FixedCandidates(ABC):

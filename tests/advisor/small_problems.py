@@ -11,12 +11,12 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.encode import INITIAL_EXPLICIT
-from advisor.resolve.objectives import Criteria, ObjectiveName
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError, Optimum
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.optimum.encode import INITIAL_EXPLICIT
+from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.optimum.result import InfeasibleError, Optimum
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import Criteria, ObjectiveName
 from knowledge.estimate.interface import Estimator
 from tests.advisor.factories import build_problem, builds_of
 from tests.advisor.fixed_candidates import FixedCandidates

@@ -10,7 +10,7 @@ import pytest
 
 from advisor.report.advice.settings import setting_lines
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 
 

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.agreement import agree, differing
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.recommend import make_request
-from advisor.resolve.request import ResolutionRequest
-from knowledge.rules.engine import RuleBook
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import NoStackError
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.recommendation.agreement import agree, differing
+from advisor.resolve.recommendation.recommend import make_request
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
+from knowledge.catalogue.rule_book import RuleBook
 from tests.advisor.factories import MACHINE, build_problem, empty_estimator
-from tests.advisor.test_package_choices import DictionarySource, Releases, problems, stacks
+from tests.advisor.package_problems import DictionarySource, Releases, problems, stacks
 from tests.conftest import Advisor
 from tests.examples import examples
 from tests.package_index import PackageIndex

@@ -9,9 +9,9 @@ import pytest
 
 from advisor.domain.progress import announcing, set_announcer
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve import no_stack
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.candidates.problem import NoStackError
+from advisor.resolve.explanation import no_stack
+from advisor.resolve.optimum.request import ResolutionRequest
 from knowledge.domain.errors import AdvisorError
 from tests.advisor.factories import build_problem, recommend_stack
 from tests.conftest import Advisor

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.api import answer_memory as module
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
 from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession, open_session
-from advisor.resolve.baseline import NoStackError
+from advisor.resolve.candidates.problem import NoStackError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -100,7 +99,7 @@ def test_a_new_file_of_a_package_on_the_index_ends_the_answer(recall: Recall, in
 
 
 def test_another_program_ends_the_answer(recall: Recall, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PACKAGES", ("advisor",))
+    monkeypatch.setattr("advisor.index.memo.program_digest", lambda: "another program")
 
     assert recall() is None
 

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 import advisor.api
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
-from advisor.resolve.baseline import NoStackError
+from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

@@ -18,8 +18,8 @@ import advisor.api
 from advisor.api import IndexOptions, ResolutionOptions, SamplingOptions
 from advisor.project.benchmark import read_benchmark
 from knowledge.domain.errors import InputError
-from knowledge.evidence.benchmark import benchmark_comparisons, benchmark_contrasts
 from knowledge.evidence.block_evidence import evidence_of
+from knowledge.evidence.stacks import benchmark_comparisons, benchmark_contrasts
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

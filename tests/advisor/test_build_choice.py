@@ -11,17 +11,16 @@ from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.problem import Candidate, admits
-from advisor.resolve.solver import Effort
-from knowledge.builds.model import BuildFamily, DefaultBuild
+from advisor.resolve.candidates.problem import Candidate, admits
+from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.optimum.result import InfeasibleError
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE, Criteria
+from knowledge.catalogue.builds import BuildFamily, DefaultBuild
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import CpuOnlyRule, Rule, RuntimeRule
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import CpuOnlyRule, Rule, RuntimeRule
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.fixed_candidates import FixedCandidates
 from tests.examples import examples

@@ -15,7 +15,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.metadata.build_environment import BuildError
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from advisor.project.metadata.built_metadata import ProjectBuilder, cached_builder
-from advisor.resolve.baseline import BuildsNeededError
+from advisor.resolve.candidates.problem import BuildsNeededError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.pages.reader import IndexAnswerError, OfflineError
-from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.candidates.index import IndexCandidates
 from tests.advisor.factories import build_client, build_problem
 from tests.package_index import PackageIndex
 

@@ -11,9 +11,9 @@ import pytest
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.baseline import resolve_baseline
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, CandidatePolicy, Dependency, ResolutionProblem
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, Dependency, ResolutionProblem
+from advisor.resolve.optimum.baseline import resolve_baseline
 from tests.advisor.factories import build_client, build_problem
 from tests.package_index import PackageIndex
 

@@ -13,13 +13,13 @@ from packaging.version import Version
 from advisor.domain.time_limit import TimeLimit
 from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.tree import tree_report
-from advisor.resolve.alternatives import explain_package
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.explain import dependency_graph
-from advisor.resolve.prices import constraint_prices, python_prices
-from advisor.resolve.recommend import recommend
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort
+from advisor.resolve.candidates.problem import NoStackError
+from advisor.resolve.explanation.alternatives import explain_package
+from advisor.resolve.explanation.prices import constraint_prices, python_prices
+from advisor.resolve.explanation.reasons import dependency_graph
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.recommend import recommend
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import FixedScores, build_problem, build_request
 from tests.conftest import Advisor

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
-from advisor.resolve.conflict import find_conflict
-from advisor.resolve.problem import Candidate, Dependency
+from advisor.resolve.candidates.problem import Candidate, Dependency, NoStackError
+from advisor.resolve.explanation.conflict import find_conflict
+from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baseline
 from tests.advisor.factories import empty_estimator
 from tests.advisor.small_problems import (
     NAMES,

@@ -11,7 +11,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.reader import IndexAnswerError
-from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.candidates.index import IndexCandidates
 from tests.advisor.factories import build_client, build_problem, recommend_stack, versions_of
 from tests.package_index import PackageIndex
 

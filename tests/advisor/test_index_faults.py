@@ -27,9 +27,9 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.http import deadline, failures
 from advisor.index.http.transport import IndexUnreachableError
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate
-from advisor.resolve.recommend import make_request, recommend
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.recommendation.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
 from tests.advisor.factories import build_client, build_problem, builds_of, empty_estimator, versions_of
 from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, send, stay_silent, table

@@ -14,8 +14,8 @@ from advisor.api.lock_writers.pylock import TargetStack, write_pylock
 from advisor.api.lock_writers.requirements import write_requirements
 from advisor.api.lock_writers.requirers import requirers_of
 from advisor.domain.requirement import RootRequirement
-from knowledge.domain.atomic_file import write_atomically
 from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 from tests.advisor.factories import build_client, build_problem, recommend_stack
 from tests.package_index import PackageIndex
 

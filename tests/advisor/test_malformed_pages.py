@@ -15,7 +15,7 @@ from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages import page
 from advisor.index.pages.page import parse_page
 from advisor.index.pages.reader import IndexAnswerError
-from advisor.resolve.candidates import IndexCandidates
+from advisor.resolve.candidates.index import IndexCandidates
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import build_client, build_problem, recommend_stack, versions_of
 from tests.package_index import PackageIndex

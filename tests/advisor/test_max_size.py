@@ -14,9 +14,9 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.words import parse_size
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.optimise import optimise
-from advisor.resolve.problem import Candidate
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.small_problems import (
     Releases,

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
-from advisor.resolve.choices import NO_LIMITS, Candidates, Limits
-from advisor.resolve.conflict import find_conflict
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import InfeasibleError, Objective, Optimum
-from advisor.resolve.pinned_conflict import find_pinned_conflict
-from advisor.resolve.solver import Effort
-from advisor.resolve.verify import verify
+from advisor.resolve.candidates.problem import NoStackError
+from advisor.resolve.explanation.conflict import find_conflict
+from advisor.resolve.explanation.pinned_conflict import find_pinned_conflict
+from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baseline, verify
+from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.optimum.result import InfeasibleError, Optimum
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
 from tests.advisor.factories import build_problem
 from tests.advisor.small_problems import (
     NAMES,

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from packaging.version import Version
 
 from advisor.index.cache import DiskCache
-from advisor.resolve.predictor import Predictor
+from advisor.resolve.score.predictor import Predictor
 from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
 from knowledge.store.base import KnowledgeBaseError
 from tests.advisor.factories import MACHINE
@@ -60,7 +59,7 @@ class _Estimator:
 
 def make_predictor(folder: Path, estimator: object, *, state: str = "state") -> Predictor:
     predictor = Predictor(DiskCache(folder), address="sqlite://", hardware=MACHINE)
-    predictor.__dict__.update(estimator=estimator, state=state)
+    predictor.__dict__.update(estimator=estimator, evidence_state=state)
     return predictor
 
 
@@ -131,26 +130,15 @@ def test_a_knowledge_base_has_the_same_state_at_its_first_use_and_later(tmp_path
     def state() -> str:
         path = f"sqlite:///{tmp_path / 'new.sqlite'}"
         with Predictor(DiskCache(tmp_path), address=path, hardware=MACHINE) as predictor:
-            return predictor.state
+            return predictor.evidence_state
 
     assert state() == state()
-
-
-def test_the_shipped_variances_are_part_of_the_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def state() -> str:
-        return Predictor(DiskCache(tmp_path), address=f"sqlite:///{tmp_path}/none.sqlite", hardware=MACHINE).state
-
-    monkeypatch.setattr("knowledge.store.state_hash.state_hash", lambda _: "store")
-    first = state()
-    monkeypatch.setattr("knowledge.estimate.model_cache.shipped_digest", lambda: "other")
-
-    assert state() != first
 
 
 def test_predictions_start_no_threads_of_blas_and_leave_the_environment_as_it_was(tmp_path: Path) -> None:
     program = (
         "import os, psutil, sys; from pathlib import Path; from advisor.index.cache import DiskCache;"
-        "from advisor.resolve.predictor import Predictor; from tests.advisor.factories import MACHINE;"
+        "from advisor.resolve.score.predictor import Predictor; from tests.advisor.factories import MACHINE;"
         "assert 'numpy' not in sys.modules;"
         f"predictor = Predictor(DiskCache(Path({str(tmp_path)!r})), address='', hardware=MACHINE);"
         "predictor.__dict__['_store'] = None; predictor.estimator; import numpy;"

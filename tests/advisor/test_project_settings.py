@@ -11,10 +11,8 @@ from advisor.project.settings.code_patterns import code_patterns
 from advisor.project.settings.code_settings import may_set, settings_in_code
 from advisor.project.settings.project_settings import ProjectSetting, read_project_settings
 from advisor.project.settings.variable_settings import settings_of_variable
+from knowledge.catalogue.settings import ANY, JOINED_VARIABLES, code_of, environment_of, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.settings.apply import code_of, environment_of
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY, JOINED_VARIABLES
 
 PREAMBLE = "import torch\nimport tensorflow as tf\nimport keras\nimport jax\nimport onnxruntime\nimport cv2\n"
 

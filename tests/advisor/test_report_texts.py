@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,18 +25,20 @@ from advisor.gate.setting_changes import SettingChange
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.workload.proposal import Proposal
 from advisor.report.accelerators import hardware_comparison_text
+from advisor.report.advice.formats import ADVICE_FORMATS
+from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.settings import setting_rows
-from advisor.report.advice.text import advice_text, evidence_lines
-from advisor.report.check.text import check_text
-from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
-from advisor.resolve.alternatives import Alternative, Explanation
-from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.prices import Price
-from advisor.resolve.recommend import recommend
-from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting
-from advisor.resolve.setting_choice import TargetSettings
-from advisor.resolve.sizes import AdviceSizes, PackageSize, StackSizes
+from advisor.report.check.formats import CHECK_FORMATS
+from advisor.report.formats import Presentation
+from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, rendered
+from advisor.resolve.explanation.alternatives import Alternative, Explanation
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.prices import Price
+from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
+from advisor.resolve.explanation.sizes import AdviceSizes, PackageSize, StackSizes
+from advisor.resolve.recommendation.recommend import recommend
+from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
@@ -312,11 +315,12 @@ COMPARISON = HardwareComparison(
 @pytest.fixture
 def texts(advice: AdviceResult, gate: GateResult) -> dict[str, Callable[[Layout], str]]:
     """Each report, as a function of its layout."""
+    detailed = partial(Presentation, details=True)
     return {
-        "advise": lambda layout: advice_text(advice, layout),
-        "advise-details": lambda layout: advice_text(advice, layout, details=True),
-        "check": lambda layout: check_text(gate, layout),
-        "check-details": lambda layout: check_text(gate, layout, details=True),
+        "advise": lambda layout: ADVICE_FORMATS.render("text", advice, Presentation(layout=layout)),
+        "advise-details": lambda layout: ADVICE_FORMATS.render("text", advice, detailed(layout=layout)),
+        "check": lambda layout: CHECK_FORMATS.render("text", gate, Presentation(layout=layout)),
+        "check-details": lambda layout: CHECK_FORMATS.render("text", gate, detailed(layout=layout)),
         "prices": lambda layout: prices_text(PRICES, layout),
         "explain": lambda layout: explanation_text(EXPLANATION, layout),
         "hardware-compare": lambda layout: hardware_comparison_text(COMPARISON, layout),
@@ -365,7 +369,7 @@ def test_a_setting_that_the_program_makes_is_not_offered(advice: AdviceResult) -
     present = {("torch", "amp=bfloat16"): "amp=float16 (train.py:12)"}
     others = tuple(s for s in advice.settings if s.status != "offered")
 
-    text = advice_text(replace(advice, settings=others, present_settings=present))
+    text = ADVICE_FORMATS.render("text", replace(advice, settings=others, present_settings=present))
 
     assert re.search(r"have +amp=float16 +the program sets it \(train.py:12\)$", text, re.MULTILINE)
     assert "reduced-precision" not in text
@@ -411,8 +415,8 @@ def test_an_indicator_is_named_in_words(label: str, words: str) -> None:
 def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:
     row = TextRow(label="note", cells=("a\x1b[31m", "b\x07"), notes=("c\x9b",))
 
-    assert render([[row]], Layout()).isprintable() is False
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", render([[row]], Layout()))
+    assert rendered([[row]], Layout()).isprintable() is False
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", rendered([[row]], Layout()))
 
 
 def test_own_comparisons_that_do_not_count_are_counted() -> None:

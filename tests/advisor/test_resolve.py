@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.problem import CandidatePolicy
-from advisor.resolve.verify import VerificationError, verify
-from knowledge.rules.model import ConflictRule
+from advisor.resolve.candidates.problem import CandidatePolicy, NoStackError
+from advisor.resolve.optimum.baseline import VerificationError, verify
+from knowledge.catalogue.rules import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, recommend_stack, versions_of
 from tests.package_index import PackageIndex
 

@@ -14,20 +14,19 @@ from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, Targ
 from advisor.api.session import open_session
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
 from advisor.domain.words import size_text
-from advisor.resolve.baseline import SizeLimitError
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.choices import Candidates, Limits
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimise import optimise
-from advisor.resolve.optimum import Objective, Optimum, SearchLimitError, StackTooLargeError
-from advisor.resolve.package_choices import with_best_packages
-from advisor.resolve.problem import AllowedReplacements, Candidate
-from advisor.resolve.problem_variants import ProblemVariant, compare_variants
-from advisor.resolve.recommend import recommend
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort
-from advisor.resolve.stages import Stages
-from knowledge.builds.model import Replacement
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import AllowedReplacements, Candidate, SizeLimitError
+from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import Optimum, SearchLimitError, StackTooLargeError
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.optimum.stages import Stages
+from advisor.resolve.recommendation.package_choices import with_best_packages
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.recommendation.recommend import recommend
+from advisor.resolve.score.costs import Candidates, Limits, Objective
+from advisor.resolve.score.criteria import Criteria
+from knowledge.catalogue.builds import Replacement
 from tests.advisor.factories import build_problem, build_request, versions_of
 from tests.package_index import PackageIndex
 

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from packaging.version import Version
 
-from advisor.resolve.recommended_settings import recommended_settings
-from advisor.resolve.setting_choice import TargetSettings, best_settings
+from advisor.resolve.explanation.recommended_settings import recommended_settings
+from advisor.resolve.score.setting_choice import TargetSettings, best_settings
+from knowledge.catalogue.fit import contradictions
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue, gains_from, gains_record
-from knowledge.settings.compatibility import contradictions
-from knowledge.settings.model import SettingChoice
 from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.setting_estimates import ALLOCATOR, AMP, KnownTo
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -133,19 +133,6 @@ def test_the_best_settings_are_those_of_brute_force(
     assert not contradictions(dict(best.values))
 
 
-class KnownTo(TargetSettings):
-    """Settings that some versions of each package know, whatever the catalogue says."""
-
-    def __init__(self, table: Mapping[tuple[str, SettingValue], Collection[int]]) -> None:
-        super().__init__(hardware=MACHINE)
-        object.__setattr__(self, "table", table)
-
-    def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
-        table: Mapping[tuple[str, SettingValue], Collection[int]] = self.table  # type: ignore[attr-defined]
-        is_known = int(str(version)) in table.get((framework, value), ())
-        return SettingChoice(value=value[1], numerics="reordered") if is_known else None
-
-
 class ScoresWithSettings(FixedScores):
     """An estimator with gains of settings of package ``a``."""
 
@@ -228,9 +215,6 @@ def test_the_best_settings_are_those_of_brute_force_with_uncertain_gains(gains: 
 
     assert (best.steps, len(best.values)) == by_brute_force(gains, V, VALUES)
     assert best.steps == steps_of(best.values, gains, V)
-
-
-AMP, ALLOCATOR = ("amp", "bfloat16"), ("allocator", "tcmalloc")
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.speed_steps import SpeedComparison
+from advisor.resolve.score.speed_steps import SpeedComparison
 from knowledge.estimate.gains import PredictedGain, ScoreTerms, SettingGains
 from tests.advisor.factories import FixedScores
+from tests.advisor.setting_estimates import ALLOCATOR, KnownTo
 from tests.advisor.small_problems import Releases, ReleaseSource
-from tests.advisor.test_setting_choice import ALLOCATOR, KnownTo
 from tests.examples import examples
 
 

@@ -20,9 +20,9 @@ from advisor.index.metadata.file_sizes import FileSizes
 from advisor.locks.entries import LockedFile
 from advisor.locks.lock import LockedVersion
 from advisor.report.advice.sizes import size_lines, tiles
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate
-from advisor.resolve.sizes import AdviceSizes, PackageSize, StackSizes, read_sizes
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.explanation.sizes import AdviceSizes, PackageSize, StackSizes, read_sizes
 from tests.advisor.factories import build_client, build_problem
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from advisor.resolve import solver
-from advisor.resolve.solver import Effort, SolverModel
+from advisor.resolve.optimum import solver
+from advisor.resolve.optimum.solver import Effort, SolverModel
 
 
 def hard_model() -> tuple[SolverModel, dict[int, int]]:

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from packaging.utils import canonicalize_name
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.agreement import agree
-from advisor.resolve.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.recommendation.agreement import agree
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
 from tests.advisor.small_problems import Releases, Stack, VersionSet, newest_first, plain, problems, some_roots
-from tests.advisor.test_speed_rule import BruteForce, Speeds, request_for, solve, speeds_of_any_size
+from tests.advisor.speed_problems import BruteForce, Speeds, request_for, solve, speeds_of_any_size
 from tests.examples import examples
 
 Roots = Mapping[str, VersionSet]

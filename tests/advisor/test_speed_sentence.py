@@ -18,11 +18,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.resolve.builds import TargetBuilds
-from advisor.resolve.optimum import InfeasibleError
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort
-from advisor.resolve.speed_steps import MIN_GAIN
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import InfeasibleError
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.speed_steps import MIN_GAIN
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.slower import SlowerRule
 from knowledge.estimate.gains import (
     RISK,
     CompanionGain,
@@ -32,9 +34,8 @@ from knowledge.estimate.gains import (
     SettingGains,
     SettingValue,
 )
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.slower import SlowerRule
 from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -50,7 +51,6 @@ from tests.advisor.small_problems import (
     roots_with_a,
     stacks,
 )
-from tests.advisor.test_setting_choice import KnownTo
 from tests.examples import examples
 from tests.knowledge.samples import slower_rule
 

@@ -16,13 +16,11 @@ from advisor.domain.requirement import RootRequirement
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve import recommend as recommend_module
-from advisor.resolve.baseline import NoStackError
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.objectives import ObjectiveName
-from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
-from advisor.resolve.recommend import make_request, recommend
-from advisor.resolve.request import ResolutionRequest
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import CandidatePolicy, NoStackError, ResolutionProblem
+from advisor.resolve.recommendation import recommend as recommend_module
+from advisor.resolve.recommendation.recommend import make_request, recommend
+from advisor.resolve.score.criteria import ObjectiveName
 from tests.advisor.factories import (
     FixedScores,
     build_client,
@@ -155,7 +153,7 @@ def test_a_conflict_after_the_first_rounds_is_explained(
     index.add("b", "1.0", ["c<1"])
     index.add("c", "2.0")
     monkeypatch.setattr(recommend_module, "FIRST_ROUNDS", 1)
-    monkeypatch.setattr(ResolutionRequest, "is_contradictory", lambda _: False)
+    monkeypatch.setattr(recommend_module, "is_contradictory", lambda _: False)
 
     with pytest.raises(NoStackError) as refused:
         recommend_stack(index, tmp_path, build_problem("b"))

@@ -17,14 +17,15 @@ import pytest
 
 from advisor.domain.progress import activity, progress, set_progress_display
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
-from advisor.resolve.baseline import BaselineLimitError, NoStackError, resolve_baseline
-from advisor.resolve.objectives import Criteria
-from advisor.resolve.optimum import SearchLimitError
-from advisor.resolve.prices import constraint_prices
-from advisor.resolve.recommend import recommend
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort, SolverModel, negated
-from knowledge.rules.model import ConflictRule
+from advisor.resolve.candidates.problem import NoStackError
+from advisor.resolve.explanation.prices import constraint_prices
+from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baseline
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import SearchLimitError
+from advisor.resolve.optimum.solver import Effort, SolverModel, negated
+from advisor.resolve.recommendation.recommend import recommend
+from advisor.resolve.score.criteria import Criteria
+from knowledge.catalogue.rules import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, build_request, versions_of
 from tests.package_index import PackageIndex
 
@@ -142,7 +143,7 @@ def test_ctrl_c_keeps_the_prices_so_far(
 def test_a_conflict_that_may_not_be_the_smallest_is_explained_and_says_so(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from advisor.resolve.conflict import Contradiction
+    from advisor.resolve.explanation.conflict import Contradiction
 
     for version in ("1.0", "2.0"):
         index.add("a", version, ["c<2"])

@@ -16,11 +16,11 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.problem import Candidate, CandidatePolicy
-from advisor.resolve.problem_variants import ProblemVariant, compare_variants
-from advisor.resolve.request import ResolutionRequest
-from advisor.resolve.solver import Effort
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from tests.advisor.factories import builds_of, empty_estimator
 from tests.advisor.small_problems import (
     Releases,

@@ -15,9 +15,9 @@ from packaging.version import Version
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import Candidate, CandidatePolicy, ResolutionProblem
-from advisor.resolve.variants import VariantFileReader
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.variants import VariantFileReader
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile

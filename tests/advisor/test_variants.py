@@ -23,10 +23,10 @@ from advisor.index.variants.markers import (
 )
 from advisor.index.variants.metadata import parse_variants
 from advisor.index.variants.order import order_variants, why_unsupported, with_static_properties
-from knowledge.builds.variant_properties import supported_properties
+from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 from tests.advisor.variant_wheels import ALL, description
 
 H100, V100, ZEN3 = (shipped_profile(name) for name in ("h100", "v100", "cpu-zen3"))

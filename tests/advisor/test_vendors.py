@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.version import Version
 
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.hardware.profiles import find_profile
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 import sys
@@ -11,10 +12,10 @@ import pytest
 
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, write_workload
 from knowledge.domain.workload import ProfiledWorkload
-from tests.advisor.profile.test_profile import MODULE, PROGRAM, TRACES
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
+from tests.pi_runners.profile.programs import MODULE, PROGRAM, TRACES
 
 
 def test_a_trace_is_imported_listed_shown_and_drawn(advisor: Advisor, tmp_path: Path) -> None:
@@ -53,8 +54,6 @@ def test_the_json_has_the_values_of_the_file(advisor: Advisor, tmp_path: Path) -
 
 
 def test_a_program_is_profiled_with_its_own_options(advisor: Advisor, tmp_path: Path) -> None:
-    import gzip
-
     (tmp_path / "onnxruntime.py").write_text(MODULE)
     (tmp_path / "profile.json").write_bytes(gzip.decompress((TRACES / "onnxruntime-cnn.json.gz").read_bytes()))
     (tmp_path / "serve.py").write_text(PROGRAM + "print(sys.argv[2:])\n")
@@ -68,6 +67,20 @@ def test_a_program_is_profiled_with_its_own_options(advisor: Advisor, tmp_path: 
     (workload,) = read_workloads(tmp_path)
     assert workload.command == (sys.executable, "serve.py", "9", "--steps", "x")
     assert workload.hardware
+
+
+def test_a_program_that_changes_its_own_files_is_reported(advisor: Advisor, tmp_path: Path) -> None:
+    (tmp_path / "onnxruntime.py").write_text(MODULE)
+    (tmp_path / "profile.json").write_bytes(gzip.decompress((TRACES / "onnxruntime-cnn.json.gz").read_bytes()))
+    (tmp_path / "serve.py").write_text(PROGRAM)
+    (tmp_path / "changing.py").write_text("open('serve.py', 'a').write('# x\\n')\nimport serve\n")
+
+    result = advisor("workload", "profile", sys.executable, "changing.py", "1000000")
+
+    assert (
+        "warning: the program changed its own source files: `serve.py`; the profile may be of another program"
+        in result.stderr
+    )
 
 
 def test_errors_name_what_to_do(advisor: Advisor, tmp_path: Path) -> None:

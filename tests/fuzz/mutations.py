@@ -10,8 +10,8 @@ from typing import Any
 
 import tomli_w
 
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.identity import content_hash
-from knowledge.domain.toml import parse_toml
 
 LONGEST = 2**20
 """Maximum length of a document in bytes: several changes multiply its length."""

@@ -38,12 +38,10 @@ from advisor.index.variants.markers import VariantEnvironment, requirements_for
 from advisor.index.variants.order import order_variants, with_static_properties
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.locks.read import read_lock
-from advisor.profile.read import read_trace
-from advisor.profile.summary import workload_of
 from advisor.project.read import read_project
 from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml
-from knowledge.builds.variant_properties import supported_properties
+from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
@@ -54,10 +52,12 @@ from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
-from pi_runners.matrix_file import read_matrix
+from pi_runners.plan.matrix_file import read_matrix
+from pi_runners.profile.read import read_trace
+from pi_runners.profile.summary import workload_of
 from tests.advisor.variant_wheels import ALL, description
 from tests.fuzz import documents
-from tests.knowledge.test_mlperf import MLL, MLLOG, V05
+from tests.knowledge.mlperf_files import MLL, MLLOG, V05
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ROOT / "tests" / "fixtures" / "locks"

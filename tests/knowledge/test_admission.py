@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.admission.admit import Admission
-from knowledge.admission.plausibility import implausibilities, peak_flops
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.domain.observation import BENCHMARK, Observation
-from knowledge.evidence.stored_evidence import load_evidence
+from knowledge.evidence.block_evidence import load_evidence
+from knowledge.exchange.admission import Admission, implausibilities, peak_flops
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators

@@ -12,9 +12,8 @@ import pytest
 from knowledge.domain.observation import Observation
 from knowledge.evidence.compare import Comparison, compare_block, refusals
 from knowledge.evidence.conditions import instabilities, spread
-from knowledge.evidence.paired_ratio import locate
+from knowledge.evidence.paired_ratio import estimate_prior, locate
 from knowledge.evidence.summary import bootstrap, roofs, summarise_block
-from knowledge.evidence.variance_shrinkage import estimate_prior
 from tests.knowledge.samples import RUN, block, observation
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.domain.file_lock import lock_file
+from knowledge.domain.shared_files import lock_file
 
 
 def test_only_one_open_file_holds_a_lock_until_it_is_closed(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.prometheus import PrometheusSink
-from knowledge.admission.admit import Admission
-from knowledge.admission.plausibility import implausibilities
 from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.compare import compare_block
 from knowledge.evidence.stacks import compare_stacks
-from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.evidence.summary import summarise_block
+from knowledge.exchange.admission import Admission, implausibilities
 from knowledge.exchange.files import read_observations, write_observations
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.status import statuses
-from knowledge.admission.admit import Admission
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 from knowledge.domain.observation import Observation
+from knowledge.exchange.admission import Admission
 from knowledge.exchange.files import observation_file, read_lines, read_observations
 from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.logs import read_log
@@ -21,7 +21,7 @@ from knowledge.service.client import KnowledgeService, push
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.catalogue import Indicators
-from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 from tests.knowledge.samples import observation
 from tests.knowledge.service.conftest import serving
 

@@ -13,14 +13,21 @@ import pytest
 
 from advisor.report.hardware import machine_lines, machine_record
 from knowledge.domain.hardware import Cpu
-from knowledge.hardware.amx_permission import AmxPermission, ask_amx_permission, read_amx_answer
 from knowledge.hardware.detect import UNUSABLE, detect
-from knowledge.hardware.matrix_features import feature_meanings, matrix_features, matrix_units, name_gap
+from knowledge.hardware.matrix_features import (
+    AmxPermission,
+    ask_amx_permission,
+    feature_meanings,
+    matrix_features,
+    matrix_units,
+    name_gap,
+    read_amx_answer,
+)
 from knowledge.hardware.nvml import NvmlReading
 from knowledge.hardware.profiles import find_profile, read_profile
 from knowledge.hardware.shipped_machines import cloud_instances, shipped_machines
 from tests.conftest import MACHINES
-from tests.knowledge.test_hardware import recorded
+from tests.knowledge.samples import recorded
 
 AMX = ("amx_tile", "amx_bf16", "amx_int8")
 REFUSED = AmxPermission(granted=False, reason="the kernel refuses")

@@ -31,9 +31,8 @@ from knowledge.estimate.model_cache import (
     variances_record,
 )
 from knowledge.estimate.workloads import TimePart
-from knowledge.evidence.block_evidence import evidence_of
+from knowledge.evidence.block_evidence import evidence_of, load_evidence
 from knowledge.evidence.compare import common_shares
-from knowledge.evidence.stored_evidence import load_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.every_operation import EVERY_OPERATION
@@ -140,7 +139,7 @@ def test_cached_values_of_another_statistic_are_not_used(
 ) -> None:
     before = ModelCache(store).contrasts("torch", "cpu")
     monkeypatch.setattr("knowledge.estimate.model_cache.EVIDENCE_FORMAT", 99)
-    monkeypatch.setattr("knowledge.evidence.stored_evidence.FORMAT", 99)
+    monkeypatch.setattr("knowledge.evidence.block_evidence.FORMAT", 99)
     monkeypatch.setattr("knowledge.evidence.block_evidence.compare_block", lambda _: ())
 
     assert before

@@ -9,8 +9,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from knowledge.catalogue.settings import shipped_settings
 from knowledge.estimate.numerical_effect import Difference, effects_of, numerical_effects
-from knowledge.settings.catalogue import shipped_settings
 
 MODELS = ("mlp", "cnn", "transformer")
 FEWEST_SEEDS = 5

@@ -6,13 +6,20 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from knowledge.catalogue.rule_book import RuleBook, runs_on
+from knowledge.catalogue.rules import (
+    CapabilityRule,
+    ConflictRule,
+    PublisherTestedRule,
+    RuntimeRule,
+    UndeclaredRequirementRule,
+    read_rules,
+    shipped_rules,
+    undeclared_requirements,
+)
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
-from knowledge.rules import model
-from knowledge.rules.catalogue import read_rules, shipped_rules, undeclared_requirements
-from knowledge.rules.engine import RuleBook, runs_on
-from knowledge.rules.model import CapabilityRule, ConflictRule, RuntimeRule
 
 
 def machine(capability: str, driver: str | None = None) -> HardwareProfile:
@@ -33,9 +40,7 @@ def test_every_rule_names_a_source_and_valid_specifiers() -> None:
     assert len(shipped_rules()) > 50
     for rule in shipped_rules():
         assert rule.source.startswith("https://"), rule.id
-        if isinstance(
-            rule, ConflictRule | CapabilityRule | model.PublisherTestedRule | model.UndeclaredRequirementRule
-        ):
+        if isinstance(rule, ConflictRule | CapabilityRule | PublisherTestedRule | UndeclaredRequirementRule):
             SpecifierSet(rule.versions)
         if isinstance(rule, ConflictRule):
             SpecifierSet(rule.other_versions)

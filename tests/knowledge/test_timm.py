@@ -14,12 +14,12 @@ import pytest
 from docs.timm import TARGET, amounts, comparisons, differ_in_one_thing, print_medians, read_tables, record_of
 from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.programs import program_of_run
-from knowledge.evidence.stored_evidence import load_evidence
+from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.timm import BLOCK, FEWEST, architecture_of, family_of, timm_contrasts, timm_tables
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.knowledge.test_timm_tables import REAL, TABLES
+from tests.knowledge.timm_files import REAL, TABLES
 
 RTX_5090, MAX_Q = "NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
 
@@ -126,8 +126,8 @@ def test_the_documented_medians_are_those_of_what_ships(capsys: pytest.CaptureFi
     print_medians(timm_tables())
 
     *table, _, total = capsys.readouterr().out.splitlines()
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "gpu-evidence.md").read_text(encoding="utf-8")
-    assert "\n".join(table) in page
+    page = Path(__file__).parents[2] / "docs/reference/evidence/accelerators.md"
+    assert "\n".join(table) in page.read_text(encoding="utf-8")
     assert total == "1157 models, 11064 ratios"
 
 

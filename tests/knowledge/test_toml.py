@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from knowledge.domain.toml import parse_toml
+from knowledge.domain.documents import parse_toml
 
 LONG = ".".join(["a"] * 101)
 

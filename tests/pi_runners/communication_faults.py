@@ -86,7 +86,7 @@ def main(folder: Path, rank: int) -> None:
     import torch
     import torch.distributed as dist
 
-    from pi_runners.indicators import communication_patterns
+    from pi_runners.indicators.processes import communication_patterns
 
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "rendezvous"), PROCESSES)
@@ -110,7 +110,7 @@ STRETCHES = ((0, 1), (1, 1), (2, 3))
 
 def run(pattern: Any, stretch: int, calls: int) -> str:
     """Run one stretch, and return the message of its check; empty if it passes."""
-    from pi_runners.indicators.communication_patterns import WrongResultError
+    from pi_runners.indicators.processes.communication_patterns import WrongResultError
 
     pattern.prepare(stretch, calls)
     for _ in range(calls):

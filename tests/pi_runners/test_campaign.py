@@ -3,66 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation, Scalar
+from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
-from pi_runners.campaign import Block, measured_cells, run_block
-from pi_runners.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
-from pi_runners.matrix import Arm, IndicatorCase, choose_cases, plan_arms
-from pi_runners.subprocess_runner import Ending, ProcessEnd, ProcessRequest
+from pi_runners.execution.campaign import Block, measured_cells, run_block
+from pi_runners.execution.environment import BuiltEnvironment, StackLock, locked_stack
+from pi_runners.execution.subprocess_runner import Ending, ProcessEnd, ProcessRequest
+from pi_runners.plan.matrix import Arm, plan_arms
 from tests.conftest import Advisor
-from tests.knowledge.samples import MACHINE
-
-
-def lock(*requested: str) -> StackLock:
-    packages = tuple(
-        LockedPackage(
-            package=PackageVersion(name=text.partition("==")[0], version=text.partition("==")[2]),
-            url=f"file:///nowhere/{text}.whl",
-            sha256="0" * 64,
-        )
-        for text in requested
-    )
-    return StackLock(requested=requested, packages=packages, python="3.11", platform="manylinux_2_28_x86_64")
-
+from tests.pi_runners.campaigns import NoProcesses, Sink, block_of, cases, lock
 
 Stack = tuple[StackLock, dict[str, Scalar]]
-
-
-class Sink:
-    """Stores observations in memory."""
-
-    def __init__(self) -> None:
-        self.observations: list[Observation] = []
-
-    def add(self, observations: Iterable[Observation]) -> None:
-        self.observations += observations
-
-
-class NoProcesses:
-    """A runner that must not be called."""
-
-    def run(self, job: ProcessRequest) -> ProcessEnd:
-        raise AssertionError(job)
-
-
-def cases(*names: str) -> tuple[IndicatorCase, ...]:
-    return tuple(choose_cases([name])[0] for name in names)
 
 
 def arms_of(*requested: str, control: bool = False) -> tuple[Arm, ...]:
     stacks: list[Stack] = [(lock(text), {}) for text in requested]
     return plan_arms(stacks, cases("matmul"), device="cpu", control=control)
-
-
-def block_of(arms: tuple[Arm, ...], rounds: int = 1) -> Block:
-    return Block(name="b", arms=arms, rounds=rounds, hardware=MACHINE)
 
 
 def test_the_first_stack_of_each_framework_is_its_reference() -> None:
@@ -162,7 +123,8 @@ def test_indicators_after_a_crash_run_in_another_process(tmp_path: Path, monkeyp
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
-        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=stack),
     )
     runner, sink = CrashingProcesses("sort"), Sink()
 
@@ -188,7 +150,8 @@ def test_an_environment_is_given_up_after_two_processes_without_a_result(
     arms = plan_arms([(lock("numpy==2.0.0"), {})], cases("matmul", "sort", "fft"), device="cpu", control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
-        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=stack),
     )
     runner, sink = Silent(""), Sink()
 
@@ -250,7 +213,8 @@ def test_the_cuda_of_the_system_is_part_of_a_stack_without_cuda_packages(
     arms = plan_arms([(lock("torch==2.8.0"), {})], cases("matmul"), device=device, control=False)
     stack = locked_stack(arms[0].lock, "3.11.7")
     monkeypatch.setattr(
-        "pi_runners.campaign.build_environment", lambda *_: BuiltEnvironment(python=Path("python"), stack=stack)
+        "pi_runners.execution.campaign.build_environment",
+        lambda *_: BuiltEnvironment(python=Path("python"), stack=stack),
     )
     # NVIDIA's container images set these variables.
     monkeypatch.setenv("CUDA_VERSION", "12.8.1")
@@ -293,8 +257,8 @@ def test_an_existing_interpreter_is_measured_without_building_an_environment(
     def fail(*_: object) -> None:
         raise AssertionError("an existing interpreter must not be built or removed")
 
-    monkeypatch.setattr("pi_runners.campaign.build_environment", fail)
-    monkeypatch.setattr("pi_runners.campaign.remove_environment", fail)
+    monkeypatch.setattr("pi_runners.execution.campaign.build_environment", fail)
+    monkeypatch.setattr("pi_runners.execution.campaign.remove_environment", fail)
     block, sink = installed_block(tmp_path, "matmul"), Sink()
 
     run_block(block, sink=sink, runner=CrashingProcesses(""), environments=tmp_path, keep_environments=False)

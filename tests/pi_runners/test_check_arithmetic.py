@@ -7,8 +7,8 @@ import math
 import pytest
 
 from pi_runners.harness.random_inputs import decode, random_bytes
-from pi_runners.indicators.checks import Result, difference, pick, signed_sum, worst_error
-from pi_runners.indicators.exact import field_bytes, pack, unpack, whole_numbers
+from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
+from pi_runners.indicators.checks.results import Result, difference, pick, signed_sum, worst_error
 from pi_runners.indicators.indicator import refuse_error
 from tests.pi_runners.trials import cpu_backend
 

@@ -10,7 +10,7 @@ import pytest
 
 from pi_runners.harness.contract import Backend, Parameters, Trial, Unsupported
 from pi_runners.indicators import INDICATORS
-from pi_runners.indicators.checks import EVERY
+from pi_runners.indicators.checks.results import EVERY
 from pi_runners.indicators.indicator import time_trial
 from tests.pi_runners.trials import PLAN, cpu_backend, flatten, prepare, with_wrong_element
 
@@ -164,7 +164,7 @@ def test_a_transfer_that_copies_nothing_is_a_wrong_result(
     direction: str, copies: bool, status: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
-    from pi_runners.backends.torch import TorchBackend, make_copies
+    from pi_runners.frameworks.torch.operations import TorchBackend, make_copies
 
     class OnHost(TorchBackend):
         def to_device(self, raw: bytes) -> Any:

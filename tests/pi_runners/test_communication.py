@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 import pi_runners
+from pi_runners.execution.program_archive import write_program
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 from pi_runners.harness.contract import Backend, SamplingPlan
 from pi_runners.indicators import INDICATORS
-from pi_runners.indicators.communication_rank import Stretches
-from pi_runners.program_archive import write_program
-from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
+from pi_runners.indicators.processes.communication_rank import Stretches
 from tests.pi_runners import communication_faults
 
 pytest.importorskip("torch")
@@ -37,7 +37,7 @@ rank = int(sys.argv[3])
 import torch
 import torch.distributed as dist
 {change}
-from pi_runners.indicators.communication_rank import run_rank
+from pi_runners.indicators.processes.communication_rank import run_rank
 run_rank(*sys.argv[2:])
 """
 """Program of one process of the measurement, with code before and after the import of PyTorch."""

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
-from pi_runners.backends.numpy import NumpyBackend
+from pi_runners.frameworks import make_backend
+from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS
 

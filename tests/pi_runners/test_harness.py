@@ -16,12 +16,12 @@ from typing import Any
 import psutil
 import pytest
 
+from pi_runners.execution.program_archive import write_program
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
 from pi_runners.harness import timing
 from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
 from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators import INDICATORS
-from pi_runners.program_archive import write_program
-from pi_runners.subprocess_runner import FreshProcesses, ProcessRequest
 
 
 def make_request(*indicators: str, backend: str = "numpy") -> dict[str, Any]:
@@ -166,7 +166,7 @@ def test_the_process_ignores_pythonpath_of_the_caller(tmp_path: Path, monkeypatc
 
 
 def test_an_unknown_backend_or_operation_is_unsupported() -> None:
-    from pi_runners.backends import make_backend
+    from pi_runners.frameworks import make_backend
 
     with pytest.raises(Unsupported):
         make_backend("abacus", "cpu", "float32", {})

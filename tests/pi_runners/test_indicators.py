@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from knowledge.domain.errors import InputError
-from pi_runners.backends.numpy import NumpyBackend
-from pi_runners.backends.onnx_format import Graph, Symbol
+from pi_runners.frameworks.numpy.operations import NumpyBackend
+from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS
-from pi_runners.indicators.communication_patterns import buffer_bytes
 from pi_runners.indicators.indicator import Operation
-from pi_runners.indicators.loadgen import SCENARIOS, run_scenario
-from pi_runners.indicators.models import MODELS
-from pi_runners.indicators.training import TimeToQuality
-from pi_runners.matrix import choose_cases
-from pi_runners.shape_lists import published_shapes
+from pi_runners.indicators.processes.communication_patterns import buffer_bytes
+from pi_runners.indicators.programs.loadgen import SCENARIOS, run_scenario
+from pi_runners.indicators.programs.models import MODELS
+from pi_runners.indicators.programs.training import TimeToQuality
+from pi_runners.plan.matrix import choose_cases
+from pi_runners.plan.shape_lists import published_shapes
 from pi_runners.vocabulary import BACKENDS
 
 PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
@@ -206,7 +206,7 @@ def test_shapes_of_models_are_operations_with_a_share_of_their_amounts() -> None
 
 
 def test_the_digits_are_split_into_training_and_test_images() -> None:
-    from pi_runners.indicators.training import _digits
+    from pi_runners.indicators.programs.training import _digits
 
     train, test = _digits()
 

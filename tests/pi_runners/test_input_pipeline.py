@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Array, Backend, SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS
-from pi_runners.indicators.input_text import BOOK, split_words, vocabulary
-from pi_runners.matrix import framework_of
+from pi_runners.indicators.processes.input_text import BOOK, split_words, vocabulary
+from pi_runners.plan.matrix import framework_of
 from pi_runners.vocabulary import BACKENDS, FRAMEWORKS, MEASURED
 
 PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.1)
@@ -96,7 +96,7 @@ def test_images_have_the_colours_that_were_encoded(backend: str) -> None:
 def test_images_with_other_colours_are_refused(change: Any) -> None:
     pytest.importorskip("PIL")
     pytest.importorskip("numpy")
-    from pi_runners.backends.pillow import PillowBackend
+    from pi_runners.frameworks.pillow.operations import PillowBackend
 
     class FaultyBackend(PillowBackend):
         def decode_images(self, *arguments: Any) -> Any:

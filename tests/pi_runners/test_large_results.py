@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from pi_runners.backends import make_backend
-from pi_runners.indicators.checks import FINITE, Result
+from pi_runners.frameworks import make_backend
+from pi_runners.indicators.checks.results import FINITE, Result
 
 
 @pytest.mark.parametrize("framework", ["numpy", "torch"])

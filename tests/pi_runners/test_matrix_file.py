@@ -10,12 +10,12 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import knowledge
+from knowledge.catalogue.fit import contradictions
+from knowledge.catalogue.settings import setting_error, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.compatibility import contradictions
 from pi_runners.harness.settings import apply_settings, parse_number_list
-from pi_runners.matrix import expand_settings, fitting, framework_of
-from pi_runners.matrix_file import Matrix, read_matrix
+from pi_runners.plan.matrix import expand_settings, fitting, framework_of
+from pi_runners.plan.matrix_file import Matrix, read_matrix
 from pi_runners.vocabulary import MEASURED
 
 SHIPPED = sorted((Path(knowledge.__file__).parent / "data" / "matrices").glob("*.toml"))

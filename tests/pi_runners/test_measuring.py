@@ -185,8 +185,8 @@ def test_without_uv_measuring_ends_and_names_the_extra(
 def test_a_full_disk_is_an_error_and_leaves_no_environment(
     index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from pi_runners import environment
-    from pi_runners.environment import FullDiskError
+    from pi_runners.execution import environment
+    from pi_runners.execution.environment import FullDiskError
 
     # The message of uv for a full disk: a disk that is full for one process only cannot be made without root.
     uv = tmp_path / "uv"
@@ -202,8 +202,8 @@ def test_a_full_disk_is_an_error_and_leaves_no_environment(
 
 def test_a_wheel_that_cannot_be_downloaded_is_a_download_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from knowledge.domain.stack import PackageVersion
-    from pi_runners import environment
-    from pi_runners.environment import DownloadError, LockedPackage
+    from pi_runners.execution import environment
+    from pi_runners.execution.environment import DownloadError, LockedPackage
 
     package = PackageVersion(name="numpy", version="2.0.0")
     # No server listens on port 9.

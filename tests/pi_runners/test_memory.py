@@ -10,20 +10,21 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
+from pi_runners.execution.program_archive import write_program
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import Operation
-from pi_runners.matrix import IndicatorCase, backends_of, check_fit
-from pi_runners.program_archive import write_program
+from pi_runners.plan.matrix import IndicatorCase, backends_of, check_fit
 from tests.knowledge.samples import MACHINE
 
 _FREE_BYTES = 8 * 2**30
 _SECONDS = 1200
 _CHILD = """
 import json, resource, sys
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import SamplingPlan, Unsupported
-from pi_runners.indicators import INDICATORS, inference
+from pi_runners.indicators import INDICATORS
+from pi_runners.indicators.programs import inference
 
 backend, name, parameters, archive = sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
 # LoadGen only repeats computations that were checked before it starts.

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.reference import EXPECTED, expected_results
-from tests.pi_runners.test_whole_models import FRAMEWORKS, OnnxBackend, make_wrong
 from tests.pi_runners.trials import PLAN
+from tests.pi_runners.whole_models import FRAMEWORKS, OnnxBackend, make_wrong
 
 INDICATOR = INDICATORS["block"]
 WEIGHTS = {

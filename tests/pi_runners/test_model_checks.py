@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Backend, Training
-from pi_runners.indicators import INDICATORS, inference
+from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import time_trial
-from pi_runners.indicators.models import MODELS
+from pi_runners.indicators.programs import inference
+from pi_runners.indicators.programs.models import MODELS
 from tests.pi_runners.trials import PLAN, cpu_backend, prepare, with_wrong_element
 
 

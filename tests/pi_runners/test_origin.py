@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends.numpy import NumpyBackend
+from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.harness import random_inputs, timing, worker
 from pi_runners.harness.contract import Backend
 from pi_runners.harness.origin import is_ours
 from pi_runners.harness.random_inputs import random_bytes
-from pi_runners.indicators import INDICATORS, inference, matmul
+from pi_runners.indicators import INDICATORS
+from pi_runners.indicators.operations import matmul
+from pi_runners.indicators.programs import inference
 
 REQUEST: dict[str, Any] = {
     "backend": "numpy",
@@ -177,6 +179,6 @@ def test_an_error_while_a_framework_is_imported_is_an_import_error_unless_it_is_
     monkeypatch.setattr(worker, "make_backend", make)
     for function in (make, fail_in_harness):
         # Both functions count as code of the harness.
-        monkeypatch.setitem(function.__globals__, "__name__", "pi_runners.backends")
+        monkeypatch.setitem(function.__globals__, "__name__", "pi_runners.frameworks")
 
     assert worker.run_indicator(REQUEST, ENTRY)["status"] == status

@@ -11,16 +11,16 @@ import pytest
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
-from pi_runners import arm_settings
-from pi_runners.arm_settings import obstacle, unknown_flag, variables_of
-from pi_runners.campaign import run_block
-from pi_runners.environment import BuiltEnvironment, StackLock, locked_stack
+from pi_runners.execution.campaign import run_block
+from pi_runners.execution.environment import BuiltEnvironment, StackLock, locked_stack
+from pi_runners.execution.program_archive import write_program
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from pi_runners.harness.contract import Unsupported
 from pi_runners.harness.settings import allocator, apply_settings, huge_pages, loaded_files
-from pi_runners.matrix import fitting, plan_arms
-from pi_runners.program_archive import write_program
-from pi_runners.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
-from tests.pi_runners.test_campaign import NoProcesses, Sink, block_of, cases, lock
+from pi_runners.plan import arm_settings
+from pi_runners.plan.arm_settings import obstacle, unknown_flag, variables_of
+from pi_runners.plan.matrix import fitting, plan_arms
+from tests.pi_runners.campaigns import NoProcesses, Sink, block_of, cases, lock
 
 XLA_REFUSAL = (
     "F1125 13:42:49.112891   12928 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --xla_cpu_nonsense=1\n"
@@ -78,7 +78,7 @@ def test_a_missing_library_is_an_observation_and_no_process_is_started(
     monkeypatch.setattr(arm_settings, "installed_libraries", lambda names: {})
     arms = plan_arms([(lock("numpy==2.0.0"), {"allocator": "jemalloc"})], cases("matmul"), device="cpu", control=False)
     built = BuiltEnvironment(python=Path("python"), stack=locked_stack(arms[0].lock, "3.11.7"))
-    monkeypatch.setattr("pi_runners.campaign.build_environment", lambda *_: built)
+    monkeypatch.setattr("pi_runners.execution.campaign.build_environment", lambda *_: built)
     sink = Sink()
 
     run_block(block_of(arms), sink=sink, runner=NoProcesses(), environments=tmp_path)
@@ -99,7 +99,7 @@ def test_a_flag_that_xla_does_not_know_is_unsupported_and_no_crash(
 
     arms = plan_arms([(lock("jax==0.9.0"), {"fast_math": "on"})], cases("matmul"), device="cpu", control=False)
     built = BuiltEnvironment(python=Path("python"), stack=locked_stack(arms[0].lock, "3.11.7"))
-    monkeypatch.setattr("pi_runners.campaign.build_environment", lambda *_: built)
+    monkeypatch.setattr("pi_runners.execution.campaign.build_environment", lambda *_: built)
     sink = Sink()
 
     run_block(block_of(arms), sink=sink, runner=Refusing(), environments=tmp_path)

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 import pi_runners
-import pi_runners.backends
-from pi_runners.backends.numpy import NumpyBackend
+import pi_runners.frameworks
+from pi_runners.execution.program_archive import write_program
+from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.harness.contract import SamplingPlan
 from pi_runners.harness.random_inputs import random_bytes
-from pi_runners.indicators import INDICATORS, startup
-from pi_runners.program_archive import write_program
+from pi_runners.indicators import INDICATORS
+from pi_runners.indicators.processes import startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
 REQUEST = json.dumps({"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16})
@@ -25,7 +26,7 @@ FAULTY_PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})
 import numpy as np
-from pi_runners.backends.numpy import NumpyBackend
+from pi_runners.frameworks.numpy.operations import NumpyBackend
 real = NumpyBackend.tanh
 def tanh(backend, x):
     result = real(backend, x)
@@ -127,9 +128,9 @@ def test_inputs_and_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> Non
         return sys.modules[name]
 
     monkeypatch.setattr(SlowBackend, "spend", staticmethod(spend), raising=False)
-    monkeypatch.setattr("pi_runners.indicators.startup.random_bytes", slow_bytes)
+    monkeypatch.setattr("pi_runners.indicators.processes.startup.random_bytes", slow_bytes)
     monkeypatch.setattr("importlib.import_module", slow_import)
-    monkeypatch.setattr(sys.modules["pi_runners.backends.numpy"], "NumpyBackend", SlowBackend)
+    monkeypatch.setattr(sys.modules["pi_runners.frameworks.numpy.operations"], "NumpyBackend", SlowBackend)
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
 
     result = startup.start(REQUEST)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pi_runners.telemetry import Reading, Sampler, _ProcessTree, _read_gpus, summarise
+from pi_runners.execution.telemetry import Reading, Sampler, _ProcessTree, _read_gpus, summarise
 
 
 def test_readings_of_an_interval_are_summarised() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import SamplingPlan
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.catalogue import NETWORKS

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pi_runners.backends import make_backend
+from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.indicator import Operation

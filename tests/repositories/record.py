@@ -20,9 +20,9 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata.core import CoreMetadata
-from advisor.resolve.baseline import resolve_baseline
-from advisor.resolve.candidates import IndexCandidates
-from advisor.resolve.problem import CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import CandidatePolicy, ResolutionProblem
+from advisor.resolve.optimum.baseline import resolve_baseline
 from knowledge.domain.hardware import Cpu, HardwareProfile
 
 _CUDA_12, _CUDA_13 = "nvidia-cuda-runtime-cu12==12.5.82", "nvidia-cuda-runtime==13.0.88"

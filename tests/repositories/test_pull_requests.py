@@ -19,7 +19,7 @@ import pytest
 
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.environment import find_uv
+from pi_runners.execution.environment import find_uv
 from pi_runners.vocabulary import FRAMEWORKS
 from tests.conftest import Advisor
 from tests.knowledge.samples import invented_blocks

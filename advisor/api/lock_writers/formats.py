@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.index.pages.page import DistributionFile
     from advisor.locks.setting_value import AppliedSetting
-    from advisor.resolve.candidates import IndexCandidates
-    from advisor.resolve.problem import Candidate, ResolutionProblem
+    from advisor.resolve.candidates.index import IndexCandidates
+    from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 
 _SBOM = (".cdx.json", "bom.json")
 
@@ -87,7 +87,7 @@ def lock_text(
         return write_pipfile_lock(stack, files, target, configuration, path.with_name("Pipfile"))
     if path.name.endswith(_SBOM):
         from advisor.api.lock_writers.sbom import write_sbom
-        from advisor.resolve.explain import dependency_graph
+        from advisor.resolve.explanation.reasons import dependency_graph
 
         graph = dependency_graph(problem, source, stack)
         indexed = [candidate for candidate in stack if candidate.direct is None]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.stack_requirements import replaced_packages
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_packages
 
 
 def no_deps_reasons(problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]) -> tuple[str, ...]:

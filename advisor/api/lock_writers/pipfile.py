@@ -15,7 +15,7 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.page import DistributionFile
-from advisor.resolve.problem import Candidate
+from advisor.resolve.candidates.problem import Candidate
 from knowledge.domain.errors import InputError
 
 _SPECIFICATION = 6

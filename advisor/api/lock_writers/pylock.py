@@ -31,7 +31,7 @@ from advisor.index.pages.page import DistributionFile
 from advisor.index.variants.metadata import VariantMetadata
 from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import settings_table
-from advisor.resolve.problem import Candidate
+from advisor.resolve.candidates.problem import Candidate
 from knowledge.domain.errors import InputError
 
 

@@ -11,7 +11,7 @@ from advisor.api.lock_writers.direct import address_from
 from advisor.domain.target import Target
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.page import DistributionFile
-from advisor.resolve.problem import Candidate
+from advisor.resolve.candidates.problem import Candidate
 
 
 def write_requirements(

@@ -10,8 +10,8 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
 from advisor.project.formats.pyproject import read_identity
-from advisor.resolve.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.stack_requirements import PROJECT, requirements_within
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import PROJECT, requirements_within
 
 
 def requirers_of(

@@ -14,7 +14,7 @@ from packaging.utils import NormalizedName
 from advisor.api.lock_writers.direct import without_password
 from advisor.index.pages.page import DistributionFile
 from advisor.project.formats.pyproject import ProjectIdentity
-from advisor.resolve.problem import Candidate
+from advisor.resolve.candidates.problem import Candidate
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
 

@@ -13,9 +13,9 @@ from advisor.index.addresses import printable
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
 from advisor.locks.lock import LockedVersion
-from advisor.resolve.compatible_files import CompatibleFile, CompatibleFileReader
-from advisor.resolve.problem import Candidate
-from advisor.resolve.variants import VariantFileReader
+from advisor.resolve.candidates.compatible_files import CompatibleFile, CompatibleFileReader
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.candidates.variants import VariantFileReader
 
 
 class LockArtifacts:

@@ -9,10 +9,10 @@ from packaging.version import Version
 from advisor.domain.words import unknown_driver_text, unmeasured_text
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
-from advisor.resolve.predictor import Predictor
-from advisor.resolve.slowdowns import slowdown_texts
-from knowledge.rules.engine import RuleBook
-from knowledge.rules.model import Subject
+from advisor.resolve.score.predictor import Predictor
+from advisor.resolve.score.slowdowns import slowdown_texts
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import Subject
 
 _CODES: dict[Subject, str] = {
     "abi": "ADV006",

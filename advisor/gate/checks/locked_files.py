@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import NormalizedName, canonicalize_name
@@ -17,13 +17,12 @@ from advisor.gate.scope import Scope
 from advisor.index.addresses import comparable, is_on_this_machine, local_path, origin_of, printable
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.index.memo import Memo
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
 from advisor.locks.entries import LockedFile
 from advisor.locks.lock import LockedSource, LockedVersion
 
-_FORMAT = 1
-"""Version of the cached comparisons; raise it when their meaning changes."""
 _PYPI_FILE = re.compile(
     r"https://files\.pythonhosted\.org/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/(?P<name>[^/?]+)"
 )
@@ -72,6 +71,7 @@ class LockedFiles:
         """
         self.scope = scope
         self.client = client
+        self._memo = Memo(client.cache, "listed")
         self._allowed_indexes = frozenset(map(_base, allowed_indexes))
         self.findings: list[Finding] = []
         self.foreign: set[NormalizedName] = set()
@@ -97,25 +97,24 @@ class LockedFiles:
 
     def _compare(self, name: NormalizedName, locked: LockedVersion) -> _Comparison:
         """Compare one version; skip it if it did not differ before and neither page nor lock has changed since."""
-        key = self._key(name, locked)
-        if key and (stored := self.client.cache.read("listed", key)) is not None:
-            return _Comparison(origins=tuple(json.loads(stored)))
+        question = self._question(name, locked)
+        if question and (origins := self._memo.read(question)) is not None:
+            return _Comparison(origins=tuple(origins))
         comparison = self._differences(name, locked)
         if comparison.findings and not self.client.offline:
             # The cached page may be older than the file.
             self.client.renew(name)
-            comparison, key = self._differences(name, locked), self._key(name, locked)
-        if key and not comparison.findings and not comparison.unhashed:
-            self.client.cache.write("listed", key, json.dumps(comparison.origins).encode())
+            comparison, question = self._differences(name, locked), self._question(name, locked)
+        if question and not comparison.findings and not comparison.unhashed:
+            self._memo.write(question, comparison.origins)
         return comparison
 
-    def _key(self, name: NormalizedName, locked: LockedVersion) -> str:
-        """Return the cache key of a comparison; empty if its inputs may change unnoticed, as a directory does."""
+    def _question(self, name: NormalizedName, locked: LockedVersion) -> list[Any]:
+        """Return what a comparison depends on; empty if that may change unnoticed, as a directory does."""
         digests = [page.digest for page in self.client.pages(name)]
         if not all(digests) or any(file.path for file in locked.files):
-            return ""
-        parts = (_FORMAT, self._admits_pypi(), name, locked.version, *digests, "", *locked.identities)
-        return "\n".join(map(str, parts))
+            return []
+        return [self._admits_pypi(), name, locked.version, digests, locked.identities]
 
     def _differences(self, name: NormalizedName, locked: LockedVersion) -> _Comparison:
         names = {file.name for file in locked.files}

@@ -12,7 +12,7 @@ from advisor.gate.checks.unindexed import is_of
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import InstallableFiles, Scope, place_of_root
 from advisor.index.addresses import printable
-from advisor.resolve.problem import CandidateSource, Dependency, admits
+from advisor.resolve.candidates.problem import CandidateSource, Dependency, admits
 
 _MAX_NAMES = 3
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})

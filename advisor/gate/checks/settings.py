@@ -9,10 +9,9 @@ from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.settings.project_settings import ProjectSetting, UnreadFile
-from advisor.resolve.predictor import Predictor
-from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.compatibility import contradictions, missing_for
-from knowledge.settings.model import ANY, SettingChoice
+from advisor.resolve.score.predictor import Predictor
+from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
 
 RecommendedValues = Mapping[str, Mapping[str, int | str]]
 """Recommended values of settings, by framework and name."""

@@ -14,8 +14,8 @@ from packaging.requirements import InvalidRequirement
 
 from advisor.index.limits import BUILD_SECONDS
 from advisor.index.metadata.confinement import started
+from knowledge.domain.documents import requirement_from
 from knowledge.domain.errors import UnavailableError
-from knowledge.domain.requirements import requirement_from
 
 
 class BuildError(UnavailableError):

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from advisor.index.limits import HEADER_BYTES, bytes_text
 from advisor.index.variants.markers import check_variant_requirement, uses_variants
-from knowledge.domain.requirements import requirement_from, specifiers_from
+from knowledge.domain.documents import requirement_from, specifiers_from
 
 if TYPE_CHECKING:
     from packaging.metadata import RawMetadata

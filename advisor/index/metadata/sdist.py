@@ -19,8 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from advisor.index.metadata.core import header_of, parse_metadata
-from knowledge.domain.requirements import requirement_from, specifiers_from
-from knowledge.domain.toml import parse_toml
+from knowledge.domain.documents import parse_toml, requirement_from, specifiers_from
 
 _REPLACED = ("metadata-version", "requires-dist", "requires-python", "provides-extra", "dynamic")
 _ADDRESSES = ("git", "url", "path", "file")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from knowledge.domain.requirements import requirement_from
+from knowledge.domain.documents import requirement_from
 
 _VARIABLE = re.compile(r"\bvariant_(?:label|properties|features|namespaces)\b")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")

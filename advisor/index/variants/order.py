@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from advisor.index.variants.metadata import Properties, VariantMetadata
-from knowledge.builds.variant_properties import SupportedProperties
+from knowledge.catalogue.variant_properties import SupportedProperties
 
 
 def with_static_properties(supported: SupportedProperties, metadata: VariantMetadata) -> SupportedProperties:

@@ -14,7 +14,7 @@ from advisor.locks.entries import holds
 from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.formats.requirements import decoded, read_requirements
 from advisor.project.text_file import UnreadableFileError
-from knowledge.domain.lines import lines_of
+from knowledge.domain.documents import lines_of
 
 
 def read_pinned_requirements(path: Path, target: Target) -> Lock:

@@ -28,8 +28,8 @@ from advisor.project.interface import (
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.text_file import read_text, read_toml
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 """Names of files with a conda environment."""

@@ -19,8 +19,8 @@ from advisor.project.interface import (
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.text_file import read_toml
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 _MARKERS = ("python_version", "python_full_version", "sys_platform", "platform_system", "platform_machine", "os_name")
 _OTHER_SECTIONS = ("source", "requires", "scripts", "pipenv", "build-system")

@@ -21,8 +21,8 @@ from advisor.project.interface import (
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.text_file import line_in
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 if TYPE_CHECKING:
     from poetry.core.constraints.version import Version

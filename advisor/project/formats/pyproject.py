@@ -33,8 +33,8 @@ from advisor.project.interface import (
 from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
 from advisor.project.metadata.stated_metadata import uv_metadata
 from advisor.project.text_file import read_toml
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 _OTHER_BACKENDS = ("hatchling", "flit_core", "pdm", "poetry", "maturin", "scikit_build_core", "mesonpy")
 

@@ -31,8 +31,8 @@ from advisor.project.interface import (
 )
 from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
 from advisor.project.text_file import read_text
+from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import specifiers_from
 
 _MOST_CHARACTERS = 1_000_000
 _NO_VERSION = "0.0.0"

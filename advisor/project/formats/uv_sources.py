@@ -20,8 +20,8 @@ from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import parse_root
 from advisor.project.package_sources import PackageSource, reference_of
 from advisor.project.text_file import line_in
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from knowledge.domain.toml import parse_toml
 
 _MOST_MEMBERS = 1000
 """Maximum number of directories of a workspace that are read."""

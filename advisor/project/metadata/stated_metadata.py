@@ -12,8 +12,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.metadata.core import CoreMetadata
+from knowledge.domain.documents import requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.domain.requirements import requirement_from, specifiers_from
 from knowledge.domain.suggestions import suggest
 
 FIELDS = ("name", "version", "requires-dist", "requires-python", "provides-extra")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from knowledge.settings.catalogue import shipped_settings
+from knowledge.catalogue.settings import shipped_settings
 
 _PLACEHOLDER = "VALUE_OF_SETTING"
 _MODULES = {"tf": "tensorflow", "ort": "onnxruntime", "np": "numpy"}
@@ -59,7 +59,7 @@ class CodePattern:
 
     Attributes:
         setting: Name of the setting.
-        value: Value of the setting, or :data:`knowledge.settings.model.ANY`: that of the argument.
+        value: Value of the setting, or :data:`knowledge.catalogue.settings.ANY`: that of the argument.
         backend: The framework.
         target: The function or the attribute; it begins with a point if it belongs to any object.
         arguments: What arguments must be, by their names or positions, none for an absent argument; of an assignment,

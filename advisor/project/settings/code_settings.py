@@ -27,8 +27,7 @@ from advisor.project.settings.code_patterns import (
     normalised,
 )
 from advisor.project.settings.variable_settings import BackendSetting, setting_variables, settings_of_variable
-from knowledge.settings.catalogue import setting_error
-from knowledge.settings.model import ANY
+from knowledge.catalogue.settings import ANY, setting_error
 
 _OFF = {"enabled": False, "disable": True}
 """Arguments that switch off what a call does, and their values."""

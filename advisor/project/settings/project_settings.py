@@ -163,7 +163,7 @@ def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
 
 
 def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSetting]:
-    from knowledge.settings.catalogue import setting_error, shipped_settings
+    from knowledge.catalogue.settings import setting_error, shipped_settings
 
     for name, value in settings.items():
         if (problem := setting_error(name, value)) is not None:

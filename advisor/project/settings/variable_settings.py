@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY, JOINED_VARIABLES, SettingChoice
+from knowledge.catalogue.settings import ANY, JOINED_VARIABLES, SettingChoice, shipped_settings
 
 _WRONG_NUMBER = re.compile(r"[A-Za-z]{1,20}|-[0-9]{1,9}|[0-9]{10,19}|[0-9]{1,9}\.[0-9]{1,9}")
 """A text that is not a number of threads, and not a list of numbers, which OpenMP reads as one for each level. Other

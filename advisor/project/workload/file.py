@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from knowledge.domain.atomic_file import write_atomically
+from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import AdvisorError, InputError
-from knowledge.domain.file_lock import locked_directory
+from knowledge.domain.shared_files import locked_directory, write_atomically
 from knowledge.domain.suggestions import suggest
-from knowledge.domain.toml import parse_toml
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload, WorkloadPart
 
 WORKLOAD_FILE = "advisor-workload.toml"

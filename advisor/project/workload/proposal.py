@@ -6,7 +6,6 @@ contains a word that does. What was found in a file is remembered until its size
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,16 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
+from advisor.index.memo import Memo
 from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
 from advisor.project.code.names import names_of
 from advisor.project.workload.named_models import NamedModel, named_model
-from knowledge.domain.identity import canonical_json
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
-_BUCKET = "sources"
-_FORMAT = 3
-"""Version of what is remembered; raise it when signs change."""
 
 _SIGNS: dict[str, tuple[str, ...]] = {
     "cnn": (
@@ -161,9 +157,9 @@ class _Memory:
     """Remembers what the files of a project contained, by their size and time of change."""
 
     def __init__(self, cache: DiskCache | None, directory: Path) -> None:
-        self._cache = cache
-        self._key = f"{_FORMAT} {directory.resolve()}"
-        self._stored = json.loads((cache.read(_BUCKET, self._key) if cache else None) or b"{}")
+        self._memo = Memo(cache, "sources") if cache else None
+        self._directory = directory.resolve()
+        self._stored = (self._memo.read(self._directory) if self._memo else None) or {}
 
     def content(self, file: SourceFile) -> _Content | None:
         """Return what a file contains; none if it is new or has changed."""
@@ -173,8 +169,8 @@ class _Memory:
     def store(self, files: Iterable[SourceFile], contents: dict[str, _Content]) -> None:
         """Remember what files contain, and forget all others."""
         records = {f.name: [f.size, f.modified, _record(contents[f.name])] for f in files if f.name in contents}
-        if self._cache is not None and records != self._stored:
-            self._cache.write(_BUCKET, self._key, canonical_json(records).encode())
+        if self._memo is not None and records != self._stored:
+            self._memo.write(self._directory, records)
 
 
 def _record(content: _Content) -> dict[str, Any]:

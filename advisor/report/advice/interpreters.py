@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.domain.words import quoted
-from advisor.resolve.freshness import HOURS_A_YEAR
-from advisor.resolve.problem_variants import SolvedVariant, VariantComparison
+from advisor.resolve.recommendation.problem_variants import SolvedVariant, VariantComparison
+from advisor.resolve.score.criteria import HOURS_A_YEAR
 from knowledge.estimate.interpreters import InterpreterRatio, interpreter_ratios
 
 _MAX_LINES = 5

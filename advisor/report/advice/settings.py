@@ -9,11 +9,11 @@ from typing import Literal
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, flops_text, interval_text, quoted, speed_text
 from advisor.report.environment import NUMERICS
-from advisor.resolve.recommended_settings import CombinedGain, RecommendedSetting, Status
-from advisor.resolve.setting_choice import TargetSettings
+from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting, Status
+from advisor.resolve.score.setting_choice import TargetSettings
+from knowledge.catalogue.settings import shipped_settings
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
-from knowledge.settings.catalogue import shipped_settings
 from pi_runners.vocabulary import FRAMEWORKS
 
 _MOST_KINDS = 3

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from advisor.domain.words import count, size_text
-from advisor.resolve.sizes import AdviceSizes, Measure, PackageSize, StackSizes
+from advisor.resolve.explanation.sizes import AdviceSizes, Measure, PackageSize, StackSizes
 from knowledge.estimate.interface import StartupTime
 
 _LARGEST = 3

@@ -18,12 +18,12 @@ from advisor.domain.words import (
     workload_text,
 )
 from advisor.report.phrases import change_groups, changes, changes_from_current, version_change
-from advisor.resolve.build_findings import CUDA_LIBRARIES
-from advisor.resolve.explain import AVOIDED_SLOWDOWN
-from advisor.resolve.finding_types import AdviceFinding
-from advisor.resolve.recommended_settings import gain_with_settings
-from advisor.resolve.score_basis import ScoreBasis
-from advisor.resolve.sizes import StackSizes
+from advisor.resolve.explanation.advice import ScoreBasis
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import CUDA_LIBRARIES
+from advisor.resolve.explanation.reasons import AVOIDED_SLOWDOWN
+from advisor.resolve.explanation.recommended_settings import gain_with_settings
+from advisor.resolve.explanation.sizes import StackSizes
 from knowledge.domain.observation import BENCHMARK
 from knowledge.estimate.interface import Prediction
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
-from advisor.resolve.stack_requirements import PROJECT
+from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
 

@@ -11,7 +11,7 @@ from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
-from advisor.report.check.markdown import effect_lines, table
+from advisor.report.check.formats.markdown import effect_lines, table
 from advisor.report.check.summary import (
     describe_changes,
     describe_prediction,
@@ -19,7 +19,7 @@ from advisor.report.check.summary import (
     listed_effects,
     places_and_name,
 )
-from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, rounded, target_line, version_change
 
 SCHEMA_VERSION = 3
@@ -28,7 +28,7 @@ _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_pre
 
 def update_text(change: LockChange, layout: Layout | None = None) -> str:
     """Return a change as plain text."""
-    return render(_text(change), layout or Layout())
+    return rendered(_text(change), layout or Layout())
 
 
 def update_json(change: LockChange) -> str:

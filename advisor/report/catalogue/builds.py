@@ -9,15 +9,21 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from knowledge.builds.catalogue import shipped_builds
-from knowledge.builds.model import BuildExtra, BuildFamily, DefaultBuild, FrameworkIndex, Replacement
+from knowledge.catalogue.builds import (
+    BuildExtra,
+    BuildFamily,
+    DefaultBuild,
+    FrameworkIndex,
+    Replacement,
+    shipped_builds,
+)
 
 _INTRODUCTION = """\
 # Builds
 
 Files, extras and packages that provide the same version of a framework for different hardware, each with its source.
-The entries are in `knowledge/builds/catalogue`: YAML files, each a list of entries. Comments in these files say what
-was read, where, and what is not listed for which reason.
+The entries are in `knowledge/catalogue/data/builds`: YAML files, each a list of entries. Comments in these files say
+what was read, where, and what is not listed for which reason.
 
 A build is for one runtime: `cpu` (processors only), `cuda` (NVIDIA's GPUs), `rocm` (AMD's GPUs) or `xpu` (Intel's
 GPUs). An entry with several systems and several machine names applies to each combination that exists."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY, FrameworkSetting, Setting, SettingChoice
+from knowledge.catalogue.settings import ANY, FrameworkSetting, Setting, SettingChoice, shipped_settings
 
 _NUMBER = "N"
 """Stands for the value of a setting that is an integer."""

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Scalar
 
 _V05 = re.compile(r":::MLPv0\.5\.0\s+(?P<benchmark>\S+)\s+(?P<seconds>[\d.]+)\s+\((?P<place>[^)]*)\)\s+(?P<rest>.*)$")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from knowledge.domain.lines import lines_of
 from knowledge.domain.observation import Scalar
 from knowledge.exchange.mlperf.catalogue import InferenceRules
 

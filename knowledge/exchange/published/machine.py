@@ -132,7 +132,7 @@ def largest_flops(m: Measurement) -> float | None:
 
     Of a slice whose share of the GPU is known, it is this share of the peak of the whole GPU.
     """
-    from knowledge.admission.plausibility import peak_flops
+    from knowledge.exchange.admission import peak_flops
 
     hardware = make_hardware(m)
     bound = peak_flops(hardware, "cuda", "as-published")

@@ -21,11 +21,11 @@ from advisor.campaign.stack_lock import StackLocker
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.resolve.baseline import NoStackError
+from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.hardware.detect import detect
-from pi_runners.environment import FullDiskError
-from pi_runners.matrix_file import read_matrix
+from pi_runners.execution.environment import FullDiskError
+from pi_runners.plan.matrix_file import read_matrix
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
 

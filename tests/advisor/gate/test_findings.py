@@ -16,9 +16,9 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.locks.read import read_lock
-from advisor.resolve.predictor import Predictor
-from knowledge.rules.catalogue import shipped_rules
-from knowledge.rules.engine import RuleBook
+from advisor.resolve.score.predictor import Predictor
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import shipped_rules
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.factories import MACHINE, build_problem
 from tests.advisor.gate.lock_texts import Document, named_lock, pipfile_lock, pylock, uv_lock

@@ -15,8 +15,8 @@ from packaging.version import Version
 
 from advisor.api.lock_writers.pins import with_pins
 from advisor.locks.settings_table import locked_settings, read_settings, settings_text
-from advisor.resolve.freshness import HOURS_PER_RELEASE
-from advisor.resolve.verify import verify
+from advisor.resolve.optimum.baseline import verify
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from tests.advisor.factories import empty_estimator
 from tests.advisor.gate.steps import change
 from tests.advisor.small_problems import (
@@ -198,7 +198,7 @@ def test_pins_in_an_included_file_are_changed_there(project: Path, advisor_here:
 
 
 def test_an_update_of_a_uv_lock_prints_the_uv_command(project: Path, advisor_here: Advisor) -> None:
-    from pi_runners.environment import find_uv
+    from pi_runners.execution.environment import find_uv
 
     subprocess.run(
         [find_uv(), "lock", "-q", "--no-python-downloads", "-P", "a==1.0", "-P", "b==1.0", "--no-cache"],

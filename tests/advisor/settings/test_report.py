@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 
 from advisor.report.advice.settings import setting_lines
-from advisor.resolve.recommended_settings import RecommendedSetting
+from advisor.resolve.explanation.recommended_settings import RecommendedSetting
 from knowledge.estimate.numerical_effect import effects_of
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 

@@ -10,7 +10,7 @@ import pytest
 from advisor.api.run_plan import RunMachine, RunPlan, plan_run
 from advisor.locks.settings_table import locked_settings
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.settings.processors import node_processors
+from knowledge.hardware.this_machine import node_processors
 
 Values = Mapping[str, Mapping[str, int | str]]
 NODES = {0: frozenset(range(4)), 1: frozenset(range(4, 8))}

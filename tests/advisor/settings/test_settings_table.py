@@ -20,9 +20,8 @@ from advisor.locks.settings_table import (
     settings_text,
     settings_texts,
 )
+from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.model import ANY
 from tests.advisor.factories import build_problem
 
 VALUES: dict[str, dict[str, int | str]] = {

@@ -8,18 +8,21 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.builds.catalogue import builds_digest, read_builds, shipped_builds
-from knowledge.builds.model import (
+from knowledge.catalogue.builds import (
     Build,
     BuildExtra,
     BuildFamily,
+    CatalogueEntry,
     FrameworkIndex,
     Replacement,
     build_of_local_version,
+    builds_digest,
+    read_builds,
+    shipped_builds,
 )
+from knowledge.catalogue.entries import shipped_entries
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from knowledge.entry_lists import shipped_entries
 
 INDEXES = tuple(entry for entry in shipped_builds() if isinstance(entry, FrameworkIndex))
 FAMILIES = tuple(entry for entry in shipped_builds() if isinstance(entry, BuildFamily))
@@ -159,12 +162,9 @@ def test_the_error_of_a_malformed_entry_names_entry_and_field(text: str, message
         read_builds(text, where="f")
 
 
-def test_an_identity_that_two_files_contain_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / "package_with_entries" / "catalogue"
-    folder.mkdir(parents=True)
+def test_an_identity_that_two_files_contain_is_an_error(tmp_path: Path) -> None:
     for name in ("a.yaml", "b.yaml"):
-        (folder / name).write_text("- {kind: family, id: x, packages: [a], source: s}", encoding="utf-8")
-    monkeypatch.syspath_prepend(tmp_path)
+        (tmp_path / name).write_text("- {kind: family, id: x, packages: [a], source: s}", encoding="utf-8")
 
     with pytest.raises(InputError, match="the build catalogue contains `x` twice"):
-        shipped_entries("package_with_entries", lambda text, where: read_builds(text, where=where), noun="build")
+        shipped_entries(tmp_path, CatalogueEntry, noun="build")

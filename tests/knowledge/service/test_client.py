@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.admission.admit import Admission
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import BENCHMARK, Observation
+from knowledge.exchange.admission import Admission
 from knowledge.service import client
 from knowledge.service.client import DeliveryResult, KnowledgeService, ServiceUnavailableError, TokenError, pull, push
 from knowledge.store.engine import open_knowledge_base

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from knowledge.settings.apply import code_of, environment_of
+from knowledge.catalogue.settings import code_of, environment_of
 
 
 def environment(backend: str, present: dict[str, str] | None = None, **settings: str | int) -> dict[str, str]:

@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 from packaging.specifiers import SpecifierSet
 
-from knowledge.settings.catalogue import setting_error, shipped_settings
-from knowledge.settings.model import ANY, Numerics, Setting
+from knowledge.catalogue.settings import ANY, Numerics, Setting, setting_error, shipped_settings
 from pi_runners.vocabulary import BACKENDS
 
 SETTINGS = tuple(shipped_settings().values())

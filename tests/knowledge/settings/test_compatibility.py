@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 from packaging.version import Version
 
+from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.settings import SettingChoice, shipped_settings
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
-from knowledge.settings.catalogue import shipped_settings
-from knowledge.settings.compatibility import contradictions, missing_for
-from knowledge.settings.model import SettingChoice
 
 V100, A100 = (
     Accelerator(vendor="nvidia", model=model, compute_capability=capability)

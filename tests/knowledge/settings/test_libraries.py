@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.settings.libraries import installed_libraries, read_linker_cache
+from knowledge.hardware.this_machine import installed_libraries, read_linker_cache
 
 LISTED = """\
 2 libs found in cache `/etc/ld.so.cache'

@@ -42,7 +42,7 @@ def upgrade() -> None:
     op.create_index("ix_observation_block", "observation", ["block"])
     counted: dict[str, int] = defaultdict(int)
     summed: dict[str, int] = defaultdict(int)
-    # A copy of `knowledge.store.digest` at the time of this revision: a migration must not change with the program.
+    # A copy of `knowledge.store.state_hash` at the time of this revision: a migration must not change with the program.
     for name, identity in op.get_bind().execute(sa.text("SELECT block, id FROM observation")):
         counted[name] += 1
         summed[name] = (summed[name] + int(identity, 16)) % (1 << 256)

@@ -1,0 +1,147 @@
+"""Answers of the program, remembered until anything that they depend on changes.
+
+The cache of the indexes holds two kinds of entries. Downloads are valid for every version of the program
+(:class:`~advisor.index.cache.DiskCache`). Answers are what the program computes from downloads, files and
+observations: they are valid only for the program that computed them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from advisor.index.cache import DiskCache
+from knowledge.domain.identity import canonical_json, content_hash
+
+_PACKAGES = ("advisor", "knowledge", "pi_runners")
+
+
+class Memo:
+    """Answers of one kind, each to a question that names everything that the answer depends on.
+
+    The program itself belongs to every question. Another version of the program does not find the answers of this one,
+    so that it cannot misread them, and no answer needs a version number of its own.
+    """
+
+    def __init__(self, cache: DiskCache, kind: str) -> None:
+        """Create a memo; this reads nothing.
+
+        Args:
+            cache: The cache that holds the answers.
+            kind: What the answers are, such as ``predictions``; equal questions of two kinds have two answers.
+        """
+        self._cache = cache
+        self._kind = kind
+
+    def read(self, question: Any) -> Any:
+        """Return the answer to a question, or `None` if it is not known.
+
+        Args:
+            question: Values of any type of :func:`plain`.
+        """
+        return self._stored(self._key(question), None)
+
+    def write(self, question: Any, answer: Any) -> None:
+        """Remember the answer to a question.
+
+        Args:
+            question: Values of any type of :func:`plain`.
+            answer: JSON-ready values.
+        """
+        self._cache.write(self._kind, self._key(question), json.dumps(answer).encode())
+
+    def knows(self, question: Any) -> bool:
+        """Whether the answer to a question is known; it is not read."""
+        return self._cache.path_of(self._kind, self._key(question)).exists()
+
+    def answer(self, question: Any, compute: Callable[[], Any]) -> Any:
+        """Return the remembered answer to a question, or compute and remember it.
+
+        Args:
+            question: Values of any type of :func:`plain`.
+            compute: Returns the answer as JSON-ready values.
+
+        Returns:
+            The answer as it is read from JSON, also the first time: tuples are lists.
+        """
+        key, unknown = self._key(question), object()
+        stored = self._stored(key, unknown)
+        if stored is not unknown:
+            return stored
+        text = json.dumps(compute())
+        self._cache.write(self._kind, key, text.encode())
+        return json.loads(text)
+
+    def _stored(self, key: str, otherwise: Any) -> Any:
+        content = self._cache.read(self._kind, key)
+        return otherwise if content is None else json.loads(content)
+
+    def _key(self, question: Any) -> str:
+        return canonical_json([program_digest(), plain(question)])
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON-ready data that is equal in every process.
+
+    Dataclasses are their public fields, sets are sorted, and other values are their text. A function is `None`: it
+    belongs to the program.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if callable(value):
+        return None
+    if is_dataclass(value):
+        # Private fields are computed from the others.
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset | set):
+        return sorted((plain(item) for item in value), key=canonical_json)
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return str(value)
+
+
+@lru_cache(maxsize=1)
+def program_digest() -> str:
+    """Return a hash of the files of the program, with what ships in them."""
+    return files_digest(Path(__file__).parents[2])
+
+
+def files_digest(folder: Path) -> str:
+    """Return a hash of the program's files in a folder.
+
+    Installers record the hash of each file that they install. If these records exist, the digest is the same on every
+    machine, and a cache that is copied from another machine, as in CI, stays valid. Otherwise it consists of sizes and
+    times, which change when the program is edited.
+
+    Args:
+        folder: The folder that contains the packages of the program.
+    """
+    packages = tuple(f"{package}/" for package in _PACKAGES)
+    recorded = [
+        line
+        for record in folder.glob("seshat_advisor-*.dist-info/RECORD")
+        for line in record.read_text(encoding="utf-8").splitlines()
+        if line.startswith(packages) and ",sha256=" in line
+    ]
+    if recorded:
+        return content_hash(sorted(recorded))
+    return content_hash([state for package in _PACKAGES for state in _states(str(folder / package))])
+
+
+def _states(folder: str) -> Iterator[tuple[str, int, int]]:
+    """Yield path, size and time of each file below a folder, without compiled files."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            if entry.is_dir():
+                if entry.name != "__pycache__":
+                    yield from _states(entry.path)
+            else:
+                state = entry.stat()
+                yield entry.path, state.st_size, state.st_mtime_ns

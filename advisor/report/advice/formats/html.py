@@ -1,0 +1,187 @@
+"""The report of `advisor advise` as one HTML page: what to do and what it brings, then the details, folded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from advisor.api.session import AdviceResult
+from advisor.domain.words import count, interval_text, no_speedup_text, range_text, workload_text
+from advisor.report.advice.interpreters import interpreter_rows, interpreters_text, measured_lines
+from advisor.report.advice.outputs import output_lines, uv_sources
+from advisor.report.advice.reasons import price_text
+from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
+from advisor.report.advice.sizes import package_sizes, size_rows, startup_lines, tiles
+from advisor.report.advice.summary import (
+    alike_lines,
+    current_line,
+    listed_changes,
+    listed_findings,
+    proof_line,
+    replaceable_line,
+    score_lines,
+    stated_text,
+    unknown_lines,
+    workload_line,
+)
+from advisor.report.formats import Presentation
+from advisor.report.html import Interval, evidence_of, page, plot, predicted, tree
+from advisor.report.phrases import changes, changes_from_current, target_line, version_change
+from advisor.resolve.explanation.prices import Price
+from advisor.resolve.explanation.recommended_settings import gain_with_settings
+from advisor.resolve.explanation.stack_requirements import requirements_within
+
+SUFFIX = ".html"
+_MOST_NAMES = 2
+"""Packages, and settings, that the heading names."""
+
+
+def render(report: AdviceResult, presentation: Presentation) -> str:
+    """Return a recommendation as a page."""
+    prices = presentation.prices()
+    advice, stack = report.advice, report.advice.optimum.stack
+    required = requirements_within(report.request.problem, report.request.source, stack)
+    listed, groups = listed_changes(report)
+    findings, _ = listed_findings(report)
+    rows, others = setting_rows(report)
+    interpreters = report.interpreters
+    reason = "interrupted" if advice.optimum.interrupted else "--dry-run"
+    return page(
+        "advice.html",
+        title=headline(report),
+        about=[*_about(report)],
+        gains=[*_gains(report)],
+        changes=listed,
+        change_groups=groups,
+        every_change=changes(report),
+        reasons=advice.reasons,
+        findings=findings,
+        findings_alike=[*alike_lines(advice.findings, findings), *filter(None, [replaceable_line(report)])],
+        every_finding=advice.findings,
+        settings=rows,
+        settings_together=combined_line(report.settings, report.settings_gain),
+        settings_others=others,
+        every_setting=[*setting_lines(report.setting_effects, report.settings, report.settings_gain)],
+        unknown=[*unknown_lines(report)],
+        proof=proof_line(report),
+        written=[*output_lines(report)] or [f"nothing ({reason})"],
+        uv_tables=uv_sources(report) if report.uses_uv else "",
+        size_rows=size_rows(report.sizes),
+        sizes=package_sizes(report.sizes.stack),
+        measure=report.sizes.stack.best_known,
+        treemaps={"wide": tiles(report.sizes.stack), "narrow": tiles(report.sizes.stack, is_narrow=True)},
+        startup=[*startup_lines(report.startup)],
+        stack=[(c.name, str(c.version), advice.reasons[c.name], c.name in report.direct) for c in stack],
+        interpreters=interpreter_rows(interpreters) if interpreters else [],
+        interpreter_evidence=[*measured_lines(interpreters)] if interpreters else [],
+        score=score_lines(advice.basis, advice.prediction),
+        no_speedup=no_speedup_text(advice.prediction),
+        overall=plot([*_overall(report)]),
+        evidence=plot(evidence_of(advice.prediction.changes)),
+        prices=prices,
+        price_text=price_text,
+        version_change=version_change,
+        price_plot=plot([*_price_lines(prices)]),
+        tree=tree(required, {str(c.name): str(c.version) for c in stack}),
+    )
+
+
+def headline(report: AdviceResult) -> str:
+    """Return what to do: which versions to use, and which settings to set."""
+    differing = changes(report)
+    others = {str(c.name): str(c.version) for c in report.advice.baseline}
+    own = [c for c in differing if c[0] in report.direct and "-" not in c[1:]]
+    listed = " and ".join(f"`{name} {after}` instead of {others[name]}" for name, _, after in own[:_MOST_NAMES])
+    if report.advice.current is not None and not changes_from_current(report):
+        text = "Keep the current lock"
+    elif listed:
+        more = len(own) - len(own[:_MOST_NAMES])
+        text = f"Use {listed}{f', and {more} more' if more else ''}"
+    elif differing and report.advice.baseline:
+        text = f"Use the locked versions: {count(len(differing), 'package')} of the newest stack change"
+    else:
+        text = "Use the newest versions"
+    to_set = [f"`{s.name}={s.value}`" for s in report.settings if s.status == "recommended"]
+    if to_set:
+        more = len(to_set) - len(to_set[:_MOST_NAMES])
+        text += f"; set {' and '.join(to_set[:_MOST_NAMES])}{f' and {more} more' if more else ''}"
+    return text
+
+
+def _about(report: AdviceResult) -> Iterator[tuple[str, str]]:
+    """Yield what the advice is for: target, interpreter, workload, current lock."""
+    yield "target", target_line(report.target)
+    if report.interpreters is not None:
+        yield "python", next(interpreters_text(report.interpreters))
+    if workload := workload_line(report):
+        yield "workload", workload
+    if current := current_line(report):
+        yield "current", current
+
+
+def _gains(report: AdviceResult) -> Iterator[tuple[str, str]]:
+    """Yield what the advice brings, each as a short text and its explanation: speed, download, packages, proof."""
+    yield _speed(report)
+    rows = size_rows(report.sizes)
+    _, packages, download, installed = rows[0]
+    baseline = next((row for row in rows if row[0] == "baseline"), None)
+    is_same = baseline is None or not changes(report)
+    yield (
+        download,
+        f"to download; {installed} installed"
+        if baseline is None or is_same
+        else f"to download instead of {baseline[2]}; installed {installed} instead of {baseline[3]}",
+    )
+    age = f"{report.advice.libyears[0]:.1f} libyears behind the newest releases"
+    yield (
+        count(int(packages), "package"),
+        age if baseline is None or is_same else f"instead of {baseline[1]} of the newest stack; {age}",
+    )
+    optimum = report.advice.optimum
+    yield (
+        "optimal" if optimum.proven else "not proven to be optimal",
+        f"for the score, over {optimum.candidates} versions; verified by resolvelib",
+    )
+
+
+def _speed(report: AdviceResult) -> tuple[str, str]:
+    """Return what is predicted about the speed: with the settings, of the versions alone, or why nothing is."""
+    prediction, settings = report.advice.prediction, report.settings_gain
+    reason = no_speedup_text(prediction)
+    workload = f", {workload_text(prediction)}" if prediction.workload else ""
+    if text := range_text(prediction):
+        workload += f"; {text}"
+    if total := gain_with_settings(prediction, settings):
+        alone = f"{prediction.speedup:.2f} {interval_text(prediction)} without them"
+        text = f"as the newest versions {interval_text(total)}, with the settings below; {alone}{workload}"
+        ratio: float = total.speedup
+    elif settings is not None:
+        versions = reason or "the versions are the newest"
+        text = f"as without the settings below {interval_text(settings)}{workload}; {versions}"
+        ratio = settings.speedup
+    elif reason:
+        is_baseline = prediction.obstacle.startswith("the baseline ")
+        return "runs on the target" if is_baseline else "speed not known", reason
+    elif prediction.is_same:
+        stated = stated_text(report)
+        return "same speed", f"these are the newest versions{f' {stated}' if stated else ', as pip would install them'}"
+    elif prediction.low <= 1 <= prediction.high:
+        return "no clear difference in speed", f"{prediction.speedup:.2f} {interval_text(prediction)}{workload}"
+    else:
+        text = f"as the newest versions {interval_text(prediction)}{workload}"
+        ratio = prediction.speedup
+    return f"{ratio:.2f} times as fast", text
+
+
+def _price_lines(prices: Iterable[Price]) -> Iterator[Interval]:
+    for price in prices:
+        if price.prediction is not None and price.prediction.is_known:
+            yield predicted(f"without {price.constraint}", price.prediction)
+
+
+def _overall(report: AdviceResult) -> Iterator[Interval]:
+    prediction = report.advice.prediction
+    if not prediction.is_known or prediction.is_same:
+        return
+    yield predicted("predicted speed over the newest versions", prediction)
+    if total := gain_with_settings(prediction, report.settings_gain):
+        yield predicted("with the recommended settings", total)

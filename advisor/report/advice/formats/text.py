@@ -1,0 +1,187 @@
+"""The report of `advisor advise` as plain text: what changes, why, what to do, what is not known; then the details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.api.session import AdviceResult
+from advisor.domain.words import count, indicator_text, interval_text, range_text
+from advisor.report.advice.interpreters import interpreters_text, measured_lines
+from advisor.report.advice.outputs import output_lines, uv_sources
+from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
+from advisor.report.advice.sizes import size_lines, startup_lines
+from advisor.report.advice.summary import (
+    alike_lines,
+    current_line,
+    listed_changes,
+    listed_findings,
+    lock_line,
+    proof_line,
+    replaceable_line,
+    score_lines,
+    speed_lines,
+    unknown_lines,
+    workload_line,
+)
+from advisor.report.environment import settings_code
+from advisor.report.formats import Presentation
+from advisor.report.layout import Block, Style, TextRow, labelled, rendered
+from advisor.report.phrases import changes, target_line, version_change
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from knowledge.estimate.interface import Evidence, PredictedChange
+
+SUFFIX = ".txt"
+_MOST_EVIDENCE = 10
+"""Lines of evidence of a package in the details."""
+
+
+def render(report: AdviceResult, presentation: Presentation) -> str:
+    """Return the advice as plain text; details are what the advice rests on."""
+    details = presentation.details
+    blocks = [
+        _head(report),
+        _changes(report),
+        _findings(report),
+        _settings(report),
+        _foot(report),
+        *(_details(report) if details else ()),
+        _outputs(report, details=details),
+    ]
+    text = rendered(blocks, presentation.layout)
+    return f"{text}\n\n{settings_code(report.setting_values)}" if presentation.show_code else text
+
+
+def summary_block(report: AdviceResult, *, name: str) -> Block:
+    """Return the advice for one of several targets: its stack, its prediction, its findings and its lock.
+
+    Args:
+        report: The advice.
+        name: Name of the target.
+    """
+    return [
+        *labelled("target", [f"{name}: {target_line(report.target)}"]),
+        *labelled("lock", [lock_line(report)]),
+        *labelled("speed", speed_lines(report)),
+        *_changes(report),
+        *_findings(report),
+        *labelled("unknown", unknown_lines(report)),
+        *labelled("wrote", output_lines(report)),
+    ]
+
+
+def _head(report: AdviceResult) -> Iterator[TextRow]:
+    """Yield for what the advice is, how large the lock is, and how fast."""
+    yield from labelled("target", [target_line(report.target)])
+    if report.interpreters is not None:
+        yield from labelled("python", interpreters_text(report.interpreters))
+    yield from labelled("workload", filter(None, [workload_line(report)]))
+    yield from labelled("lock", [lock_line(report)])
+    yield from labelled("current", filter(None, [current_line(report)]))
+    yield from labelled("speed", speed_lines(report))
+
+
+def _changes(report: AdviceResult) -> Iterator[TextRow]:
+    """Yield the changes from the newest versions, the first of them with the label."""
+    listed, groups = listed_changes(report)
+    label = "changes"
+    for change in listed:
+        yield TextRow(label=label, cells=(change.name, change.versions, change.why))
+        label = ""
+    yield from labelled(label, groups)
+
+
+def _findings(report: AdviceResult) -> Iterator[TextRow]:
+    listed, _ = listed_findings(report)
+    for finding in listed:
+        yield _finding(finding)
+    yield from labelled("", alike_lines(report.advice.findings, listed))
+    yield from labelled("note", filter(None, [replaceable_line(report)]))
+
+
+def _finding(finding: AdviceFinding, *, source: bool = False) -> TextRow:
+    notes = filter(None, [finding.source if source else ""])
+    style: Style = "warning" if finding.severity == "warning" else "strong"
+    return TextRow(
+        label=finding.severity, cells=(f"{finding.message} [{finding.code}]",), notes=tuple(notes), style=style
+    )
+
+
+def _settings(report: AdviceResult) -> Iterator[TextRow]:
+    rows, others = setting_rows(report)
+    label = "settings"
+    for row in rows:
+        yield TextRow(label=label, cells=(row.verdict, row.setting, row.effect), notes=row.notes)
+        label = ""
+    yield from labelled("", filter(None, [combined_line(report.settings, report.settings_gain)]))
+    if others:
+        what = "more settings" if rows else "settings"
+        yield TextRow(label=label, cells=("open", f"{others} {what}", "no clear gain; `--details` lists them"))
+
+
+def _foot(report: AdviceResult) -> Iterator[TextRow]:
+    yield from labelled("unknown", unknown_lines(report))
+    yield from labelled("proof", [proof_line(report)])
+
+
+def _outputs(report: AdviceResult, *, details: bool) -> Iterator[TextRow]:
+    """Yield what was written, and where to read more."""
+    reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
+    written = [*output_lines(report)]
+    yield from labelled("wrote", written or [f"nothing ({reason})"], "good" if written else "strong")
+    if report.uses_uv and (tables := uv_sources(report)):
+        yield from labelled("for uv", ["add these tables to `pyproject.toml`:", *filter(None, tables.splitlines())])
+    if not details:
+        _, hidden = listed_findings(report)
+        notes = f"{count(hidden, 'more finding')}, " if hidden else ""
+        text = f"{notes}evidence, sizes: `--details`; `advisor explain NAME`"
+        yield TextRow(label="more", cells=(text,), style="quiet")
+
+
+def _details(report: AdviceResult) -> Iterator[Block]:
+    """Yield what the advice rests on."""
+    advice, target = report.advice, report.target
+    basis = "" if report.has_upload_times else ", by release counts: the index gives no upload times"
+    stack, baseline = advice.libyears
+    platform = f"Python {target.python}, {target.platform}, {target.hardware.cpu.microarchitecture}"
+    search = f"{advice.optimum.fetched} versions read, {count(advice.optimum.iterations, 'iteration')}"
+    yield [
+        *labelled("platform", [platform]),
+        *labelled("age", [f"{stack:.1f} libyears behind the newest; baseline: {baseline:.1f} libyears behind{basis}"]),
+        *labelled("size", size_lines(report.sizes)),
+        *labelled("startup", startup_lines(report.startup)),
+        *labelled("measured", measured_lines(report.interpreters) if report.interpreters else ()),
+        *labelled("score", score_lines(advice.basis, advice.prediction)),
+        *labelled("range", filter(None, [range_text(advice.prediction)])),
+        *labelled("search", [search]),
+    ]
+    yield [
+        TextRow(
+            label="" if number else "packages",
+            cells=(name, version_change(before, after), advice.reasons.get(name, "no longer required")),
+        )
+        for number, (name, before, after) in enumerate(changes(report))
+    ]
+    yield labelled("settings", setting_lines(report.setting_effects, report.settings, report.settings_gain))
+    for change in advice.prediction.changes:
+        yield labelled("evidence", evidence_lines(change))
+    yield [_finding(finding, source=True) for finding in advice.findings]
+
+
+def evidence_lines(change: PredictedChange, most: int = _MOST_EVIDENCE) -> Iterator[str]:
+    """Yield the measurements that a prediction for a package rests on, in words."""
+    yield f"{change.package}{'' if change.measured else ', inferred from other versions'}:"
+    yield from map(evidence_text, change.evidence[:most])
+    if len(change.evidence) > most:
+        yield f"and {len(change.evidence) - most} more (`--format json` lists them)"
+    if change.left_out:
+        yield f"{count(change.left_out, 'comparison')} of yours not used: too many, and these are the least exact"
+
+
+def evidence_text(evidence: Evidence) -> str:
+    """Return one measured comparison in words."""
+    e = evidence
+    compared = f"{e.version} against {e.reference}: {e.speedup:.2f}"
+    if e.source:
+        return f"{compared}; {indicator_text(e.indicator)}, on {e.hardware}, published {e.year} by {e.source}"
+    rounds = count(e.rounds, "round")
+    return f"{compared} {interval_text(e)}; {indicator_text(e.indicator)}, {rounds} on {e.hardware}"

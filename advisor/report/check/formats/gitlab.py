@@ -1,0 +1,38 @@
+"""The gate's findings as a GitLab code quality report.
+
+Source: https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
+"""
+
+from __future__ import annotations
+
+import json
+
+from advisor.gate.check import GateResult
+from advisor.gate.findings import Finding, unique_fingerprints
+from advisor.report.check.summary import target_names
+from advisor.report.formats import Presentation
+
+SUFFIX = ""
+_SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
+
+
+def render(result: GateResult, _: Presentation) -> str:
+    """Return the findings as a list of issues; a finding without a place points to the policy's file."""
+    document = [
+        {
+            "description": _described(finding, target_names(finding, result)),
+            "check_name": finding.code,
+            "fingerprint": fingerprint,
+            "severity": _SEVERITIES[finding.level],
+            "location": {
+                "path": finding.place.path or result.policy.path,
+                "lines": {"begin": finding.place.line or 1},
+            },
+        }
+        for finding, fingerprint in zip(result.findings, unique_fingerprints(result.findings), strict=True)
+    ]
+    return json.dumps(document, indent=2)
+
+
+def _described(finding: Finding, only: str) -> str:
+    return f"{finding.message} (target {only})" if only else finding.message

@@ -1,0 +1,95 @@
+"""The gate's findings as SARIF 2.1.0.
+
+Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import json
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import quote
+
+from advisor.gate.check import GateResult
+from advisor.gate.findings import Code, Finding, gate_codes, unique_fingerprints
+from advisor.report.check.summary import target_names
+from advisor.report.formats import Presentation
+from knowledge.domain.errors import AdvisorError
+
+SUFFIX = ".sarif"
+_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+
+def render(gate_result: GateResult, _presentation: Presentation) -> str:
+    """Return the findings as a log of one run; ignored findings are included and marked as suppressed."""
+    codes = gate_codes()
+    places = {code: place for place, code in enumerate(codes)}
+    every = [*gate_result.findings, *(finding for finding, _ in gate_result.ignored)]
+    results = [
+        {**_result(finding, gate_result), "ruleIndex": places[finding.code], "partialFingerprints": {"advisor/v1": own}}
+        for finding, own in zip(every, unique_fingerprints(every), strict=True)
+    ]
+    for entry, (_, ignore) in zip(results[len(gate_result.findings) :], gate_result.ignored, strict=True):
+        entry["suppressions"] = [{"kind": "external", "justification": ignore.reason}]
+    document = {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "advisor",
+                        "semanticVersion": version("seshat-advisor"),
+                        "rules": [_rule(code) for code in codes.values()],
+                    }
+                },
+                "columnKind": "unicodeCodePoints",
+                "invocations": [
+                    {
+                        "executionSuccessful": gate_result.exit_code in (0, 1),
+                        "exitCode": gate_result.exit_code,
+                        "toolExecutionNotifications": [_notification(*failure) for failure in gate_result.failures],
+                    }
+                ],
+                "results": results,
+            }
+        ],
+    }
+    return json.dumps(document, indent=2)
+
+
+def _rule(code: Code) -> dict[str, Any]:
+    return {
+        "id": code.code,
+        "name": code.name,
+        "shortDescription": {"text": code.summary},
+        "fullDescription": {"text": code.why},
+        "help": {"text": code.remedy},
+        "defaultConfiguration": {"level": code.level},
+    }
+
+
+def _result(finding: Finding, gate_result: GateResult) -> dict[str, Any]:
+    only = f" (target {targets})" if (targets := target_names(finding, gate_result)) else ""
+    source = f" ({finding.source})" if finding.source else ""
+    entry: dict[str, Any] = {
+        "ruleId": finding.code,
+        "level": finding.level,
+        "message": {"text": f"{finding.message}{only}{source}"},
+    }
+    if finding.place.path:
+        location: dict[str, Any] = {
+            "artifactLocation": {"uri": quote(finding.place.path), "uriBaseId": "%SRCROOT%"},
+            "region": {"startLine": finding.place.line or 1},
+        }
+        entry["locations"] = [{"physicalLocation": location}]
+    return entry
+
+
+def _notification(target: str, error: AdvisorError) -> dict[str, Any]:
+    where = f"target {target}: " if target else ""
+    return {
+        "level": "error",
+        "descriptor": {"id": error.code},
+        "message": {"text": f"{where}{error.message}{f' ({error.hint})' if error.hint else ''}"},
+    }

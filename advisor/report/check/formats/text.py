@@ -1,0 +1,152 @@
+"""The gate's report as plain text: the findings, what changes and what it does to speed, the result."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from advisor.domain.words import count, indicator_text, interval_text
+from advisor.gate.check import GateResult, TargetResult
+from advisor.gate.compare import LockComparison
+from advisor.gate.findings import Finding
+from advisor.gate.policy import Ignore
+from advisor.gate.update import lock_again, may_resolve, needs_tool
+from advisor.locks.lock import Lock
+from advisor.report.check.summary import (
+    count_findings,
+    describe_changes,
+    describe_gap,
+    describe_prediction,
+    describe_setting,
+    equal_findings,
+    listed_effects,
+    places_and_name,
+    target_names,
+)
+from advisor.report.formats import Presentation
+from advisor.report.layout import Block, Style, TextRow, labelled, rendered
+from advisor.report.phrases import change_groups, target_line, version_change
+
+SUFFIX = ".txt"
+_MOST_LINES = 12
+_MOST_ALIKE = 5
+"""Findings with the same code and level, and dependencies that change, that are listed."""
+_STYLES: dict[str, Style] = {"error": "bad", "warning": "warning", "note": "strong"}
+
+
+def render(result: GateResult, presentation: Presentation) -> str:
+    """Return the report as plain text; details are every finding with its source, every change and every effect."""
+    return rendered(_blocks(result, details=presentation.details), presentation.layout)
+
+
+def _blocks(result: GateResult, *, details: bool) -> Iterator[Block]:
+    yield _findings(result, details=details)
+    for target_result in result.targets:
+        yield _target(target_result, details=details)
+    yield [
+        TextRow(
+            label="ignored", cells=(f"{finding.message} [{finding.code}]",), notes=(_reason(ignore),), style="quiet"
+        )
+        for finding, ignore in result.ignored
+    ]
+    yield _state(result)
+
+
+def _reason(ignore: Ignore) -> str:
+    return f"{ignore.reason}{f', until {ignore.expires}' if ignore.expires else ''}"
+
+
+def _state(result: GateResult) -> Iterator[TextRow]:
+    """Yield the result and what to do next."""
+    style: Style = "good" if result.state == "passed" else "bad"
+    yield TextRow(label=result.state, cells=(count_findings(result),), style=style)
+    failing = [finding for finding in result.findings if finding.fails]
+    if failing:
+        again = {lock_again(lock): None for f in failing for lock in _locks_of(f, result) if needs_tool(f, lock)}
+        steps = [*filter(None, [_update(failing, result)]), *again]
+        explain = "`advisor rule CODE` explains a finding"
+        yield from labelled("next", [*steps, explain if steps else f"{explain}, and what to do"])
+
+
+def _update(failing: Sequence[Finding], result: GateResult) -> str:
+    """Return what `advisor advise --update` can do about findings; empty if it can resolve none of them."""
+    number = sum(any(may_resolve(finding, lock) for lock in _locks_of(finding, result)) for finding in failing)
+    several_targets = len(result.targets) > 1
+    command = f"`advisor advise --update{' --target NAME' if several_targets else ''}`"
+    if number == len(failing):
+        return f"{command} makes the smallest change that passes, if there is one"
+    return f"{command} can resolve {number} of {count(len(failing), 'error')}" if number else ""
+
+
+def _locks_of(finding: Finding, result: GateResult) -> list[Lock]:
+    """Return the locks of the targets that a finding applies to."""
+    return [target.case.head.lock for target in result.targets if target.case.name in finding.targets]
+
+
+def _findings(result: GateResult, *, details: bool) -> Iterator[TextRow]:
+    """Yield each finding with its places and code; of many of one code, the first ones."""
+    alike: Counter[tuple[str, str]] = Counter()
+    folded: Counter[tuple[str, str]] = Counter()
+    for same in equal_findings(result.findings):
+        key = same[0].code, same[0].level
+        alike[key] += 1
+        if details or alike[key] <= _MOST_ALIKE:
+            yield _finding(same, result, details=details)
+        else:
+            folded[key] += len(same)
+    for (code, level), number in folded.items():
+        yield TextRow(cells=(f"{count(number, f'more {level}')} [{code}]: `--details` lists them",))
+
+
+def _finding(same: Sequence[Finding], result: GateResult, *, details: bool) -> TextRow:
+    """Return the row of equal findings at one or several places."""
+    finding = same[0]
+    only = f", target {targets}" if (targets := target_names(finding, result)) else ""
+    notes = [f"{places_and_name(same)}{only}"]
+    if details and finding.source:
+        notes.append(finding.source)
+    return TextRow(label=finding.level, cells=(finding.message,), notes=notes, style=_STYLES[finding.level])
+
+
+def _target(target_result: TargetResult, *, details: bool) -> Iterator[TextRow]:
+    """Yield what was checked for a target, and what the comparisons say."""
+    case = target_result.case
+    lock = case.head.lock
+    name = f"{case.name}, " if case.name else ""
+    yield TextRow(label="target", cells=(f"{name}{target_line(case.head.problem.target)}",))
+    yield TextRow(label="lock", cells=(f"{lock.path or 'the environment'}, {count(len(lock.packages), 'package')}",))
+    if target_result.comparison is not None:
+        yield from _comparison(target_result.comparison, most=0 if details else _MOST_LINES)
+    if target_result.recommended is not None:
+        yield TextRow(label="advice", cells=(describe_gap(target_result),))
+
+
+def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
+    """Yield the changes from the base, their effect on speed, and the changed settings."""
+    yield TextRow(label="changes", cells=(f"{describe_changes(comparison.changes)}, compared with {comparison.base}",))
+    changes = [(c.package, str(c.before or "-"), str(c.after or "-")) for c in comparison.changes]
+    others = [c for c in changes if c[0] not in comparison.listed]
+    groups = change_groups(others) if most and len(others) > _MOST_ALIKE else ()
+    listed = [c for c in changes if not groups or c not in others]
+    yield from _first([TextRow(cells=(name, version_change(before, after))) for name, before, after in listed], most)
+    yield from (TextRow(cells=(group,)) for group in groups)
+    yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
+    effects = listed_effects(comparison.prediction, comparison.effects)
+    yield from _first(
+        [TextRow(cells=(f"{e.speedup:.2f}", interval_text(e), indicator_text(e.subject))) for e in effects], most
+    )
+    settings = [
+        TextRow(
+            label="" if number else "settings",
+            cells=(str(setting.place), describe_setting(setting, comparison.not_predicted)),
+        )
+        for number, setting in enumerate(comparison.settings)
+    ]
+    yield from _first(settings, most)
+
+
+def _first(rows: Sequence[TextRow], most: int) -> Iterator[TextRow]:
+    """Yield the first rows, and how many there are more; all of them if ``most`` is 0."""
+    yield from rows[: most or None]
+    if most and len(rows) > most:
+        yield TextRow(cells=(f"and {len(rows) - most} more: `--details` lists them",))

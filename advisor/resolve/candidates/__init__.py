@@ -1,0 +1,1 @@
+"""What may be chosen: the problem, and the versions of each package that a target can install."""

@@ -1,0 +1,230 @@
+"""The files of a project page that the target can install, cached for each page and target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import parse_tag
+from packaging.utils import (
+    InvalidSdistFilename,
+    InvalidWheelFilename,
+    NormalizedName,
+    parse_sdist_filename,
+    parse_wheel_filename,
+)
+from packaging.version import Version
+
+from advisor.domain.target import Target
+from advisor.index.cache import DiskCache
+from advisor.index.memo import Memo
+from advisor.index.pages.filenames import is_variants_file, parse_variants_filename, split_variant_label
+from advisor.index.pages.page import DistributionFile, dump_files, is_distribution, load_files
+from advisor.index.pages.reader import ProjectPage
+
+SDIST_RANK = 1 << 30
+"""Rank of an sdist, which is installed if there is no wheel."""
+_NO_WHEEL = "no wheel for the target"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompatibleFile:
+    """A file that the target can install; of several files of a version, the one with the lowest rank is installed.
+
+    Attributes:
+        version: Version.
+        rank: Its rank.
+        file: The file.
+        label: Label of its variant; empty for other files.
+    """
+
+    version: Version
+    rank: tuple[int, ...]
+    file: DistributionFile
+    label: str = ""
+
+    @property
+    def is_wheel(self) -> bool:
+        """Whether it is a wheel."""
+        return self.file.filename.endswith(".whl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompatibleFiles:
+    """The files of a page, for one target.
+
+    Attributes:
+        files: Files that the target can install.
+        refused: Number of other files, by reason.
+        examples: One file name for each reason.
+        variants: The file that describes the variants of a version, by version.
+    """
+
+    files: tuple[CompatibleFile, ...]
+    refused: Counter[str]
+    examples: dict[str, str]
+    variants: Mapping[Version, DistributionFile] = field(default_factory=dict)
+
+
+class CompatibleFileReader:
+    """Selects compatible files by their name and `Requires-Python`, for one target."""
+
+    def __init__(self, target: Target, cache: DiskCache, *, variants: bool = False) -> None:
+        """Create a reader.
+
+        Args:
+            target: The target.
+            cache: The cache.
+            variants: Whether variant wheels (PEP 825) are compatible, whatever their properties are.
+        """
+        self._target = target
+        self._memo = Memo(cache, "offers")
+        self._variants = variants
+        self._ranks: dict[str, int | None] = {}
+        self._pythons: dict[str, bool] = {}
+
+    def read(self, page: ProjectPage, name: NormalizedName) -> CompatibleFiles:
+        """Return the compatible files of a page, from the cache if possible."""
+        if not page.digest:
+            return self._select(page, name)
+        question = self._question(page)
+        if (stored := self._memo.read(question)) is not None:
+            return _load(stored)
+        offers = self._select(page, name)
+        self._memo.write(question, _dump(offers))
+        return offers
+
+    def of_version(self, page: ProjectPage, name: NormalizedName, version: Version) -> tuple[CompatibleFile, ...]:
+        """Return the compatible files of one version; like :meth:`read`, but without parsing the others."""
+        stored = self._memo.read(self._question(page)) if page.digest else None
+        if stored is not None:
+            return _load(stored, only=str(version)).files
+        return tuple(offer for offer in self.read(page, name).files if offer.version == version)
+
+    def _question(self, page: ProjectPage) -> list[Any]:
+        return [page.digest, self._target.python, self._target.platform, self._variants]
+
+    def runs_on_target(self, requires_python: str | None) -> bool:
+        """Whether a ``Requires-Python`` admits the target's interpreter."""
+        if not requires_python:
+            return True
+        if requires_python not in self._pythons:
+            try:
+                admitted = SpecifierSet(requires_python).contains(self._target.python, prereleases=True)
+            except InvalidSpecifier:
+                # Like pip: a malformed field does not hide the file.
+                admitted = True
+            self._pythons[requires_python] = admitted
+        return self._pythons[requires_python]
+
+    def _select(self, page: ProjectPage, name: NormalizedName) -> CompatibleFiles:
+        offers: list[CompatibleFile] = []
+        refused: Counter[str] = Counter()
+        examples: dict[str, str] = {}
+
+        def is_compatible(filename: str) -> bool:
+            # Most files of a large project are for other targets: only their names are parsed.
+            if not filename.endswith(".whl"):
+                return is_distribution(filename) or (self._variants and is_variants_file(filename))
+            if self._rank(filename) is not None:
+                return True
+            refused[_NO_WHEEL] += 1
+            examples.setdefault(_NO_WHEEL, filename)
+            return False
+
+        variants: dict[Version, DistributionFile] = {}
+        listing = page.read(is_compatible)
+        for file in listing.files:
+            if is_variants_file(file.filename):
+                described = parse_variants_filename(file.filename)
+                if described is not None and described[0] == name:
+                    variants.setdefault(described[1], file)
+                continue
+            outcome = self._check_file(name, file)
+            if isinstance(outcome, CompatibleFile):
+                offers.append(outcome)
+            else:
+                refused[outcome] += 1
+                examples.setdefault(outcome, file.filename)
+        for filename, reason in listing.malformed:
+            refused[reason] += 1
+            examples.setdefault(reason, filename)
+        return CompatibleFiles(files=tuple(offers), refused=refused, examples=examples, variants=variants)
+
+    def _check_file(self, name: NormalizedName, file: DistributionFile) -> CompatibleFile | str:
+        """Return a compatible file, or the reason why a file is not compatible."""
+        is_wheel = file.filename.endswith(".whl")
+        rank = self._rank(file.filename) if is_wheel else SDIST_RANK
+        if rank is None:
+            return _NO_WHEEL
+        build = 0
+        plain, label = self._plain(file.filename)
+        try:
+            if is_wheel:
+                name_in_file, version, build_tag, _ = parse_wheel_filename(plain)
+                build = build_tag[0] if build_tag else 0
+            else:
+                name_in_file, version = parse_sdist_filename(file.filename)
+        except (InvalidWheelFilename, InvalidSdistFilename):
+            return "file name or version is not standard"
+        if name_in_file != name:
+            return "file of another project"
+        if not self.runs_on_target(file.requires_python):
+            return "requires another Python"
+        # The wheel with the most specific tag is installed, then the one with the highest build number.
+        return CompatibleFile(version=version, rank=(rank, -build), file=file, label=label)
+
+    def _plain(self, filename: str) -> tuple[str, str]:
+        """Return the name of a wheel without its variant label, and the label."""
+        return split_variant_label(filename) if self._variants else (filename, "")
+
+    def _rank(self, filename: str) -> int | None:
+        """Return the rank of a wheel's best tag on the target, or none if no tag is compatible."""
+        if self._variants:
+            filename, _ = self._plain(filename)
+        tags = "-".join(filename[:-4].rsplit("-", 3)[1:])
+        if tags not in self._ranks:
+            try:
+                ranks = [self._target.tags[tag] for tag in parse_tag(tags) if tag in self._target.tags]
+            except ValueError:
+                # Not three tags: the file name is reported as not standard later.
+                ranks = [0]
+            self._ranks[tags] = min(ranks, default=None)
+        return self._ranks[tags]
+
+
+def _dump(offers: CompatibleFiles) -> dict[str, Any]:
+    document = {
+        "files": dump_files(o.file for o in offers.files),
+        "about": [[str(o.version), *o.rank, o.label] for o in offers.files],
+        "refused": dict(offers.refused),
+        "examples": offers.examples,
+    }
+    if offers.variants:
+        document["variants"] = [[str(v), *dump_files([file])] for v, file in offers.variants.items()]
+    return document
+
+
+def _load(document: dict[str, Any], *, only: str | None = None) -> CompatibleFiles:
+    entries = [
+        (entry, about)
+        for entry, about in zip(document["files"], document["about"], strict=True)
+        if only is None or about[0] == only
+    ]
+    files = load_files(entry for entry, _ in entries)
+    return CompatibleFiles(
+        files=tuple(
+            CompatibleFile(version=Version(version), rank=(rank, build), file=file, label=label)
+            for file, (_, (version, rank, build, label)) in zip(files, entries, strict=True)
+        ),
+        refused=Counter(document["refused"]),
+        examples=document["examples"],
+        variants={
+            Version(version): load_files([entry])[0]
+            for version, entry in document.get("variants", ())
+            if only is None or version == only
+        },
+    )

@@ -1,0 +1,94 @@
+"""Selection of the candidates of a package among its files that the target can install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from packaging.specifiers import Specifier
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.resolve.candidates.compatible_files import CompatibleFile, CompatibleFiles
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+
+PRERELEASE = "pre-release"
+"""Why a pre-release is no candidate unless pre-releases are admitted."""
+
+
+def select_candidates(
+    name: NormalizedName,
+    pages: Iterable[CompatibleFiles],
+    problem: ResolutionProblem,
+    skip: Callable[[NormalizedName, str, str, int], None],
+) -> tuple[Candidate, ...]:
+    """Return the candidates of a package, newest first: the best file of each version that the problem allows.
+
+    Args:
+        name: The package.
+        pages: Its compatible files on each page. If several pages list a file of one name, the first is used.
+        problem: The problem.
+        skip: Records files that cannot be candidates: package, reason, an example and the number of files.
+    """
+    roots = problem.roots_of(name)
+    hashes = [root.hashes for root in roots if root.hashes]
+    pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
+    best: dict[Version, CompatibleFile] = {}
+    filenames: set[str] = set()
+    for offers in pages:
+        for reason, count in offers.refused.items():
+            skip(name, reason, offers.examples[reason], count)
+        for offer in offers.files:
+            if offer.file.filename in filenames:
+                continue
+            filenames.add(offer.file.filename)
+            file = offer.file
+            previous = best.get(offer.version)
+            if reason := _policy_reason(name, offer, problem.policy):
+                skip(name, reason, file.filename, 1)
+            elif (
+                file.yanked
+                and (name, offer.version) not in problem.policy.retained
+                and not any(s.contains(offer.version, prereleases=True) for s in pinned)
+            ):
+                skip(name, "yanked", file.filename, 1)
+            elif any(file.sha256 not in accepted for accepted in hashes):
+                skip(name, "hash differs from the required ones", file.filename, 1)
+            elif previous is None or offer.rank < previous.rank:
+                best[offer.version] = offer
+    admitted = _without_prereleases(name, best, problem)
+    for version in best:
+        if version not in admitted:
+            skip(name, PRERELEASE, str(version), 1)
+    return tuple(
+        Candidate(name=name, version=version, file=best[version].file) for version in sorted(admitted, reverse=True)
+    )
+
+
+def _policy_reason(name: NormalizedName, offer: CompatibleFile, policy: CandidatePolicy) -> str:
+    """Return why the policy excludes a file; empty if it does not."""
+    uploaded = offer.file.uploaded
+    if offer.is_wheel and not policy.allows_wheels(name):
+        return "wheels are excluded by `--no-binary`"
+    if not offer.is_wheel and not policy.allows_sdists(name):
+        return "sdists are excluded by `--only-binary`"
+    if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
+        return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
+    return ""
+
+
+def _without_prereleases(
+    name: NormalizedName, versions: Iterable[Version], problem: ResolutionProblem
+) -> frozenset[Version]:
+    """Drop pre-releases unless there are no other versions, or a requirement of the project names one (PEP 440)."""
+    versions = frozenset(versions)
+    retained = problem.policy.retained
+    final = frozenset(v for v in versions if not v.is_prerelease or (name, v) in retained)
+    opted_in = problem.policy.prereleases or any(
+        root.requirement.specifier.prereleases for root in problem.roots_of(name)
+    )
+    return versions if opted_in or not final else final
+
+
+def _is_pin(specifier: Specifier) -> bool:
+    """Whether a specifier pins one version, which is then allowed to be yanked (PEP 592)."""
+    return specifier.operator == "===" or (specifier.operator == "==" and not specifier.version.endswith(".*"))

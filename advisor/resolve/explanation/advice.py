@@ -1,0 +1,110 @@
+"""What the score of a stack is based on: its criteria, the measured packages, and those of unknown speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.score.criteria import CRITERIA, ObjectiveName
+from knowledge.estimate.interface import Estimator, Prediction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreBasis:
+    """What the score of a stack is based on; each package of the stack is in one of the lists.
+
+    Attributes:
+        objective: The objective.
+        measured: Frameworks and their companions that were measured on comparable hardware and count for the workload.
+        unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
+        not_in_workload: Frameworks that do not count for the workload.
+        without_measurements: All other packages: only rules and freshness apply to them.
+        min_gain: Smallest gain of speed for which another stack than the newest one is recommended, as a fraction.
+    """
+
+    objective: ObjectiveName
+    measured: tuple[str, ...]
+    unmeasured: tuple[str, ...]
+    not_in_workload: tuple[str, ...]
+    without_measurements: tuple[str, ...]
+    min_gain: float
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        """The criteria of the objective, in order."""
+        return CRITERIA[self.objective]
+
+    @property
+    def includes_speed(self) -> bool:
+        """Whether speed is one of the criteria."""
+        return "speed" in self.criteria
+
+
+def score_basis(
+    stack: Mapping[str, Version],
+    baseline: Mapping[str, Version],
+    *,
+    objective: ObjectiveName,
+    estimator: Estimator,
+    min_gain: float,
+    unmeasured: Iterable[str],
+) -> ScoreBasis:
+    """Return what the score of a stack is based on.
+
+    Args:
+        stack: Versions of the stack.
+        baseline: Versions of the baseline, which speed is compared with; may be empty.
+        objective: The objective.
+        estimator: Predictions from the observations.
+        min_gain: Smallest gain of speed that counts, as a fraction.
+        unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
+    """
+    from pi_runners.vocabulary import FRAMEWORKS
+
+    terms = estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
+    measured = {gains.framework for gains in terms.frameworks}
+    measured |= {companion for gains in terms.frameworks for _, companion, _, _ in gains.groups()}
+    measured &= set(stack)
+    unknown = set(unmeasured)
+    unused = (set(FRAMEWORKS) & set(stack)) - measured - unknown
+    return ScoreBasis(
+        objective=objective,
+        measured=tuple(sorted(measured - unknown)),
+        unmeasured=tuple(sorted(unknown)),
+        not_in_workload=tuple(sorted(unused)),
+        without_measurements=tuple(sorted(set(stack) - measured - unknown - unused)),
+        min_gain=min_gain,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """The recommended stack and the information about it.
+
+    Attributes:
+        objective: The objective.
+        baseline: The stack that a plain resolver chooses; empty if it found none.
+        optimum: The recommended stack and its proof.
+        prediction: Predicted speed-up over the baseline.
+        basis: What the score of the stack is based on.
+        findings: Findings, sorted by code.
+        reasons: For each package of the stack, why it has its version.
+        libyears: Years behind the newest candidates, of the stack and of the baseline.
+        current: Currently locked versions, by package, and the predicted speed-up of the stack over them; none if there
+            is no lock.
+    """
+
+    objective: ObjectiveName
+    baseline: tuple[Candidate, ...]
+    optimum: Optimum
+    prediction: Prediction
+    basis: ScoreBasis
+    findings: tuple[AdviceFinding, ...]
+    reasons: dict[str, str]
+    libyears: tuple[float, float]
+    current: tuple[Mapping[str, Version], Prediction] | None = None

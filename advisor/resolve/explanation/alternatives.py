@@ -1,0 +1,205 @@
+"""Explanation of one package's version: what requires it, why it is not the newest, and the second-best version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.domain.requirement import RootRequirement
+from advisor.resolve.candidates.problem import ResolutionProblem
+from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.explanation.conflict import describe_conflict, find_conflict
+from advisor.resolve.explanation.prices import differences
+from advisor.resolve.explanation.reasons import dependency_graph
+from advisor.resolve.explanation.stack_requirements import PROJECT, ReplacedPackage, replaced_packages
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
+from knowledge.domain.errors import InputError
+from knowledge.estimate.interface import Prediction
+
+if TYPE_CHECKING:
+    import networkx
+
+    Graph = networkx.DiGraph[NormalizedName]
+
+MAX_PATHS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The best stack in which a package has another version.
+
+    Attributes:
+        version: The version.
+        conflict: Lines that explain why there is no such stack, or why none is known; empty if there is one.
+        worse: Name of each objective whose value differs, and by how much it is worse, in order of importance.
+        libyears: Difference in libyears behind the newest versions; positive if this stack is older.
+        prediction: Predicted speed-up over the recommended stack.
+        changes: Name, recommended version and version in this stack of each package that differs.
+    """
+
+    version: Version
+    conflict: tuple[str, ...] = ()
+    worse: tuple[tuple[str, int], ...] = ()
+    libyears: float = 0.0
+    prediction: Prediction | None = None
+    changes: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The explanation of one package of a stack.
+
+    Attributes:
+        name: The package.
+        version: Its version in the stack.
+        newest: The newest candidate.
+        why: The reason for its version, in a few words.
+        required_by: Each package that requires it (or the project), with the requirement.
+        paths: Paths of requirements from the project to it, the shortest first, at most :data:`MAX_PATHS`.
+        more_paths: Whether there are more paths.
+        verdicts: Messages of the rules that apply to its version.
+        prediction: Predicted speed-up of the stack over the baseline.
+        against_newest: The best stack with the newest version; none if the recommended version is the newest.
+        runner_up: The best stack with neither the recommended nor the newest version; none if there is none.
+        replaces: Required packages that it takes the place of.
+    """
+
+    name: NormalizedName
+    version: Version
+    newest: Version
+    why: str
+    required_by: tuple[tuple[str, str], ...]
+    paths: tuple[tuple[str, ...], ...]
+    more_paths: bool
+    verdicts: tuple[str, ...]
+    prediction: Prediction
+    against_newest: Alternative | None
+    runner_up: Alternative | None
+    replaces: tuple[ReplacedPackage, ...] = ()
+
+
+def explain_package(request: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
+    """Explain one package of the recommended stack, or the package that takes its place.
+
+    Args:
+        request: The resolution request.
+        advice: Its result.
+        name: The package.
+
+    Raises:
+        InputError: If the stack contains neither.
+    """
+    stack = {candidate.name: candidate for candidate in advice.optimum.stack}
+    replaced = replaced_packages(request.problem, request.source, advice.optimum.stack)
+    if name not in stack:
+        name = next((r.replacement for r in replaced if r.name == name), name)
+    candidate = stack.get(name)
+    if candidate is None:
+        raise InputError(f"the recommended stack does not contain `{name}`", hint="`advisor tree` lists its packages")
+    candidates = request.source.candidates(name)
+    newest = candidates[0].version
+    graph = dependency_graph(request.problem, request.source, advice.optimum.stack)
+    paths, has_more = _paths(graph, name)
+    newest_alternative = (
+        None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
+    )
+    return Explanation(
+        name=name,
+        version=candidate.version,
+        newest=newest,
+        why=advice.reasons[name],
+        required_by=_required_by(graph, name),
+        paths=paths,
+        more_paths=has_more,
+        verdicts=tuple(f"{v.message} ({v.source})" for v in request.rules.judge(name, candidate.version)),
+        prediction=advice.prediction,
+        against_newest=newest_alternative,
+        runner_up=_runner_up(request, advice.optimum, name, {candidate.version, newest}),
+        replaces=tuple(r for r in replaced if r.replacement == name),
+    )
+
+
+def _required_by(graph: Graph, name: NormalizedName) -> tuple[tuple[str, str], ...]:
+    return tuple(
+        (f"{parent} {graph.nodes[parent]['version']}" if parent else "the project", ", ".join(about["requirements"]))
+        for parent, _, about in sorted(graph.in_edges(name, data=True), key=lambda edge: edge[0])
+    )
+
+
+def _paths(graph: Graph, name: NormalizedName) -> tuple[tuple[tuple[str, ...], ...], bool]:
+    import itertools
+
+    import networkx
+
+    simple = networkx.shortest_simple_paths(graph, PROJECT, name)
+    paths = [tuple(str(node) for node in path[1:]) for path in itertools.islice(simple, MAX_PATHS + 1)]
+    return tuple(paths[:MAX_PATHS]), len(paths) > MAX_PATHS
+
+
+def best_with_version(
+    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version
+) -> Alternative:
+    """Return the best stack of a request in which a package has another version than in its optimum."""
+    return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
+
+
+def _runner_up(
+    request: ResolutionRequest, optimum: Optimum, name: NormalizedName, excluded_versions: set[Version]
+) -> Alternative | None:
+    """Return the best stack that has none of the excluded versions."""
+    excluded = ",".join(f"!={version}" for version in sorted(excluded_versions))
+    alternative = _alternative(request, optimum, name, Requirement(f"{name}{excluded}"), None)
+    return alternative if not alternative.conflict else None
+
+
+def _alternative(
+    request: ResolutionRequest,
+    optimum: Optimum,
+    name: NormalizedName,
+    requirement: Requirement,
+    version: Version | None,
+) -> Alternative:
+    other = request.over(optimum.newest).with_problem(_with_requirement(request.problem, requirement))
+    try:
+        best = other.best()
+    except (StackTooLargeError, SearchLimitError) as error:
+        return Alternative(version=version or Version("0"), conflict=(error.message,))
+    except InfeasibleError:
+        return Alternative(version=version or Version("0"), conflict=_reason(other))
+    if best.stopped:
+        return Alternative(version=version or Version("0"), conflict=(f"not compared: {best.stopped}",))
+    values = zip(best.bounds, optimum.bounds, strict=True)
+    return Alternative(
+        version=next((c.version for c in best.stack if c.name == name), version or Version("0")),
+        worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
+        libyears=request.libyears(best.stack) - request.libyears(optimum.stack),
+        prediction=request.predict(best.stack, {str(c.name): c.version for c in optimum.stack}),
+        changes=differences(optimum.stack, best.stack),
+    )
+
+
+def _with_requirement(problem: ResolutionProblem, requirement: Requirement) -> ResolutionProblem:
+    """Return a problem with one more requirement of the project."""
+    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
+    return replace(problem, roots=(*problem.roots, root))
+
+
+def _reason(request: ResolutionRequest) -> tuple[str, ...]:
+    conflict = find_conflict(
+        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
+    )
+    if conflict is None:
+        return ("no stack was found",)
+    return describe_conflict(conflict, request.problem, request.source, request.source.reasons)
+
+
+def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:
+    """Return the alternatives, each with its title."""
+    titles = (("the newest", explanation.against_newest), ("the runner-up", explanation.runner_up))
+    return [(name, alternative) for name, alternative in titles if alternative is not None]

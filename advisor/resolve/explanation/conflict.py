@@ -1,0 +1,382 @@
+"""Why no stack exists: the smallest set of the project's own requirements that conflict, and the facts involved.
+
+Every requirement of the project, every rule, and every dependency of one package on another is a fact with a switch
+(an assumption of the solver). The solver returns facts that are sufficient for the contradiction. The smallest set of
+project requirements among them is found by the duality of conflicts and corrections: the smallest set that hits every
+known correction either conflicts, and is the result, or yields another correction (Ignatiev et al., Smallest MUS
+Extraction with Minimal Hitting Set Dualization, CP 2015). Other facts are dropped if the conflict remains without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.utils import NormalizedName, canonicalize_name
+
+from advisor.domain.progress import progress
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.time_limit import TimeLimit
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
+from advisor.resolve.optimum.encode import Encoding, Fact
+from advisor.resolve.optimum.optimise import MAX_ITERATIONS
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.search import Search
+from advisor.resolve.optimum.solver import Effort, Literal, SolverModel, SolverResult, negated
+from advisor.resolve.score.costs import Candidates, Limits
+
+_SMALLEST_SECONDS = 1.5
+"""Time limit of the search for the smallest conflict; metadata is read for it."""
+_REDUCTION_SECONDS = 2.0
+"""Time limit of the reduction of the first conflict, and of the other facts; nothing is read for it."""
+_MAX_REQUIREMENTS = 3
+"""Maximum number of different requirements of one package that are listed, each with the versions that have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """A minimal set of facts that contradict each other.
+
+    Attributes:
+        roots: The project's own requirements among them.
+        relations: Dependencies among them: a package, and one that it requires.
+        rules: Reasons of the rules among them.
+        stopped: Why the set of requirements need not be the smallest one; empty if it is.
+    """
+
+    roots: tuple[RootRequirement, ...]
+    relations: tuple[tuple[NormalizedName, NormalizedName], ...]
+    rules: tuple[str, ...]
+    stopped: str = ""
+
+
+def find_conflict(
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    *,
+    limits: Callable[[Candidates], Limits],
+    start: Sequence[Candidate] = (),
+    effort: Effort | None = None,
+) -> Conflict | None:
+    """Return why a problem has no solution; none if it has one, or if a limit was reached first.
+
+    Args:
+        problem: The problem.
+        source: The candidates.
+        limits: Returns what the rules exclude.
+        start: Candidates to load first.
+        effort: Work limit of each call of the solver, and time limit.
+    """
+    contradiction = find_contradiction(problem, source, limits=limits, start=start, effort=effort)
+    return None if contradiction is None else contradiction.conflict()
+
+
+def is_contradictory(request: ResolutionRequest) -> bool:
+    """Whether it is proven that a request has no stack."""
+    contradiction = find_contradiction(
+        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
+    )
+    return contradiction is not None
+
+
+def find_contradiction(
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    *,
+    limits: Callable[[Candidates], Limits],
+    start: Sequence[Candidate] = (),
+    effort: Effort | None = None,
+) -> Contradiction | None:
+    """Return the contradiction of a problem that has no solution; none if it has one, or if a limit was reached.
+
+    Args: see :func:`find_conflict`.
+    """
+    effort = effort or Effort()
+    encoding = Encoding(problem, source, limits, guarded=True)
+    search = Search(problem, source, encoding, start)
+    for iteration in range(1, MAX_ITERATIONS + 1):
+        progress("looking for a contradiction: iteration %d", iteration)
+        answer = _solve(encoding, effort, list(encoding.guards.values()))
+        if answer.values is None:
+            return Contradiction(encoding, search, effort, set(answer.core)) if answer.impossible else None
+        if search.refine(encoding.selected_candidates(answer)) is not None:
+            return None
+        if effort.limit.is_over:
+            return None
+    return None
+
+
+def _solve(encoding: Encoding, effort: Effort, assumptions: Sequence[Literal]) -> SolverResult:
+    """Solve a model, if possible with known metadata only, or at least without reading sdists, which are large.
+
+    Such a solution is the fastest proof that there is no conflict.
+    """
+    model = encoding.solvable_model()
+    for avoided in (encoding.unread(), encoding.unread(only_sdists=True)):
+        if avoided:
+            answer = model.solve(effort, assumptions=[*assumptions, *map(negated, avoided)])
+            if answer.values is not None:
+                return answer
+    return model.solve(effort, assumptions=assumptions)
+
+
+class Contradiction:
+    """Facts that contradict each other, which are reduced to a minimal set."""
+
+    def __init__(self, encoding: Encoding, search: Search, effort: Effort, core: set[Literal]) -> None:
+        self._encoding = encoding
+        self._search = search
+        self._guards = encoding.guards
+        self._effort = effort
+        self._reduction = effort
+        self._first = {fact for fact, literal in encoding.guards.items() if literal in core or not core}
+
+    def conflict(self) -> Conflict:
+        """Return the smallest set of the project's requirements that conflict, with the other facts involved.
+
+        If the smallest one is not known in time, or the user interrupts the search, it is one that cannot be reduced.
+        """
+        self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
+        everything = [fact for fact in self._guards if fact.root is not None]
+        roots = self._irreducible([fact for fact in everything if fact in self._first])
+        limit = self._effort.limit.at_most(_SMALLEST_SECONDS)
+        try:
+            smallest = self._smallest(everything, replace(self._effort, limit=limit))
+            roots = roots if limit.is_over else smallest
+        except KeyboardInterrupt:
+            limit.interrupt()
+        self._reduction = replace(self._effort, limit=TimeLimit(_REDUCTION_SECONDS))
+        relevant = self._relevant([fact for fact in self._guards if fact.root is None], roots)
+        return Conflict(
+            stopped=limit.reason,
+            roots=tuple(fact.root for fact in roots if fact.root is not None),
+            relations=tuple(sorted((f.parent, f.required) for f in relevant if f.parent and f.required)),
+            rules=tuple(sorted(fact.rule for fact in relevant if fact.rule)),
+        )
+
+    def _irreducible(self, roots: list[Fact]) -> list[Fact]:
+        """Return requirements that contradict each other only all together, as far as metadata was read."""
+        others = [fact for fact in self._guards if fact.root is None]
+        for root in list(roots):
+            if root in roots and (core := self._core([*(r for r in roots if r is not root), *others])) is not None:
+                roots = [r for r in roots if r in core]
+        return roots
+
+    def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
+        """Return facts among some that contradict each other, or none if they do not."""
+        facts = list(facts)
+        answer = self._encoding.solvable_model().solve(
+            self._reduction, assumptions=[self._guards[fact] for fact in facts]
+        )
+        if not answer.impossible:
+            return None
+        core = set(answer.core)
+        return {fact for fact in facts if self._guards[fact] in core} or set(facts)
+
+    def _conflicts(self, roots: Sequence[Fact], effort: Effort) -> bool:
+        """Whether some of the project's requirements, with all other facts, have no solution."""
+        requirements = tuple(fact.root for fact in roots if fact.root is not None)
+        while True:
+            facts = [*roots, *(fact for fact in self._guards if fact.root is None)]
+            assumptions = [self._guards[fact] for fact in facts]
+            answer = _solve(self._encoding, effort, assumptions)
+            if answer.values is None:
+                return answer.impossible
+            # The relaxation has a solution: check it with the metadata of everything that it chose.
+            if self._search.refine(self._encoding.selected_candidates(answer), roots=requirements) is not None:
+                return False
+            if effort.limit.is_over:
+                return False
+
+    def _smallest(self, roots: Sequence[Fact], effort: Effort) -> list[Fact]:
+        """Return the smallest set of project requirements that has no solution together with all other facts."""
+        hitting = SolverModel()
+        picks: dict[Fact, Literal] = {fact: hitting.boolean() for fact in roots}
+        while True:
+            progress("there is no stack: reducing the conflict among %d requirements", len(roots))
+            answer = hitting.solve(effort, costs=dict.fromkeys(picks.values(), 1))
+            facts = [fact for fact in roots if answer.values is not None and answer.is_true(picks[fact])]
+            if self._conflicts(facts, effort):
+                return facts
+            correction = self._correction(facts, roots, effort)
+            if not correction:
+                # All of them conflict, so a call reached its work limit: the set cannot be reduced.
+                return list(roots)
+            hitting.require_any(picks[fact] for fact in correction)
+
+    def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
+        """Return requirements without which the others have a solution, as few as the model knows; none at a limit.
+
+        Args:
+            facts: Requirements that have a solution; the result contains none of them.
+            roots: All requirements.
+            effort: Limits.
+        """
+        gains = {self._guards[fact]: -1 for fact in roots if fact not in facts}
+        while True:
+            # Each check may load metadata, which adds facts.
+            fixed = [self._guards[fact] for fact in self._guards if fact.root is None or fact in facts]
+            answer = self._encoding.solvable_model().solve(effort, assumptions=fixed, costs=gains)
+            if answer.values is None:
+                return []
+            compatible = [fact for fact in roots if answer.is_true(self._guards[fact])]
+            if not self._conflicts(compatible, effort):
+                return [fact for fact in roots if fact not in compatible]
+
+    def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
+        """Return the other facts that the conflict needs."""
+        core = self._core([*others, *roots]) or set()
+        relevant = [fact for fact in others if fact in core]
+        for fact in list(relevant):
+            if fact not in relevant:
+                continue
+            smaller = self._core([*(f for f in relevant if f is not fact), *roots])
+            if smaller is not None:
+                relevant = [f for f in relevant if f in smaller]
+        return relevant
+
+
+def describe_conflict(
+    conflict: Conflict, problem: ResolutionProblem, source: CandidateSource, reasons: Callable[[str], str]
+) -> tuple[str, ...]:
+    """Describe a conflict in lines: the project's requirements, the dependencies, and the package without a version.
+
+    Args:
+        conflict: The conflict.
+        problem: The problem, for the metadata that the project states.
+        source: The candidates.
+        reasons: Describes which versions of a package cannot be candidates; may return an empty text.
+    """
+    lines = []
+    for root in conflict.roots:
+        verb = "limit" if root.constraint else "require"
+        lines.append(f"you {verb} `{root.requirement}` ({root.origin})")
+    admitted = _Admitted(conflict, problem, source)
+    for parent, required in _from_the_roots(conflict):
+        lines += [f"and {line}" for line in _relation(parent, required, admitted, source)]
+    lines += [f"and {rule}" for rule in conflict.rules]
+    parents = {parent for parent, _ in conflict.relations}
+    packages = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
+    for name in sorted(packages - parents):
+        lines.append(f"so no version of `{name}` satisfies all of this")
+        if _is_hopeless(name, conflict, admitted, source):
+            candidates, why = source.candidates(name), reasons(name)
+            lines[-1] += f"; available candidates: {_span(candidates)}" if candidates else "; it has no candidates"
+            lines[-1] += f" (excluded: {why})" if why else ""
+    return tuple(lines)
+
+
+def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
+    """Whether a single one of the conflicting requirements admits no candidate of a package."""
+    candidates = [
+        c
+        for c in source.candidates(name)
+        if not source.failed_newer(c) and (not source.is_known(c) or source.dependencies(c) is not None)
+    ]
+    requested = [root.requirement for root in conflict.roots if root.name == name]
+    for parent, required in conflict.relations:
+        if required == name:
+            requested += [
+                dependency.requirement
+                for candidate in admitted.of(parent)
+                if source.is_known(candidate)
+                for extra in (None, *admitted.extras_of(parent))
+                for dependency in source.dependencies(candidate, extra) or ()
+                if dependency.name == name
+            ]
+    return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
+
+
+class _Admitted:
+    """The candidates and extras of a package under the conflicting requirements."""
+
+    def __init__(self, conflict: Conflict, problem: ResolutionProblem, source: CandidateSource) -> None:
+        self._conflict = conflict
+        self._problem = problem
+        self._source = source
+
+    def of(self, name: NormalizedName) -> list[Candidate]:
+        specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
+        return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+
+    def is_stated(self, candidate: Candidate) -> bool:
+        """Whether the project states the metadata of a candidate."""
+        return self._problem.stated_of(candidate) is not None
+
+    def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
+        requested = {
+            canonicalize_name(e) for root in self._conflict.roots if root.name == name for e in root.requirement.extras
+        }
+        for parent, required in self._conflict.relations:
+            if required == name and parent != name:
+                readable = (c for c in self.of(parent) if self._source.is_known(c))
+                requested |= {
+                    e for c in readable for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
+                }
+        return sorted(requested)
+
+
+def _from_the_roots(conflict: Conflict) -> list[tuple[NormalizedName, NormalizedName]]:
+    """Return the relations in the order in which the project's requirements lead to them."""
+    ordered: list[tuple[NormalizedName, NormalizedName]] = []
+    reached = {root.name for root in conflict.roots}
+    pending = list(conflict.relations)
+    while pending:
+        fresh = [relation for relation in pending if relation[0] in reached] or pending
+        ordered += fresh
+        reached |= {required for _, required in fresh}
+        pending = [relation for relation in pending if relation not in fresh]
+    return ordered
+
+
+def _relation(
+    parent: NormalizedName, required: NormalizedName, admitted: _Admitted, source: CandidateSource
+) -> list[str]:
+    """Describe what the versions of one package require of another, newest first; equal requirements share a line."""
+    texts: dict[tuple[str, str], list[Candidate]] = {}
+    for candidate in (c for c in admitted.of(parent) if source.is_known(c)):
+        for extra in (None, *admitted.extras_of(parent)):
+            matching = [d for d in source.dependencies(candidate, extra) or () if d.name == required]
+            if matching:
+                text = " and ".join(map(_requirement_text, matching))
+                text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
+                node = f"{parent}[{extra}]" if extra else str(parent)
+                texts.setdefault((node, text), []).append(candidate)
+    lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]
+    if len(lines) > _MAX_REQUIREMENTS:
+        lines = [
+            *lines[:_MAX_REQUIREMENTS],
+            f"`{parent}` requires `{required}` in {sum(map(len, texts.values()))} versions in total",
+        ]
+    return lines or [f"`{parent}` requires `{required}`"]
+
+
+def _requirement_text(dependency: Dependency) -> str:
+    text = f"`{str(dependency.requirement).split(';')[0].strip()}`"
+    return f"{text} (its metadata does not state it: {dependency.source})" if dependency.source else text
+
+
+def _span(candidates: Sequence[Candidate]) -> str:
+    newest, oldest = candidates[0].version, candidates[-1].version
+    if len(candidates) == 1:
+        return str(newest)
+    return f"{oldest} to {newest} ({len(candidates)} versions)"
+
+
+def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
+    """Return a problem in which one requirement admits every version, or from which one constraint is removed.
+
+    None if there is nothing to relax.
+    """
+    from packaging.specifiers import SpecifierSet
+
+    if not root.requirement.specifier and not root.hashes:
+        return None
+    if root.constraint:
+        return replace(problem, roots=tuple(r for r in problem.roots if r is not root))
+    from packaging.requirements import Requirement
+
+    free = Requirement(str(root.requirement))
+    free.specifier = SpecifierSet()
+    relaxed = replace(root, requirement=free, hashes=frozenset())
+    return replace(problem, roots=tuple(relaxed if r is root else r for r in problem.roots))

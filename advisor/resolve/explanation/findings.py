@@ -1,0 +1,399 @@
+"""Findings about a recommendation, each with a stable code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from advisor.domain.words import count, unknown_driver_text, unmeasured_text
+from advisor.resolve.candidates.index import IndexCandidates, SkippedCandidates
+from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.score.criteria import CRITERIA
+from advisor.resolve.score.slowdowns import slowdown_texts
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.rules import Verdict
+from knowledge.estimate.interface import Prediction
+from pi_runners.vocabulary import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from advisor.resolve.optimum.request import ResolutionRequest
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from packaging.utils import NormalizedName
+
+from advisor.domain.words import quoted, size_text
+from advisor.index.configuration import without_credentials
+from advisor.resolve.candidates.problem import Substitution, admits
+from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_of_stack
+from knowledge.domain.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from advisor.resolve.optimum.request import ResolutionRequest
+    from knowledge.catalogue.builds import Build
+
+
+def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Verdict]:
+    """Return the verdicts of the rules that say why a stack does not run on the target."""
+    alone = [verdict for name, version in versions.items() for verdict in rules.judge(name, version)]
+    verdicts = [*alone, *(verdict for _, verdict in rules.judge_together(versions))]
+    return [verdict for verdict in verdicts if verdict.severity == "forbidden"]
+
+
+def run_obstacle(label: str, versions: Mapping[str, Version], request: ResolutionRequest) -> str:
+    """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does.
+
+    Args:
+        label: What to call the stack.
+        versions: Its versions.
+        request: The request, with the rules and the observations.
+    """
+    reasons = [verdict.message for verdict in violated_rules(versions, request.rules)]
+    for name in sorted(FRAMEWORKS.keys() & versions.keys()):
+        if reason := request.estimator.failures(name).get(str(versions[name])):
+            reasons.append(f"`{name} {versions[name]}` failed to run on comparable hardware: {reason}")
+    return f"{label} does not run on the target: {reasons[0]}" if reasons else ""
+
+
+def collect_findings(
+    request: ResolutionRequest,
+    optimum: Optimum,
+    prediction: Prediction,
+    *,
+    current: Mapping[str, Version] | None = None,
+) -> tuple[AdviceFinding, ...]:
+    """Return the findings about the best stack of a request, sorted by code.
+
+    Args:
+        request: The request.
+        optimum: Its best stack.
+        prediction: Predicted speed-up of the stack over the baseline.
+        current: Currently locked versions, by package; none if there is no lock.
+    """
+    source, rules = request.source, request.rules
+    findings = [
+        AdviceFinding(
+            code="ADV101",
+            severity="warning",
+            message=f"the newest versions do not run on the target: {v.message}",
+            source=v.source,
+        )
+        for v in violated_rules({str(c.name): c.version for c in request.baseline}, rules)
+    ]
+    for candidate in optimum.stack:
+        for v in rules.judge(candidate.name, candidate.version):
+            severity = "note" if v.severity == "note" else "warning"
+            code = "ADV120" if severity == "note" and v.about == "vendor" else "ADV102"
+            findings.append(
+                AdviceFinding(code=code, severity=severity, message=v.message, package=candidate.name, source=v.source)
+            )
+        if source.variants and (message := source.variants.explain(candidate)):
+            findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
+        if candidate.is_sdist:
+            message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
+            findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
+    for package, extra in sorted(source.unknown_extras):
+        if package in {c.name for c in optimum.stack} and _is_required(request, package, extra):
+            message = f"`{package}` does not provide the extra `{extra}`"
+            findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
+    for package in prediction.unmeasured:
+        message = f"{unmeasured_text([package])}: its speed is not predicted"
+        findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
+    versions = {str(c.name): c.version for c in optimum.stack}
+    for package, newest in prediction.newest_measured:
+        message = (
+            f"`{package} {versions[package]}` is newer than the newest version that was compared on such hardware, "
+            f"`{newest}`: what it changed is not known"
+        )
+        findings.append(AdviceFinding(code="ADV118", severity="note", message=message, package=package))
+    findings += _unknown_driver(rules, versions)
+    if not optimum.proven:
+        message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
+        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+    elif not optimum.unique:
+        message = "optimal for the score, but another stack with the same score may come first by name and version"
+        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+    findings += (*request.findings, *build_findings(request, optimum.stack))
+    findings += _slowdown_findings(request, optimum.stack, current or {})
+    findings += _missing_records(optimum, source)
+    findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
+    return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
+
+
+def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
+    """Yield which driver a stack needs, if nobody said which one the target has."""
+    if (runtime := rules.runtime_without_driver(versions)) is not None:
+        message = unknown_driver_text(runtime)
+        yield AdviceFinding(code="ADV119", severity="note", message=message, source=runtime.source)
+
+
+def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
+    """Whether an extra is required, and was not only considered for the target's accelerator."""
+    name = canonicalize_name(package)
+    roots = request.problem.roots_of(name)
+    considered = {canonicalize_name(other) for other in request.builds.extra_names(name)}
+    required = {canonicalize_name(other) for root in roots for other in root.requirement.extras}
+    return extra not in considered or extra in required or not roots
+
+
+def _slowdown_findings(
+    request: ResolutionRequest, stack: Sequence[Candidate], current: Mapping[str, Version]
+) -> Iterator[AdviceFinding]:
+    """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
+    estimator = request.estimator if "speed" in CRITERIA[request.objective] else None
+    versions = {str(c.name): c.version for c in stack}
+    remaining = set()
+    for rule, name, text in slowdown_texts(
+        versions, request.rules, estimator=estimator, min_gain=request.criteria.min_gain
+    ):
+        remaining.add(rule.id)
+        yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
+    for label, before in (
+        (
+            "the newest versions, not the recommended ones, have",
+            {str(c.name): c.version for c in request.baseline},
+        ),
+        ("the current lock, not the recommended one, has", current),
+    ):
+        for rule, name, text in slowdown_texts(before, request.rules):
+            if rule.id not in remaining:
+                message = f"{label} a documented slow-down: {text}"
+                yield AdviceFinding(code="ADV117", severity="note", message=message, package=name, source=rule.source)
+
+
+def _is_reported(skipped: SkippedCandidates) -> bool:
+    return any(part in skipped.reason for part in ("metadata", "upload time"))
+
+
+def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
+    message = (
+        f"{count(skipped.count, 'file')} of `{skipped.package}` cannot be used: {skipped.reason} (`{skipped.example}`)"
+    )
+    return AdviceFinding(code="ADV107", severity="note", message=message, package=skipped.package)
+
+
+def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFinding]:
+    """Return findings about criteria of the objective for which the index has no data."""
+    criteria = {bound.objective for bound in optimum.bounds}
+    record_checks: dict[str, tuple[str, Callable[[Candidate], bool]]] = {
+        "vulnerabilities": ("no vulnerability record", lambda c: source.vulnerabilities(c) is None),
+        "young": ("no upload time", lambda c: c.file.uploaded is None),
+    }
+    findings = []
+    for criterion, (missing, is_missing) in record_checks.items():
+        number = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
+        if number:
+            message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
+            findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
+    return findings
+
+
+CUDA_LIBRARIES = ("nvidia-", "cuda-")
+"""First parts of the names of packages with NVIDIA's libraries."""
+
+_MOST_NAMES = 3
+"""Number of packages up to which they are named."""
+
+
+def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
+    """Yield the findings about the builds of a stack.
+
+    Args:
+        request: The request that it is for.
+        stack: The stack.
+    """
+    for candidate in stack:
+        yield from _of_build(request, candidate)
+        yield from _proposals(request, stack, candidate)
+    yield from _of_idle_builds(request, stack)
+    names = {candidate.name for candidate in stack}
+    replaced = {package.name for package in replaced_packages(request.problem, request.source, stack)}
+    for substitution in request.problem.substitutions.values():
+        adds_extras = substitution.replacement == substitution.package
+        if substitution.package not in (names if adds_extras else replaced):
+            continue
+        if adds_extras:
+            code, reason = "ADV109", "and uses the target's accelerator"
+        else:
+            code, reason = "ADV112", "and suits the target"
+        message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
+        yield AdviceFinding(
+            code=code, severity="note", message=message, package=substitution.replacement, source=substitution.source
+        )
+    yield from _idle_extras(request)
+    if failed := sorted(request.source.failed_builds.items()):
+        indexes = quoted([without_credentials(base) for base, _ in failed])
+        message = f"no build on {indexes} was considered: {failed[0][1].message}"
+        yield AdviceFinding(code="ADV111", severity="warning", message=message)
+
+
+def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
+    """Return the finding that there were too many combinations of replacements to compare all of them.
+
+    Args:
+        packages: Packages whose replacements were not tried.
+        compared: Number of combinations that were compared.
+        untried: Number of combinations that were not.
+    """
+    message = (
+        f"{untried} of {count(compared + untried, 'combination')} of replacements were not tried: {quoted(packages)} "
+        f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "
+        "require the replacement in the project"
+    )
+    return AdviceFinding(code="ADV115", severity="warning", message=message)
+
+
+def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
+    """Yield the packages that are builds for an accelerator which the target lacks, together if they are alike."""
+    alike: dict[tuple[str, str], list[tuple[Candidate, Build]]] = {}
+    for candidate in stack:
+        build = request.builds.build_of(candidate.name, candidate.version)
+        if build is not None and request.builds.is_idle(candidate):
+            hint = "" if request.source.has_further_builds else request.builds.publisher_hint(candidate.name)
+            alike.setdefault((build.runtime, hint), []).append((candidate, build))
+    libraries = sum(candidate.name.startswith(CUDA_LIBRARIES) for candidate in stack)
+    for (runtime, hint), packages in alike.items():
+        names = quoted([f"{c.name} {c.version}" for c, _ in packages])
+        # The version of the runtime is not known of each build.
+        builds = {build for _, build in packages if build.version} or {packages[0][1]}
+        is_one = len(packages) == 1
+        text = f"{names} {'is a build' if is_one else 'are builds'} for {' and '.join(sorted(map(str, builds)))}"
+        text += f", {request.builds.why(packages[0][1])}"
+        if runtime == "cuda" and libraries:
+            text += f"; {'it requires' if is_one else 'they require'} {count(libraries, 'package')} for CUDA"
+        yield AdviceFinding(code="ADV110", severity="warning", message=f"{text}{hint}", package=packages[0][0].name)
+
+
+def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield which build a package is, if there are several, or that it has none for the target's accelerator."""
+    builds, source = request.builds, request.source
+    build = builds.build_of(candidate.name, candidate.version)
+    if build is None:
+        yield from _without_extras(request, candidate)
+        return
+    text = f"`{candidate.name} {candidate.version}` is a build for {build}, {builds.why(build)}"
+    offered = source.candidates(candidate.name)
+    further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
+    if builds.is_idle(candidate):
+        return
+    newer = any(c.version > candidate.version and builds.is_idle(c) for c in _other_releases(candidate, offered))
+    if newer or len(builds.alternatives(candidate, offered)) > 1:
+        skipped = f"; newer releases have only builds for other hardware there{further}" if newer else ""
+        message = f"{text}; from `{without_credentials(candidate.file.index)}`{skipped}"
+        yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
+
+
+def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Iterator[Candidate]:
+    """Yield the candidates that are no builds of the release of a candidate."""
+    return (other for other in offered if other.version.public != candidate.version.public)
+
+
+def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield that a package of the project has none of the extras that make it use the target's accelerator."""
+    roots = request.problem.roots_of(candidate.name)
+    extras = request.builds.extras_of(candidate.name)
+    if not extras or all(root.constraint for root in roots) or any(root.requirement.extras for root in roots):
+        return
+    names = quoted([f"{candidate.name}[{','.join(extra.extras)}]" for extra in extras])
+    message = f"`{candidate.name} {candidate.version}` leaves the target's accelerator idle: no stack has {names}"
+    yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
+
+
+def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
+    """Yield the extras that the project requires for an accelerator which the target does not have."""
+    for root in request.problem.roots:
+        if root.constraint or not request.problem.applies(root.requirement):
+            continue
+        for extra in request.builds.idle_extras(root.name, root.requirement.extras):
+            message = (
+                f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
+                f"{request.builds.why(extra.build)}"
+            )
+            yield AdviceFinding(
+                code="ADV110", severity="warning", message=message, package=root.name, source=extra.source
+            )
+
+
+def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield the packages that could replace one on the target, each with its effect."""
+    if candidate.name in request.problem.substitutions or candidate.direct is not None:
+        return
+    for entry in request.builds.replacements_of(candidate.name):
+        condition = f" if {entry.condition}" if entry.condition else ""
+        allow = "`--allow replace-packages`"
+        if entry.condition or entry.when == "any":
+            allow = f'`replace-packages = {{ {entry.package} = "{entry.replacement}" }}` in `[tool.advisor]`'
+        message = (
+            f"`{entry.replacement}` provides the same modules as `{entry.package}` for the target{condition}"
+            f"{_effect(request, stack, candidate, canonicalize_name(entry.replacement))}; {allow} allows it"
+        )
+        yield AdviceFinding(
+            code="ADV112", severity="note", message=message, package=candidate.name, source=entry.source
+        )
+
+
+def prefetch_proposals(request: ResolutionRequest) -> None:
+    """Start to read what could replace packages of the baseline, without waiting."""
+    names = (candidate.name for candidate in request.baseline if candidate.name not in request.problem.substitutions)
+    proposals = [entry for name in names for entry in request.builds.replacements_of(name)]
+    request.source.prefetch(dict.fromkeys(canonicalize_name(entry.replacement) for entry in proposals))
+
+
+def _effect(
+    request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate, replacement: NormalizedName
+) -> str:
+    """Return how the download changes with a replacement of the same version; empty if it is not known."""
+    try:
+        offered = request.source.candidates(replacement)
+        same = next((c for c in offered if c.version.public == candidate.version.public), None)
+        if same is None:
+            return f" (it has no version {candidate.version.public})"
+        unneeded, added = _other_packages(request, stack, candidate, same)
+        before = [request.source.size(c) for c in (candidate, *unneeded)]
+        after = [request.source.size(c) for c in (same, *added)]
+    except UnavailableError:
+        return ""
+    if None in (*before, *after):
+        return ""
+    totals = [sum(size or 0 for size in sizes) for sizes in (after, before)]
+    text = f" ({size_text(totals[0])} instead of {size_text(totals[1])} to download"
+    if unneeded:
+        names = _listed([c.name for c in unneeded])
+        text += f": {names} {'is' if len(unneeded) == 1 else 'are'} not needed either"
+    if added:
+        text += f"; with {_listed([c.name for c in added])}, which it also requires"
+    return f"{text})"
+
+
+def _other_packages(
+    request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate, same: Candidate
+) -> tuple[list[Candidate], list[Candidate]]:
+    """Return what a stack does not need with a replacement, and the newest versions of what it needs in addition."""
+    substitution = Substitution(package=candidate.name, replacement=same.name)
+    other = request.with_problem(request.problem.with_substitutions([substitution]))
+    replaced = {c.name: c for c in stack if c.name != candidate.name} | {same.name: same}
+    added: dict[NormalizedName, Candidate] = {}
+    newest: list[Candidate] = [same]
+    while newest:
+        other.source.fetch(newest)
+        dependencies = list(requirements_of_stack(other.problem, other.source, [*replaced.values(), *added.values()]))
+        missing = {d.name: d.requirement for _, d in dependencies if d.name not in {*replaced, *added}}
+        newest = [
+            admitted[0]
+            for name, requirement in sorted(missing.items())
+            if (admitted := [c for c in other.source.candidates(name) if admits(requirement, c.version)])
+        ]
+        added |= {c.name: c for c in newest}
+    needed = {d.name for _, d in dependencies}
+    return [c for name, c in sorted(replaced.items()) if name not in needed], list(added.values())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names, or the number of packages if there are many."""
+    return quoted(names) if len(names) <= _MOST_NAMES else count(len(names), "package")

@@ -1,0 +1,209 @@
+"""Why each package of a stack has its version, and the graph of requirements that lead to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from packaging.utils import NormalizedName
+
+from advisor.domain.words import quoted
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem, admits
+from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.score.builds import TargetBuilds
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.estimate.gains import SettingValue
+from knowledge.estimate.interface import Prediction
+
+if TYPE_CHECKING:
+    import networkx
+
+AVOIDED_SLOWDOWN = "has a documented slow-down"
+"""Part of the reason of a package whose newest version has one."""
+_REQUIREMENTS = "newest that the requirements admit"
+_OTHER_CHOICES = "follows from the other choices"
+
+
+def dependency_graph(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> networkx.DiGraph[NormalizedName]:
+    """Return the dependency graph of a stack, starting at :data:`PROJECT`.
+
+    An edge leads from a package to one that it requires and has the ``requirements`` as texts; a node has its
+    ``version`` in the stack, and the packages that it is there ``instead_of``.
+    """
+    import networkx
+
+    graph: networkx.DiGraph[NormalizedName] = networkx.DiGraph()
+    graph.add_node(PROJECT)
+    replaced = _replaced_by_replacement(problem, source, stack)
+    graph.add_nodes_from(
+        (c.name, {"version": str(c.version), "instead_of": tuple(replaced.get(c.name, ()))}) for c in stack
+    )
+    for parent, required in requirements_within(problem, source, stack).items():
+        graph.add_edges_from((parent, name, {"requirements": texts}) for name, texts in required.items())
+    return graph
+
+
+def _replaced_by_replacement(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> dict[NormalizedName, list[NormalizedName]]:
+    """Return the required packages that each package of a stack takes the place of."""
+    names: dict[NormalizedName, list[NormalizedName]] = {}
+    for replaced in replaced_packages(problem, source, stack):
+        names.setdefault(replaced.replacement, []).append(replaced.name)
+    return names
+
+
+def _shortest_paths(
+    required: Mapping[NormalizedName, Collection[NormalizedName]],
+) -> dict[NormalizedName, list[NormalizedName]]:
+    """Return the shortest path from the project to each package; without networkx, which is slow to import."""
+    paths: dict[NormalizedName, list[NormalizedName]] = {PROJECT: []}
+    queue = [PROJECT]
+    for parent in queue:
+        for name in required[parent]:
+            if name not in paths:
+                paths[name] = [*paths[parent], name]
+                queue.append(name)
+    return paths
+
+
+def explain_stack(
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    *,
+    stack: Sequence[Candidate],
+    baseline: Sequence[Candidate],
+    rules: RuleBook,
+    builds: TargetBuilds,
+    prediction: Prediction,
+    settings: Mapping[str, Sequence[SettingValue]],
+) -> dict[str, str]:
+    """Return, for each package of a stack, why it has its version and what requires it, in a few words.
+
+    Args:
+        problem: The problem.
+        source: Source of the candidates.
+        stack: The stack.
+        baseline: The baseline.
+        rules: The rules that apply to the target.
+        builds: Builds for the target.
+        prediction: Prediction for the stack over the baseline.
+        settings: Recommended settings of each package that the baseline's version does not have.
+    """
+    paths = _shortest_paths(requirements_within(problem, source, stack))
+    plain = {c.name: c for c in baseline}
+    forbidden = _forbidden_below(problem, source, baseline, rules)
+    slow = _slow_in_baseline(stack, baseline, rules, known=forbidden)
+    replaced = _replaced_by_replacement(problem, source, stack)
+    reasons: dict[str, str] = {}
+    for candidate in stack:
+        reason = _reason(
+            candidate, plain.get(candidate.name), source, forbidden=forbidden, slow=slow, prediction=prediction
+        )
+        if values := settings.get(candidate.name):
+            listed = quoted(["=".join(value) for value in values])
+            reason = f"{reason}; recommended with {listed}, which {plain[candidate.name].version} does not have"
+        if build := builds.reason(candidate, plain.get(candidate.name)):
+            reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
+        if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
+            reason = "newest whose requirements are known without a build (`--build-sdists`)"
+        if candidate.name in replaced:
+            reason = f"{reason}; instead of {quoted(replaced[candidate.name])}"
+        parents = paths[candidate.name][:-1]
+        reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
+    return reasons
+
+
+def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
+    """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
+    newest = {c.name: c.version for c in optimum.newest}
+    older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
+    low, speedup, high = optimum.gain.ratios
+    documented = any(AVOIDED_SLOWDOWN in reason for reason in reasons.values())
+    without = "without the documented slow-downs, " if documented else ""
+    gain = f"{without}the whole stack is predicted {speedup:.3f} times as fast [{low:.3f}, {high:.3f}]"
+    further = {str(name): f"{reasons[name]}; older than {newest[name]}, the newest that runs: {gain}" for name in older}
+    return {**reasons, **further}
+
+
+def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: CandidateSource) -> bool:
+    """Whether the next newer version that the project admits was left out because it has to be built."""
+    roots = [root.requirement for root in problem.roots_of(candidate.name)]
+    newer = [
+        other
+        for other in source.candidates(candidate.name)
+        if other.version > candidate.version and all(admits(requirement, other.version) for requirement in roots)
+    ]
+    return bool(newer) and source.is_known(newer[-1]) and source.lacks_build(newer[-1])
+
+
+def _forbidden_below(
+    problem: ResolutionProblem, source: CandidateSource, baseline: Sequence[Candidate], rules: RuleBook
+) -> dict[NormalizedName, str]:
+    """Return why a rule forbids each package of the baseline that it forbids, or that requires such a one."""
+    forbidden = [
+        (candidate.name, verdict.message)
+        for candidate in baseline
+        for verdict in rules.judge(candidate.name, candidate.version)
+        if verdict.severity == "forbidden"
+    ]
+    if not forbidden:
+        return {}
+    import networkx
+
+    graph = dependency_graph(problem, source, baseline)
+    rule_messages: dict[NormalizedName, str] = {}
+    for package, message in forbidden:
+        for name in sorted((networkx.ancestors(graph, package) - {PROJECT}) | {package}):
+            rule_messages.setdefault(name, f"does not run on the target: {message}")
+    return rule_messages
+
+
+def _slow_in_baseline(
+    stack: Sequence[Candidate], baseline: Sequence[Candidate], rules: RuleBook, *, known: Collection[str]
+) -> dict[NormalizedName, str]:
+    """Return the documented slow-down of each package of the baseline that the stack avoids.
+
+    Args:
+        stack: The stack.
+        baseline: The baseline.
+        rules: The rules that apply to the target.
+        known: Packages whose version has another reason.
+    """
+    remaining = {rule.id for rule, _ in rules.slowdowns_of({str(c.name): c.version for c in stack})}
+    avoided = [
+        (rule, name)
+        for rule, name in rules.slowdowns_of({str(c.name): c.version for c in baseline})
+        if rule.id not in remaining and name not in known
+    ]
+    # The one that says most about other programs comes last, and is the reason.
+    avoided.sort(key=lambda entry: (entry[0].whole, len(entry[0].ratios), entry[0].ratio))
+    return {NormalizedName(name): f"{AVOIDED_SLOWDOWN}: {rule.workload} ({rule.source})" for rule, name in avoided}
+
+
+def _reason(
+    candidate: Candidate,
+    plain: Candidate | None,
+    source: CandidateSource,
+    *,
+    forbidden: Mapping[NormalizedName, str],
+    slow: Mapping[NormalizedName, str],
+    prediction: Prediction,
+) -> str:
+    if plain is not None and plain.version != candidate.version and candidate.name in forbidden:
+        return f"{plain.version} {forbidden[candidate.name]}"
+    for change in prediction.changes:
+        if change.package == candidate.name and plain is not None and not prediction.obstacle:
+            return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
+    if candidate.version.public == source.candidates(candidate.name)[0].version.public:
+        return "newest for the target"
+    if plain is None:
+        return "newest that the other choices admit"
+    if plain.version == candidate.version:
+        return _REQUIREMENTS
+    if candidate.name in slow:
+        return f"{plain.version} {slow[candidate.name]}"
+    return _OTHER_CHOICES

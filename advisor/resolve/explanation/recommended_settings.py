@@ -1,0 +1,251 @@
+"""The run-time settings of the advice: those to set, those to allow, and those to avoid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from packaging.version import Version
+
+from advisor.resolve.score.setting_choice import TargetSettings
+from advisor.resolve.score.speed_steps import speed_steps
+from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
+from knowledge.estimate.gains import NORMAL_QUANTILE, SettingGains, SettingValue
+from knowledge.estimate.interface import Estimator, Prediction
+from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
+from knowledge.estimate.setting_effect import SettingEffect
+from knowledge.hardware.this_machine import installed_libraries
+from pi_runners.vocabulary import FRAMEWORKS
+
+Status = Literal["recommended", "offered", "advised-against"]
+"""Whether a setting is a part of the advice, would be if reduced precision were allowed, or makes programs slower."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendedSetting:
+    """A run-time setting with a clear effect, and what the advice says about it.
+
+    Attributes:
+        package: The framework.
+        name: Name of the setting.
+        value: Its value.
+        status: What the advice says.
+        numerics: What it does to results.
+        effects: Predicted effects, one for each kind of workload if none is selected.
+        environment: Environment variables that apply it; a shared library is named by its file name.
+        code: Lines of Python that apply it, where the environment cannot.
+        documentation: Address of the page that documents it.
+        numerical_effects: Measured effects of a lower precision on the results of small models.
+        together_with: Settings of the advice that it gains with, if it gains nothing without them, as ``name=value``.
+        missing: What the machine lacks for it, in one clause; empty for most. It is emulated.
+        not_installed: File names of the libraries of which it needs one, if the target is this machine and has none.
+        debian_package: Package of Debian and Ubuntu with such a library; empty if it needs none, or it is not known.
+    """
+
+    package: str
+    name: str
+    value: str
+    status: Status
+    numerics: Numerics
+    effects: tuple[SettingEffect, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    documentation: str = ""
+    numerical_effects: tuple[NumericalEffect, ...] = ()
+    together_with: tuple[str, ...] = ()
+    missing: str = ""
+    not_installed: tuple[str, ...] = ()
+    debian_package: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CombinedGain:
+    """Predicted speed-up that the recommended settings of a stack have a part in.
+
+    Attributes:
+        speedup: The speed-up.
+        low: Lower end of its interval.
+        high: Upper end.
+        frameworks: Number of frameworks that have an equal share of the time; the effect of a setting alone is that on
+            the part of its framework.
+    """
+
+    speedup: float
+    low: float
+    high: float
+    frameworks: int = 1
+
+
+def recommended_settings(
+    stack: Mapping[str, Version], estimator: Estimator, settings: TargetSettings
+) -> tuple[RecommendedSetting, ...]:
+    """Return the settings of the frameworks of a stack that the advice says something about, the recommended first.
+
+    Args:
+        stack: Versions of the stack.
+        estimator: Predictions from the observations.
+        settings: The settings that may be chosen.
+    """
+    effects: dict[tuple[str, str], list[SettingEffect]] = {}
+    for effect in estimator.compared_settings(stack):
+        effects.setdefault((effect.package, effect.setting), []).append(effect)
+    listed = []
+    for gains in estimator.setting_gains({name: [version] for name, version in stack.items()}, stack):
+        version = stack[gains.framework]
+        for status, value in _statuses(gains, version, settings):
+            of_value = effects.get((gains.framework, "=".join(value)), ())
+            # What is slower for small programs only is not to be avoided by large ones.
+            if status == "advised-against" and any(e.low > 1 or e.gains_from for e in of_value):
+                continue
+            described = _described(gains.framework, value, status, settings, version, effects)
+            best = settings.best(gains, version).values
+            if status == "offered":
+                best = replace(settings, allows_reduced=True).best(gains, version).values
+            if status != "advised-against":
+                described = replace(described, together_with=tuple(_partners(gains, version, value, best)))
+            listed.append(described)
+    order = {"recommended": 0, "offered": 1, "advised-against": 2}
+    return tuple(sorted(listed, key=lambda s: (order[s.status], s.package, s.name, s.value)))
+
+
+def compared_effects(
+    stack: Mapping[str, Version],
+    estimator: Estimator,
+    settings: TargetSettings,
+    listed: Collection[RecommendedSetting],
+) -> tuple[SettingEffect, ...]:
+    """Return what run-time settings of the frameworks of a stack are worth, as far as measurements say it.
+
+    Values that the stack's version or the machine does not have are left out, unless the advice is about them.
+
+    Args:
+        stack: Versions of the stack.
+        estimator: Predictions from the observations.
+        settings: The settings that may be chosen.
+        listed: The settings that the advice says something about.
+    """
+    of_advice = {(s.package, s.name, s.value) for s in listed}
+    return tuple(
+        effect
+        for effect in estimator.compared_settings(stack)
+        for name, _, value in [effect.setting.partition("=")]
+        if (effect.package, name, value) in of_advice
+        or settings.may_have(effect.package, (name, value), stack[effect.package])
+    )
+
+
+def values_to_set(settings: Iterable[RecommendedSetting]) -> dict[str, dict[str, int | str]]:
+    """Return the values of the recommended settings, by package and name of the setting."""
+    values: dict[str, dict[str, int | str]] = {}
+    for setting in settings:
+        if setting.status == "recommended":
+            is_number = shipped_settings()[setting.name].least is not None
+            values.setdefault(setting.package, {})[setting.name] = int(setting.value) if is_number else setting.value
+    return values
+
+
+def combined_gain(
+    recommended: Iterable[RecommendedSetting], stack: Mapping[str, Version], estimator: Estimator
+) -> CombinedGain | None:
+    """Return the predicted speed-up by the recommended settings together; none if there are none.
+
+    Args:
+        recommended: Settings of the advice.
+        stack: Versions of the stack.
+        estimator: Predictions from the observations.
+    """
+    values = {(s.package, (s.name, s.value)) for s in recommended if s.status == "recommended"}
+    if not values:
+        return None
+    mean = variance = 0.0
+    every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
+    for gains in every:
+        own = {value for package, value in values if package == gains.framework}
+        total = gains.of(stack[gains.framework], own)
+        mean, variance = mean + total.mean, variance + total.variance
+    half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
+    return CombinedGain(
+        speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), frameworks=len(every)
+    )
+
+
+def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> CombinedGain | None:
+    """Return the speed-up of a stack with its recommended settings over the baseline without settings.
+
+    The errors of the two predictions count as independent, as in the score.
+
+    Args:
+        prediction: Prediction for the stack over the baseline, both without settings.
+        gain: What the settings gain; none if none are recommended.
+
+    Returns:
+        The speed-up; none without settings, or if there is no speed-up over the baseline to report.
+    """
+    if gain is None or prediction.is_same or not prediction.is_known:
+        return None
+    half = math.hypot(*(math.log(p.high / p.low) / 2 for p in (prediction, gain)))
+    mean = math.log(prediction.speedup * gain.speedup)
+    return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+
+
+def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -> Iterator[tuple[Status, SettingValue]]:
+    best = settings.best(gains, version).values
+    for value in best:
+        yield "recommended", value
+    for value in replace(settings, allows_reduced=True).best(gains, version).values:
+        choice = settings.choice(gains.framework, value, version)
+        if value not in best and choice is not None and choice.numerics == "reduced":
+            yield "offered", value
+    for value, gain in gains.alone[version].items():
+        if value in best or speed_steps(gain) >= 0:
+            continue
+        is_slower = settings.choice(gains.framework, value, version) is not None and gain.is_significant()
+        # Without the feature it cannot gain: a loss beyond one standard deviation is evidence enough.
+        is_loss = gain.mean + math.sqrt(gain.variance) < 0
+        if is_slower or (is_loss and settings.emulated(gains.framework, value, version)):
+            yield "advised-against", value
+
+
+def _described(
+    framework: str,
+    value: SettingValue,
+    status: Status,
+    settings: TargetSettings,
+    version: Version,
+    effects: Mapping[tuple[str, str], list[SettingEffect]],
+) -> RecommendedSetting:
+    name, text = value
+    backend = FRAMEWORKS[framework]
+    emulated = settings.emulated(framework, value, version)
+    choice = emulated[0] if emulated else settings.choice(framework, value, version)
+    own = shipped_settings()[name].framework(backend)
+    assert choice is not None
+    assert own is not None
+    installed = installed_libraries(choice.library) if settings.is_this_machine else dict.fromkeys(choice.library)
+    return RecommendedSetting(
+        package=framework,
+        name=name,
+        value=text,
+        status=status,
+        numerics=choice.numerics,
+        effects=tuple(effects.get((framework, "=".join(value)), ())),
+        environment=environment_of(
+            {name: text}, backend, present={}, libraries={file: file for file in installed or choice.library}
+        ),
+        code=code_of({name: text}, backend),
+        documentation=own.documentation,
+        numerical_effects=effects_of(backend, {name: text}) if choice.numerics == "reduced" else (),
+        missing=emulated[1] if emulated else "",
+        not_installed=() if installed else choice.library,
+        debian_package=choice.debian_package,
+    )
+
+
+def _partners(gains: SettingGains, version: Version, value: SettingValue, best: Collection[SettingValue]) -> list[str]:
+    """Return the settings of the best ones that a setting was measured with, if it gains nothing without them."""
+    if speed_steps(gains.alone[version][value]) > 0:
+        return []
+    pairs = [pair for pair in gains.together[version] if value in pair]
+    return sorted("=".join(other) for pair in pairs for other in pair if other != value and other in best)

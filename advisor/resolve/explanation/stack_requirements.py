@@ -1,0 +1,102 @@
+"""Which requirements lead to the packages of a stack, and which of these packages take the place of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from packaging.utils import NormalizedName
+
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, ResolutionProblem
+
+PROJECT = NormalizedName("")
+"""The node of the project itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacedPackage:
+    """A package that is required, and that another one in the stack takes the place of.
+
+    Attributes:
+        name: The package.
+        replacement: The package in the stack.
+        by_project: Whether the project itself requires the package.
+        required_by: Packages of the stack that require it, sorted.
+        source: Where it is stated that one may take the place of the other.
+    """
+
+    name: NormalizedName
+    replacement: NormalizedName
+    by_project: bool
+    required_by: tuple[NormalizedName, ...]
+    source: str
+
+
+def requirements_of_stack(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> Iterator[tuple[NormalizedName, Dependency]]:
+    """Yield each requirement of :data:`PROJECT` and of the packages of a stack, with what has the requirement.
+
+    Of the extras of a package, those that something requires count.
+    """
+    candidates = {candidate.name: candidate for candidate in stack}
+    visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
+    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
+    for root in problem.roots:
+        if not root.constraint and problem.applies(root.requirement):
+            dependency = Dependency(name=root.name, requirement=root.requirement, instead_of=root.instead_of)
+            queue += _required_parts(dependency)
+            yield PROJECT, dependency
+    while queue:
+        name, extra = queue.pop()
+        if (name, extra) in visited:
+            continue
+        visited.add((name, extra))
+        if name in candidates:
+            for dependency in source.dependencies(candidates[name], extra) or ():
+                queue += _required_parts(dependency)
+                yield name, dependency
+
+
+def _required_parts(dependency: Dependency) -> list[tuple[NormalizedName, NormalizedName | None]]:
+    """Return the package that is required, without an extra and with each of the required extras."""
+    return [(dependency.name, extra) for extra in (None, *dependency.extras)]
+
+
+def requirements_within(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]]:
+    """Return the requirements of :data:`PROJECT` and of each package of a stack, by required package.
+
+    A required package that is not in the stack is included, without requirements.
+    """
+    requirements: dict[NormalizedName, dict[NormalizedName, tuple[str, ...]]] = {PROJECT: {}}
+    names: list[NormalizedName] = []
+    for parent, dependency in requirements_of_stack(problem, source, stack):
+        text = str(dependency.requirement).partition(";")[0].strip()
+        required = requirements.setdefault(parent, {})
+        required[dependency.name] = tuple(dict.fromkeys((*required.get(dependency.name, ()), text)))
+        names.append(dependency.name)
+    return requirements | {name: {} for name in names if name not in requirements}
+
+
+def replaced_packages(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> tuple[ReplacedPackage, ...]:
+    """Return the required packages that others in a stack take the place of, by name."""
+    if all(s.replacement == s.package for s in problem.substitutions.values()):
+        return ()
+    requirers: dict[tuple[NormalizedName, NormalizedName], set[NormalizedName]] = {}
+    for parent, dependency in requirements_of_stack(problem, source, stack):
+        if dependency.instead_of is not None:
+            requirers.setdefault((dependency.instead_of, dependency.name), set()).add(parent)
+    return tuple(
+        ReplacedPackage(
+            name=name,
+            replacement=replacement,
+            by_project=PROJECT in parents,
+            required_by=tuple(sorted(parents - {PROJECT})),
+            source=problem.substitutions[name].source,
+        )
+        for (name, replacement), parents in sorted(requirers.items())
+    )

@@ -1,0 +1,430 @@
+"""The baseline: the stack that a plain resolver chooses, newest versions first (resolvelib, like pip)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName
+from packaging.version import Version
+from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
+
+from advisor.domain.progress import progress
+from advisor.domain.requirement import RootRequirement
+from advisor.domain.time_limit import TimeLimit
+from advisor.domain.words import quoted
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import (
+    Candidate,
+    CandidateSource,
+    Dependency,
+    NoStackError,
+    ResolutionProblem,
+    admits,
+    prefetch_roots,
+)
+from knowledge.domain.errors import AdvisorError
+
+Identifier = tuple[NormalizedName, NormalizedName | None]
+"""A package, or a package with one extra; the extra is a separate node that pins its package."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvelibRequirement:
+    """A requirement in resolvelib's graph: on a package, or on one extra of it; the project itself has no parent."""
+
+    dependency: Dependency
+    extra: NormalizedName | None
+    origin: str
+    parent: NormalizedName | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvelibCandidate:
+    """A candidate in resolvelib's graph: a version of a package, or one extra of it."""
+
+    candidate: Candidate
+    extra: NormalizedName | None
+
+
+_MOST_AHEAD = 16
+"""Number of older versions whose metadata is read at once after several that cannot be used."""
+MOST_ROUNDS = 20_000
+"""Rounds of resolvelib after which the search ends."""
+FIRST_ROUNDS = 500
+"""Rounds of resolvelib after which the problem is checked for a contradiction."""
+
+
+class BaselineLimitError(NoStackError):
+    """Raised when the plain resolver finds no stack within its limit of rounds."""
+
+    code = "baseline-limit"
+
+
+class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Identifier]):
+    """Provides resolvelib with candidates; ``pins`` limits each package to one version."""
+
+    def __init__(
+        self,
+        problem: ResolutionProblem,
+        source: CandidateSource,
+        pins: Mapping[NormalizedName, Candidate] | None = None,
+        limit: TimeLimit | None = None,
+    ) -> None:
+        self._problem = problem
+        self._source = source
+        self._pins = pins
+        self._limit = limit
+        self.refused: set[str] = set()
+        """Packages of which older versions were refused, since no requirement excluded one whose build failed."""
+        self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
+
+    def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
+        """Return the node of a requirement or a candidate."""
+        if isinstance(requirement_or_candidate, ResolvelibRequirement):
+            return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
+        return requirement_or_candidate.candidate.name, requirement_or_candidate.extra
+
+    def narrow_requirement_selection(
+        self,
+        identifiers: Iterable[Identifier],
+        resolutions: Mapping[Identifier, ResolvelibCandidate],
+        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+        information: Mapping[Identifier, Iterator[Any]],
+        backtrack_causes: Sequence[Any],
+    ) -> Iterable[Identifier]:
+        """Return the nodes among which :meth:`get_preference` decides; with pins, the order does not matter."""
+        return identifiers if self._pins is None else list(identifiers)[:1]
+
+    def get_preference(
+        self,
+        identifier: Identifier,
+        resolutions: Mapping[Identifier, ResolvelibCandidate],
+        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+        information: Mapping[Identifier, Iterator[Any]],
+        backtrack_causes: Sequence[Any],
+    ) -> Any:
+        """Return pip's order: pinned packages, causes of conflicts, the project's own requirements, then by name."""
+        information_of_node = list(information[identifier])
+        specifiers = [s for info in information_of_node for s in info.requirement.dependency.requirement.specifier]
+        causes = {self.identify(cause.requirement) for cause in backtrack_causes}
+        return (
+            not any(s.operator == "==" and not s.version.endswith(".*") for s in specifiers),
+            identifier not in causes,
+            not any(info.parent is None for info in information_of_node),
+            not specifiers,
+            identifier[0],
+            identifier[1] or "",
+        )
+
+    def find_matches(
+        self,
+        identifier: Identifier,
+        requirements: Mapping[Identifier, Iterator[ResolvelibRequirement]],
+        incompatibilities: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+    ) -> Callable[[], Iterator[ResolvelibCandidate]]:
+        """Return the candidates that every requirement on the node admits, newest first."""
+        name, extra = identifier
+        nodes = list(requirements[identifier])
+        roots = [root.requirement for root in self._problem.roots_of(name)]
+        specified = [*(node.dependency.requirement for node in nodes), *roots]
+        of_others = [*(node.dependency.requirement for node in nodes if node.parent != name), *roots]
+        incompatible = {node.candidate.version for node in incompatibilities[identifier]}
+
+        def matches() -> Iterator[ResolvelibCandidate]:
+            admitted = [
+                candidate
+                for candidate in self._candidates(name)
+                if candidate.version not in incompatible and all(admits(r, candidate.version) for r in specified)
+            ]
+            for number, candidate in enumerate(admitted):
+                self._check_limit()
+                # An extra pins its package, for which this is decided.
+                newer = self._source.failed_newer(candidate) if self._pins is None and extra is None else ()
+                if any(all(admits(r, version) for r in of_others) for version in newer):
+                    self.refused.add(name)
+                    continue
+                steps = len(incompatible) + number
+                if steps and not self._source.is_known(candidate):
+                    # A long way back takes few requests in turn.
+                    self._source.prefetch_metadata(admitted[number : number + min(2 * steps, _MOST_AHEAD)])
+                if self._source.dependencies(candidate) is not None:
+                    yield ResolvelibCandidate(candidate=candidate, extra=extra)
+
+        return matches
+
+    def _check_limit(self) -> None:
+        """Raise an error if the time is over.
+
+        Raises:
+            BaselineLimitError: If it is.
+        """
+        if self._limit is not None and self._limit.is_over:
+            raise BaselineLimitError(
+                f"the plain resolver found no stack: {self._limit.reason}", hint="allow more time with `--time-limit`"
+            )
+
+    def is_satisfied_by(self, requirement: ResolvelibRequirement, candidate: ResolvelibCandidate) -> bool:
+        """Whether a candidate meets a requirement."""
+        # Called for every pair in every round: cached by identity; storing the pair keeps the identities valid.
+        key = (id(requirement), id(candidate))
+        if key not in self._satisfied:
+            is_met = admits(requirement.dependency.requirement, candidate.candidate.version)
+            self._satisfied[key] = (is_met, requirement, candidate)
+        return self._satisfied[key][0]
+
+    def get_dependencies(self, candidate: ResolvelibCandidate) -> Iterable[ResolvelibRequirement]:
+        """Return what a node requires; an extra also pins its own package."""
+        package = candidate.candidate
+        self._check_limit()
+        progress("resolving the newest versions: %s %s", package.name, package.version)
+        dependencies = self._source.dependencies(package, candidate.extra) or ()
+        self._source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
+        origin = f"{package.name} {package.version}"
+        requirements = [requirement for d in dependencies for requirement in split_extras(d, origin, package.name)]
+        if candidate.extra is not None:
+            requirements.append(
+                ResolvelibRequirement(
+                    dependency=_pin(package),
+                    extra=None,
+                    origin=f"{package.name}[{candidate.extra}]",
+                    parent=package.name,
+                )
+            )
+        return requirements
+
+    def _candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        if self._pins is None:
+            return self._source.candidates(name)
+        return (self._pins[name],) if name in self._pins else ()
+
+
+def _pin(candidate: Candidate) -> Dependency:
+    from packaging.requirements import Requirement
+
+    return Dependency(name=candidate.name, requirement=Requirement(f"{candidate.name}==={candidate.version}"))
+
+
+def split_extras(
+    dependency: Dependency, origin: str, parent: NormalizedName | None = None
+) -> list[ResolvelibRequirement]:
+    """Split a requirement into one on the package and one on each of its extras."""
+    extras: list[NormalizedName | None] = [None, *dependency.extras]
+    return [ResolvelibRequirement(dependency=dependency, extra=e, origin=origin, parent=parent) for e in extras]
+
+
+def resolve_baseline(
+    problem: ResolutionProblem,
+    source: CandidateSource,
+    *,
+    pins: Mapping[NormalizedName, Candidate] | None = None,
+    max_rounds: int = MOST_ROUNDS,
+    limit: TimeLimit | None = None,
+) -> tuple[Candidate, ...]:
+    """Resolve a problem, newest versions first.
+
+    Args:
+        problem: The problem.
+        source: The candidates.
+        pins: The only candidate of each package; by default all candidates are used.
+        max_rounds: Limit of the search, in resolvelib's rounds.
+        limit: Time limit.
+
+    Returns:
+        The chosen candidates, sorted by name.
+
+    Raises:
+        NoStackError: If no stack satisfies the requirements.
+        BaselineLimitError: If none is found within the limits.
+    """
+    requirements = [
+        item
+        for root in problem.roots
+        if not root.constraint and problem.applies(root.requirement)
+        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
+    ]
+    if pins is None:
+        prefetch_roots(problem, source)
+    provider = _Provider(problem, source, pins, limit)
+    try:
+        result = Resolver(provider, BaseReporter()).resolve(requirements, max_rounds=max_rounds)
+    except ResolutionImpossible as error:
+        if provider.refused:
+            # A package that it reads later may exclude the versions whose builds failed.
+            raise BaselineLimitError(
+                f"the plain resolver found no stack: builds of {quoted(sorted(provider.refused))} failed"
+            ) from None
+        lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
+        raise NoStackError(
+            "no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))
+        ) from None
+    except (ResolutionTooDeep, RecursionError):
+        # resolvelib recurses endlessly if packages that it gave up require each other.
+        raise BaselineLimitError(
+            f"the plain resolver found no stack within {max_rounds} rounds",
+            hint="constrain the packages that have many versions",
+        ) from None
+    candidates = {node.candidate.name: node.candidate for node in result.mapping.values()}
+    return tuple(candidates[name] for name in sorted(candidates))
+
+
+def resolve_newest_stack(
+    problem: ResolutionProblem, source: IndexCandidates, limit: TimeLimit, *, max_rounds: int = MOST_ROUNDS
+) -> tuple[Candidate, ...]:
+    """Resolve a problem, newest versions first; with further builds only if there is no stack without them.
+
+    Raises:
+        NoStackError: If no stack satisfies the requirements.
+        BaselineLimitError: If none is found within the limits.
+    """
+    if source.has_further_builds:
+        plain = DefaultBuilds(problem, source, source.is_further_build)
+        try:
+            return resolve_baseline(problem, plain, max_rounds=max_rounds, limit=limit)
+        except BaselineLimitError:
+            raise
+        except NoStackError:
+            pass
+    return resolve_baseline(problem, source, max_rounds=max_rounds, limit=limit)
+
+
+def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> list[RootRequirement]:
+    """Return the requirements of the project that admit no version of a package that it requires.
+
+    These are single requirements or, if each of them admits a version, all requirements on the package.
+
+    Args:
+        problem: The problem.
+        source: The candidates.
+    """
+    unsatisfied: list[RootRequirement] = []
+    for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):
+        roots = problem.roots_of(name)
+        versions = [candidate.version for candidate in source.candidates(name)]
+        if any(all(admits(root.requirement, v) for root in roots) for v in versions):
+            continue
+        single = [root for root in roots if not any(admits(root.requirement, v) for v in versions)]
+        unsatisfied += single or roots
+    return unsatisfied
+
+
+def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
+    """Check that each package that the project requires has a version that the target can install.
+
+    Raises:
+        NoStackError: If one has none; the message contains the reason.
+        UnavailableError: If an index cannot be read.
+    """
+    prefetch_roots(problem, source)
+    for root in problem.roots:
+        if root.constraint or not problem.applies(root.requirement):
+            continue
+        if not source.is_on_index(root.name):
+            raise NoStackError(
+                f"package `{root.name}`, required by {root.origin}, is not on any configured index",
+                hint="check the spelling, or name the index with `--index-url` or `--extra-index-url`",
+            )
+        if not source.candidates(root.name):
+            reasons = source.reasons(root.name)
+            if not reasons:
+                raise NoStackError(
+                    f"the index page of `{root.name}`, required by {root.origin}, lists no files",
+                    hint="open it in a browser: an index that requires a login may return another page",
+                )
+            raise NoStackError(
+                f"no version of `{root.name}`, required by {root.origin}, can be installed on the target: {reasons}",
+                hint="choose another `--python` or `--platform`",
+            )
+
+
+class VerificationError(AdvisorError):
+    """Raised when the independent resolver does not accept the optimum: a defect of this program."""
+
+    code = "verification-failed"
+    exit_code = 4
+
+
+def verify(problem: ResolutionProblem, source: CandidateSource, stack: Iterable[Candidate]) -> None:
+    """Check that resolvelib, with every version pinned, accepts exactly this stack.
+
+    Raises:
+        VerificationError: If it does not; nothing must be written then.
+    """
+    stack = tuple(stack)
+    hint = "this is a defect of `advisor`: please report it with the project's requirements; no lock was written"
+    try:
+        accepted = resolve_baseline(problem, source, pins={c.name: c for c in stack})
+    except NoStackError as error:
+        conflict = "; ".join(error.details)
+        raise VerificationError(f"the chosen stack violates a requirement: {conflict}", hint=hint) from None
+    if {c.name for c in accepted} != {c.name for c in stack}:
+        surplus = sorted({c.name for c in stack} - {c.name for c in accepted})
+        raise VerificationError(f"the chosen stack has packages that nothing requires: {surplus}", hint=hint)
+
+
+class DefaultBuilds:
+    """The candidates of a problem without further builds, which a plain resolver does not know of.
+
+    If the project's own requirements admit only further builds of a package, it has these.
+    """
+
+    def __init__(
+        self, problem: ResolutionProblem, source: CandidateSource, is_further_build: Callable[[Candidate], bool]
+    ) -> None:
+        self._problem = problem
+        self._source = source
+        self._is_further_build = is_further_build
+
+    @property
+    def fetched(self) -> Collection[str]:
+        """Addresses of the files whose metadata has been requested."""
+        return self._source.fetched
+
+    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
+        """Return the candidates of a package for the target, newest first."""
+        every = self._source.candidates(name)
+        default = tuple(c for c in every if not self._is_further_build(c))
+        roots = [root.requirement for root in self._problem.roots_of(name)]
+        return default if any(all(admits(root, c.version) for root in roots) for c in default) else every
+
+    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
+        """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
+        return self._source.dependencies(candidate, extra)
+
+    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
+        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
+        return self._source.lacks_extra(candidate, extra)
+
+    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
+        """Return a candidate's known vulnerabilities, or none without a record of them."""
+        return self._source.vulnerabilities(candidate)
+
+    def size(self, candidate: Candidate) -> int | None:
+        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+        return self._source.size(candidate)
+
+    def is_known(self, candidate: Candidate) -> bool:
+        """Whether the candidate's metadata has been read."""
+        return self._source.is_known(candidate)
+
+    def lacks_build(self, candidate: Candidate) -> bool:
+        """Whether a candidate cannot be used because its requirements are only known after a build."""
+        return self._source.lacks_build(candidate)
+
+    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
+        """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
+        return self._source.failed_newer(candidate)
+
+    def fetch(self, candidates: Iterable[Candidate]) -> None:
+        """Read the metadata of candidates in one parallel batch."""
+        self._source.fetch(candidates)
+
+    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
+        """Start reading the pages of packages, and the metadata of the versions that come first, without waiting."""
+        self._source.prefetch(names, requirements)
+
+    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
+        """Start reading the metadata of candidates without waiting."""
+        self._source.prefetch_metadata(candidates)

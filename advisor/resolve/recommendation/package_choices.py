@@ -1,0 +1,296 @@
+"""The choice of other packages or further extras for the hardware of a target, where a catalogue knows such."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidateSource, ResolutionProblem, Substitution
+from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import untried_replacements_finding
+from advisor.resolve.explanation.no_stack import error_about_size
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
+from advisor.resolve.score.builds import TargetBuilds
+from knowledge.catalogue.builds import BuildExtra, Replacement, shipped_builds
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
+
+_MOST_VARIANTS = 24
+"""Number of combinations that are compared; beyond it, the last packages are left as they are required."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ComparedChoices:
+    """The choices whose combinations are compared.
+
+    Attributes:
+        choices: The ways to require each of the packages.
+        left_out: Packages that are left as they are required, because there are too many combinations.
+        untried: Number of combinations that are not compared.
+    """
+
+    choices: tuple[tuple[_Choice, ...], ...]
+    left_out: tuple[NormalizedName, ...]
+    untried: int
+
+    @property
+    def findings(self) -> tuple[AdviceFinding, ...]:
+        """The finding about the combinations that are not compared, if there are any."""
+        if not self.left_out:
+            return ()
+        compared = math.prod(map(len, self.choices))
+        return (untried_replacements_finding(self.left_out, compared=compared, untried=self.untried),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Choice:
+    """One way to require a package.
+
+    Attributes:
+        package: The package.
+        substitution: What is required instead; none to require the package as it is.
+        criterion: Criterion by which it costs something.
+        cost: What it costs if it is in the stack.
+    """
+
+    package: NormalizedName
+    substitution: Substitution | None = None
+    criterion: str = "build"
+    cost: int = 0
+
+
+def check_replacement(package: str, replacement: str) -> None:
+    """Check that the catalogue knows that one package may replace another.
+
+    Raises:
+        InputError: If it does not.
+    """
+    replacements = {
+        canonicalize_name(entry.replacement)
+        for entry in shipped_builds()
+        if isinstance(entry, Replacement) and canonicalize_name(entry.package) == canonicalize_name(package)
+    }
+    if canonicalize_name(replacement) not in replacements:
+        raise InputError(
+            f"`replace-packages`: the catalogue of builds does not know that `{replacement}` can replace `{package}`",
+            hint=suggest(replacement, replacements)
+            if replacements
+            else "`override` replaces a requirement by any other one",
+        )
+
+
+def locked_replacements(
+    builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
+) -> tuple[Substitution, ...]:
+    """Return the allowed replacements that a lock has instead of other packages.
+
+    Args:
+        builds: The builds on the target.
+        allowed: Which packages may replace others.
+        locked: Packages of the lock.
+    """
+    return tuple(
+        _substitution(builds, entry)
+        for entry in builds.replacements
+        if allowed.admits(entry)
+        and canonicalize_name(entry.replacement) in locked
+        and canonicalize_name(entry.package) not in locked
+    )
+
+
+def locked_extras(
+    problem: ResolutionProblem, source: CandidateSource, builds: TargetBuilds, locked: Mapping[str, Version]
+) -> list[Substitution]:
+    """Return the extras for the target's accelerator that a lock has.
+
+    Args:
+        problem: The problem.
+        source: The candidates.
+        builds: The builds on the target.
+        locked: Versions of the lock.
+    """
+    substitutions: list[Substitution] = []
+    for name, options in _all_extra_options(problem, builds).items():
+        candidate = next((c for c in source.candidates(name) if c.version == locked.get(name)), None)
+        if candidate is None:
+            continue
+        for option in options:
+            extras = [source.dependencies(candidate, canonicalize_name(extra)) for extra in option.extras]
+            required = {dependency.name for dependencies in extras for dependency in dependencies or ()}
+            if required and all(other in locked for other in required):
+                substitutions.append(option)
+                break
+    return substitutions
+
+
+def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> ResolutionRequest:
+    """Return the request with the packages and extras whose best stack has the best score.
+
+    A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
+    it use one. Of several extras, that with the newest runtime is preferred; they are chosen within one search. Each
+    combination of replacements is a search of its own; a finding says if there are too many.
+
+    Args:
+        request: The request, with its baseline.
+        allowed: Which packages may replace others.
+    """
+    if not request.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
+        return request
+    considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
+    while True:
+        compared = _compared_choices(request, considered, allowed)
+        variants = [_variant(request, combination) for combination in itertools.product(*compared.choices)]
+        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.direct)
+        not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
+        if not comparison.solved:
+            best = _without_best(request, comparison, not_compared)
+            return replace(best, findings=compared.findings, not_compared=not_compared)
+        solved = comparison.solved
+        # The search reads what could be part of a better stack: a package that was not read is part of none.
+        loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
+        fresh = _packages_with_choices(loaded, request, allowed) - considered
+        if not fresh:
+            best = _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
+            return replace(best, findings=compared.findings, not_compared=not_compared)
+        considered |= fresh
+
+
+def _not_compared(variants: int, undecided: int, untried: int) -> str:
+    """Return how many combinations of replacements were not compared; empty if all were, or there is one only."""
+    every, missing = variants + untried, undecided + untried
+    return f"{missing} of {every} combinations of replacements were not compared" if missing and every > 1 else ""
+
+
+def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> ResolutionRequest:
+    """Return the request if no variant of it has a proven best stack.
+
+    Raises:
+        SizeLimitError: If none has a stack that satisfies the limit of the download.
+    """
+    if comparison.stopped:
+        first = comparison.stopped[0]
+        return replace(first.request, optimum=first.optimum)
+    if comparison.too_large:
+        raise error_about_size(request, comparison.too_large, not_compared=not_compared)
+    return request
+
+
+def _with_chosen_extras(
+    request: ResolutionRequest, optimum: Optimum, compared: frozenset[NormalizedName]
+) -> ResolutionRequest:
+    """Return a request that requires the extras of its best stack, with this stack."""
+    options = request.problem.extra_options
+    substitutions = [options[name][place] for name, place in optimum.options.items()]
+    # Other stacks, such as those without a requirement, are compared with it: they have the same extras and costs.
+    costs = {"build": {name: place for name, place in optimum.options.items() if place}}
+    costs["idle-builds"] = {c.name: 1 for c in optimum.stack if c.name in options and c.name not in optimum.options}
+    plain = request.with_extra_options({})
+    if substitutions:
+        plain = plain.with_problem(plain.problem.with_substitutions(substitutions))
+    criteria = plain.criteria.with_package_costs(costs)
+    return replace(plain, criteria=criteria, optimum=replace(optimum, options={}), compared=compared)
+
+
+def _packages_with_choices(
+    names: Iterable[NormalizedName], request: ResolutionRequest, allowed: AllowedReplacements
+) -> set[NormalizedName]:
+    return {name for name in names if _choices(request, name, allowed)}
+
+
+def _compared_choices(
+    request: ResolutionRequest, names: Iterable[NormalizedName], allowed: AllowedReplacements
+) -> _ComparedChoices:
+    """Return the choices whose combinations are compared: first those that the user named, then by name."""
+    choices: list[tuple[_Choice, ...]] = []
+    left_out: list[NormalizedName] = []
+    compared = every = 1
+    for name in sorted(names, key=lambda name: (name not in allowed.by_name, name)):
+        of_package = _choices(request, name, allowed)
+        every *= len(of_package)
+        if compared * len(of_package) <= _MOST_VARIANTS:
+            compared *= len(of_package)
+            choices.append(tuple(of_package))
+        else:
+            left_out.append(name)
+    return _ComparedChoices(choices=tuple(choices), left_out=tuple(left_out), untried=every - compared)
+
+
+def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> ProblemVariant:
+    substitutions = tuple(choice.substitution for choice in combination if choice.substitution is not None)
+    replaced = {s.replacement: s.package for s in substitutions if s.replacement != s.package}
+    costs: dict[str, dict[NormalizedName, int]] = {}
+    for choice in combination:
+        name = choice.substitution.replacement if choice.substitution else choice.package
+        costs.setdefault(choice.criterion, {})[name] = choice.cost
+
+    def make_request() -> ResolutionRequest:
+        other = request
+        if substitutions:
+            other = request.with_problem(request.problem.with_substitutions(substitutions))
+        other = other.with_extra_options(_all_extra_options(other.problem, other.builds))
+        direct = [new for new, package in replaced.items() if package in request.direct]
+        return replace(other, criteria=other.criteria.with_package_costs(costs).with_direct(direct))
+
+    return ProblemVariant(
+        label=", ".join(map(str, substitutions)) or "the packages as they are required",
+        make_request=make_request,
+        replaced=replaced,
+    )
+
+
+def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedReplacements) -> list[_Choice]:
+    """Return the ways to require a package, the preferred one first; empty if nothing may replace it."""
+    replacements = [entry for entry in request.builds.replacements_of(name) if allowed.admits(entry)]
+    if not replacements or name in request.problem.direct:
+        return []
+    # What fits any hardware is a matter of preference.
+    serves_hardware = any(entry.when != "any" for entry in replacements)
+    as_it_is = _Choice(package=name, criterion="idle-builds" if serves_hardware else "build", cost=1)
+    return [*(_Choice(package=name, substitution=_substitution(request.builds, e)) for e in replacements), as_it_is]
+
+
+def _all_extra_options(
+    problem: ResolutionProblem, builds: TargetBuilds
+) -> dict[NormalizedName, tuple[Substitution, ...]]:
+    """Return the extras for the target's accelerator of the packages that the project names.
+
+    Something else may need another package without an accelerator. If the project names extras of a package itself,
+    there are no others.
+    """
+    if not builds.has_extras:
+        return {}
+    names = sorted({root.name for root in problem.roots if not root.constraint} - set(problem.direct))
+    return {
+        name: options
+        for name in names
+        if not any(root.requirement.extras for root in problem.roots_of(name))
+        and (options := tuple(_with_extras(name, extra) for extra in builds.extras_of(name)))
+    }
+
+
+def _with_extras(name: NormalizedName, extra: BuildExtra) -> Substitution:
+    return Substitution(
+        package=name,
+        replacement=name,
+        versions=extra.versions,
+        extras=frozenset(extra.extras),
+        source=extra.source,
+    )
+
+
+def _substitution(builds: TargetBuilds, entry: Replacement) -> Substitution:
+    name = canonicalize_name(entry.package)
+    return Substitution(
+        package=name,
+        replacement=canonicalize_name(entry.replacement),
+        versions=entry.versions,
+        dropped=builds.extra_names(name),
+        source=entry.source,
+    )

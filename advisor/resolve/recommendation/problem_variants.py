@@ -1,0 +1,268 @@
+"""The best of several variants of a problem: other packages or extras for the target, or another interpreter.
+
+A variant differs in something that is not a version, so that each has its own candidates. Each is solved exactly, and
+the variants are compared by one score: the value of each criterion, plus what the variant itself costs by it. These
+additions do not depend on the chosen versions, so the best of the best stacks is the best of all stacks.
+
+One addition does: an sdist whose build was not tried is no violated rule in the stack of a plain resolver, because a
+variant may have no other; but it counts as one against the best stacks of other variants, which may have wheels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.utils import NormalizedName
+
+from advisor.domain.progress import progress
+from advisor.domain.time_limit import TimeLimit
+from advisor.resolve.candidates.problem import Candidate, NoStackError
+from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
+from advisor.resolve.score.criteria import CRITERIA, hours_behind, untried_sdists
+from knowledge.domain.errors import UnavailableError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemVariant:
+    """One way to state a problem.
+
+    Attributes:
+        label: What it is, for people.
+        make_request: Returns its request.
+        costs: What the variant itself costs, by criterion.
+        replaced: Packages that others take the place of, by those.
+    """
+
+    label: str
+    make_request: Callable[[], ResolutionRequest]
+    costs: Mapping[str, int] = field(default_factory=dict)
+    replaced: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SolvedVariant:
+    """A variant with its best stack.
+
+    Attributes:
+        variant: The variant.
+        request: Its request, with the baseline of the reference.
+        optimum: Its best stack.
+        score: The value of each criterion, with what the variant itself costs.
+    """
+
+    variant: ProblemVariant
+    request: ResolutionRequest
+    optimum: Optimum
+    score: Mapping[str, int]
+
+    @property
+    def untried_sdists(self) -> tuple[Candidate, ...]:
+        """Packages of its best stack that are sdists whose build was not tried."""
+        return untried_sdists(self.optimum.stack, self.request.problem.policy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariantComparison:
+    """The variants of a problem.
+
+    Attributes:
+        solved: Those with a stack, the best first; of equal ones, the one that was named first.
+        obstacles: Why each of the others has none, by its label.
+        stopped: Those whose search ended before the proof, in the order in which they were named.
+        too_large: The smallest stack of each of those that exceed the limit of the download.
+        undecided: Number of those that may have a better stack: their search ended before the proof.
+    """
+
+    solved: tuple[SolvedVariant, ...]
+    obstacles: Mapping[str, str]
+    stopped: tuple[SolvedVariant, ...] = ()
+    too_large: tuple[Optimum, ...] = ()
+    undecided: int = 0
+
+
+def compare_variants(
+    variants: Sequence[ProblemVariant], *, limit: TimeLimit, direct: Iterable[NormalizedName]
+) -> VariantComparison:
+    """Solve the variants of a problem, and sort them by their score.
+
+    The speed of all of them is compared with that of one stack: the newest that runs on the target in any variant.
+
+    Args:
+        variants: The variants.
+        limit: Time limit of the searches.
+        direct: Packages that the project's own requirements name, before any of them is replaced.
+
+    Raises:
+        KeyboardInterrupt: If the user interrupts the search before a stack is found.
+        UnavailableError: If an index cannot be read, and there is no stack without it.
+    """
+    attempts = _Attempts(limit)
+    is_single = len(variants) == 1
+    solved: list[_Solved] = []
+    for variant in variants:
+        if limit.is_over:
+            attempts.leave_out(variant, f"not considered: {limit.reason}")
+            continue
+
+        def solve_first(variant: ProblemVariant = variant) -> tuple[ResolutionRequest, Optimum]:
+            request = variant.make_request()
+            return request, request.best() if is_single else request.newest()
+
+        solved += attempts.solve(variant, solve_first)
+    names = sorted(direct)
+    reference: Sequence[Candidate] = ()
+    if solved and not is_single:
+        reference = _sorted(solved, names)[0].optimum.stack
+        newest, solved = solved, []
+        for variant, request, optimum in newest:
+
+            def solve_again(
+                request: ResolutionRequest = request, optimum: Optimum = optimum
+            ) -> tuple[ResolutionRequest, Optimum]:
+                compared = request.over(reference)
+                return compared, compared.best(optimum)
+
+            solved += attempts.solve(variant, solve_again)
+    attempts.check(solved)
+    return VariantComparison(
+        solved=tuple(_sorted(solved, names, reference)),
+        obstacles=attempts.obstacles,
+        stopped=tuple(attempts.stopped),
+        too_large=tuple(attempts.too_large),
+        undecided=attempts.undecided + sum(bool(request.not_compared) for _, request, _ in solved),
+    )
+
+
+_Solved = tuple[ProblemVariant, ResolutionRequest, Optimum]
+
+
+class _Attempts:
+    """Solves variants one after the other, and collects why some have no proven best stack."""
+
+    def __init__(self, limit: TimeLimit) -> None:
+        self.obstacles: dict[str, str] = {}
+        self.stopped: list[SolvedVariant] = []
+        self.too_large: list[Optimum] = []
+        self.undecided = 0
+        self._limit = limit
+        self._failure: UnavailableError | None = None
+
+    def solve(
+        self, variant: ProblemVariant, solve: Callable[[], tuple[ResolutionRequest, Optimum]]
+    ) -> tuple[_Solved, ...]:
+        """Return a variant with its request and best stack, or nothing if it has none."""
+        limit = self._limit
+        progress("searching for the best stack with %s", variant.label)
+        try:
+            request, optimum = solve()
+            if request.effort.limit.interrupted:
+                limit.interrupt()
+        except KeyboardInterrupt:
+            if not limit.keeps_result:
+                raise
+            limit.interrupt()
+            return self.leave_out(variant, f"not considered: {limit.reason}")
+        except StackTooLargeError as error:
+            self.obstacles[variant.label] = error.message
+            self.too_large.append(error.smallest)
+            return ()
+        except (InfeasibleError, NoStackError) as error:
+            self.obstacles[variant.label] = error.message
+            return ()
+        except SearchLimitError as error:
+            return self.leave_out(variant, f"not considered: {error.message}")
+        except UnavailableError as error:
+            self._failure = self._failure or error
+            return self.leave_out(variant, error.message)
+        if optimum.stopped:
+            self.stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
+            return self.leave_out(variant, f"not considered: {optimum.stopped}")
+        return ((variant, request, optimum),)
+
+    def leave_out(self, variant: ProblemVariant, reason: str) -> tuple[_Solved, ...]:
+        """Note why a variant is not considered; return nothing."""
+        self.obstacles[variant.label] = reason
+        self.undecided += 1
+        return ()
+
+    def check(self, solved: Sequence[_Solved]) -> None:
+        """Raise the error that explains why no variant has a stack, unless each has its reason.
+
+        Raises:
+            KeyboardInterrupt: If the user interrupted the search.
+            UnavailableError: If an index could not be read.
+        """
+        if solved or self.stopped:
+            return
+        if self._limit.interrupted:
+            raise KeyboardInterrupt
+        if self._failure is not None:
+            raise self._failure
+
+
+def _sorted(
+    solved: Sequence[_Solved], direct: Sequence[NormalizedName], reference: Sequence[Candidate] = ()
+) -> list[SolvedVariant]:
+    """Return solved variants, the best first; without a reference, speed is not compared."""
+    additions = _additions([(variant, request) for variant, request, _ in solved], direct)
+    if reference:
+        _add_speed(additions, solved, reference)
+    results = [
+        SolvedVariant(variant=variant, request=request, optimum=optimum, score=_score(request, optimum, added))
+        for (variant, request, optimum), added in zip(solved, additions, strict=True)
+    ]
+    return sorted(results, key=lambda result: tuple(result.score.values()))
+
+
+def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[_Solved], reference: Sequence[Candidate]) -> None:
+    """Add the distance of the fastest candidate of each framework of a variant from the fastest one of all variants."""
+    gains = [
+        request.criteria.over(reference).best_speed_steps(optimum.stack) if request.criteria.includes_speed else {}
+        for _, request, optimum in solved
+    ]
+    for framework in {name for of_variant in gains for name in of_variant}:
+        best = max(of_variant.get(framework, 0) for of_variant in gains)
+        for added, of_variant in zip(additions, gains, strict=True):
+            added["speed"] = added.get("speed", 0) + best - of_variant.get(framework, 0)
+
+
+def _score(request: ResolutionRequest, optimum: Optimum, additions: Mapping[str, int]) -> dict[str, int]:
+    values = {bound.objective: bound.value for bound in optimum.bounds}
+    values["rules"] = values.get("rules", 0) + len(untried_sdists(optimum.stack, request.problem.policy))
+    return {name: values.get(name, 0) + additions.get(name, 0) for name in CRITERIA[request.objective]}
+
+
+def _additions(
+    variants: Sequence[tuple[ProblemVariant, ResolutionRequest]], direct: Sequence[NormalizedName]
+) -> list[dict[str, int]]:
+    """Return what each variant costs by each criterion, whatever versions are chosen.
+
+    Costs of a version are distances from the best candidate of the variant; the additions are the distances of that
+    candidate from the best one of all variants.
+    """
+    additions = [dict(variant.costs) for variant, _ in variants]
+    for name in direct:
+        names = [
+            next((other for other, replaced in variant.replaced.items() if replaced == name), name)
+            for variant, _ in variants
+        ]
+        offered = [request.source.candidates(own) for own, (_, request) in zip(names, variants, strict=True)]
+        by_version = {c.version: c for candidates in offered for c in candidates}
+        behind = hours_behind([by_version[version] for version in sorted(by_version, reverse=True)])
+        for added, candidates in zip(additions, offered, strict=True):
+            if candidates:
+                hours = behind[candidates[0].version]
+                added["freshness-direct"] = added.get("freshness-direct", 0) + hours
+                added["freshness"] = added.get("freshness", 0) + hours
+        only_prereleases = [bool(own) and all(c.version.is_prerelease for c in own) for own in offered]
+        for added, is_prerelease in zip(additions, only_prereleases, strict=True):
+            # Only a project that names a pre-release wants one: a variant without a final release is discouraged.
+            if is_prerelease and not all(only_prereleases):
+                added["rules"] = added.get("rules", 0) + 1
+        idle = [request.builds.all_idle(candidates) for candidates, (_, request) in zip(offered, variants, strict=True)]
+        for added, is_idle in zip(additions, idle, strict=True):
+            if is_idle and not all(idle):
+                added["idle-builds"] = added.get("idle-builds", 0) + 1
+    return additions

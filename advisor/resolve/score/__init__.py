@@ -1,0 +1,1 @@
+"""What choices cost: rules, builds, speed, size and freshness as whole numbers."""

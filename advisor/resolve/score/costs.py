@@ -1,0 +1,108 @@
+"""Choices of a version for a package, what choices cost, and which of them are excluded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.domain.words import size_text
+from advisor.resolve.candidates.problem import Candidate
+
+Choice = tuple[NormalizedName, Version]
+PairedChoice = tuple[NormalizedName, Version | None]
+"""A version of a package, or none if the package is absent."""
+Candidates = Mapping[NormalizedName, Sequence[Candidate]]
+OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
+"""Cost of each way to require a package of the stack: the place of the extras in its options, or none for no extras."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """A limit of the sum of the costs of a stack.
+
+    Attributes:
+        costs: Cost of each choice, not negative.
+        most: The largest admissible sum.
+    """
+
+    costs: Mapping[Choice, int]
+    most: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What is excluded.
+
+    Attributes:
+        forbidden: Choices that the rules forbid, each with the reason.
+        exclusive: Groups of sets of choices, with the reason; a stack must not have one choice of every set of a group.
+        budgets: Limits of sums of costs.
+    """
+
+    forbidden: Mapping[Choice, str]
+    exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
+    budgets: tuple[Budget, ...] = ()
+
+
+NO_LIMITS = Limits(forbidden={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """One criterion to minimise.
+
+    Attributes:
+        name: Name in the proof.
+        costs: Cost of each choice, a whole number; an absent package costs nothing. A negative cost is a reward, which
+            counts only if something chosen requires the package; such packages must be loaded from the beginning.
+        pairs: Cost of each pair of choices; the second one may be that a package is absent. A cost below that of the
+            absence is a reward as above.
+        together: Cost of stacks that have all of some choices, not negative.
+        options: Cost of the extras that may be required in addition.
+        different: Pairs of packages that cost 1 each if both are in the stack with different releases.
+        absent: Cost of the absence of packages, which must be loaded from the beginning: a reward for their presence.
+    """
+
+    name: str
+    costs: Mapping[Choice, int] = field(default_factory=dict)
+    pairs: Mapping[tuple[Choice, PairedChoice], int] = field(default_factory=dict)
+    together: Mapping[frozenset[Choice], int] = field(default_factory=dict)
+    options: OptionCosts = field(default_factory=dict)
+    different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
+    absent: Mapping[NormalizedName, int] = field(default_factory=dict)
+
+    def value(self, stack: Iterable[Candidate]) -> int:
+        """Return what a stack costs, without extras that are required in addition."""
+        versions: dict[NormalizedName, Version] = {c.name: c.version for c in stack}
+        value = sum(self.costs.get(choice, 0) for choice in versions.items())
+        for ((name, version), (other, other_version)), cost in self.pairs.items():
+            if versions.get(name) == version and versions.get(other) == other_version:
+                value += cost
+        value += sum(cost for choices, cost in self.together.items() if choices <= versions.items())
+        for one, other in self.different:
+            if one in versions and other in versions:
+                value += versions[one].public != versions[other].public
+        value += sum(cost for name, cost in self.absent.items() if name not in versions)
+        return value + sum(c for (name, place), c in self.options.items() if place is None and name in versions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The proof for one objective: the optimum is between ``bound`` and ``value``."""
+
+    objective: str
+    value: int
+    bound: int
+
+    @property
+    def gap(self) -> int:
+        """Difference between the best solution found and the best that may exist."""
+        return self.value - self.bound
+
+    @property
+    def gap_text(self) -> str:
+        """The gap with its unit, as far as people need it."""
+        return size_text(self.gap) if self.objective == "size" else str(self.gap)

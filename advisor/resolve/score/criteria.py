@@ -1,0 +1,578 @@
+"""The objectives: costs of rules, speed and freshness, by which stacks are compared."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Literal, get_args
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource
+from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.costs import Bound, Budget, Candidates, Choice, Limits, Objective, OptionCosts, PairedChoice
+from advisor.resolve.score.setting_choice import TargetSettings
+from advisor.resolve.score.slowdowns import add_slowdowns, gain_by_slowdowns
+from advisor.resolve.score.speed_steps import MIN_GAIN, SpeedComparison, added_gain
+from knowledge.estimate.gains import PredictedGain
+from knowledge.estimate.interface import Estimator
+
+ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
+OBJECTIVES: tuple[ObjectiveName, ...] = get_args(ObjectiveName)
+
+CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
+    "performance": ("rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"),
+    "latest": ("rules", "idle-builds", "freshness-direct", "build", "freshness"),
+    "stable": ("rules", "idle-builds", "pre-release", "young", "unmeasured", "freshness-direct", "build", "freshness"),
+    "size": ("rules", "idle-builds", "freshness-direct", "size", "build", "freshness"),
+    "security": ("vulnerabilities", "rules", "idle-builds", "speed", "freshness-direct", "build", "freshness"),
+}
+"""The criteria that each objective minimises, in order."""
+
+_FAILURE_COST = 10
+_ANY_CANDIDATE = CandidatePolicy()
+_UNTRIED = "`{name}` has versions without a wheel for the target, whose build was not tried (`--build-sdists`)"
+
+
+class Criteria:
+    """The objectives and limits of a problem, for the packages that the search has loaded so far."""
+
+    def __init__(
+        self,
+        *,
+        builds: TargetBuilds,
+        estimator: Estimator,
+        objective: ObjectiveName,
+        direct: Collection[NormalizedName],
+        source: CandidateSource,
+        baseline: Iterable[Candidate] = (),
+        young_after: str = "",
+        policy: CandidatePolicy = _ANY_CANDIDATE,
+    ) -> None:
+        """Create the criteria of an objective.
+
+        Args:
+            builds: The builds on the target, with the rules that apply to it.
+            estimator: Predictions from the observations.
+            objective: The objective.
+            direct: Packages that the project's own requirements name.
+            source: The candidates.
+            baseline: The stack that a plain resolver installs.
+            young_after: ISO 8601 time in UTC; files uploaded later count as young.
+            policy: Which files the user admits as candidates.
+        """
+        self._policy = policy
+        self._admits_untried_sdists = False
+        self._settings: TargetSettings | None = None
+        self._direct = frozenset(direct)
+        self._baseline = {str(c.name): c.version for c in baseline}
+        self._reference: tuple[Candidate, ...] = ()
+        self._min_gain = MIN_GAIN
+        self._uncounted: Mapping[frozenset[Choice], int] = {}
+        self._rules = builds.rules
+        self._builds = builds
+        self._estimator = estimator
+        self._names: tuple[str, ...] = CRITERIA[objective]
+        self._source = source
+        self._young_after = young_after
+        self._max_size: int | None = None
+        self._locked: Mapping[str, Version] | None = None
+        self._refused: tuple[frozenset[Choice], ...] = ()
+        self._added = 1
+        self._objectives: dict[tuple[str, int], Objective] = {}
+        self._limits: dict[int, Limits] = {}
+        self._hours: dict[NormalizedName, dict[Version, int]] = {}
+        self._package_costs: Mapping[str, Mapping[NormalizedName, int]] = {}
+        self._extra_options: Mapping[NormalizedName, int] = {}
+
+    def with_source(self, source: CandidateSource) -> Criteria:
+        """Return the same criteria for other candidates of the same packages."""
+        other = self._copy()
+        other._source, other._hours = source, {}
+        return other
+
+    def with_settings(self, settings: TargetSettings | None) -> Criteria:
+        """Return the same criteria with run-time settings that may be chosen; none if none may."""
+        other = self._copy()
+        other._settings = settings
+        return other
+
+    def with_baseline(self, baseline: Iterable[Candidate]) -> Criteria:
+        """Return the same criteria with another stack that a plain resolver installs."""
+        other = self._copy()
+        other._baseline = {str(c.name): c.version for c in baseline}
+        return other
+
+    @property
+    def includes_speed(self) -> bool:
+        """Whether speed is one of the criteria."""
+        return "speed" in self._names
+
+    def without_speed(self) -> Criteria:
+        """Return the same criteria without speed."""
+        other = self._copy()
+        other._names = tuple(name for name in self._names if name != "speed")
+        return other
+
+    def over(self, reference: Iterable[Candidate]) -> Criteria:
+        """Return the same criteria with a stack that speed is compared with.
+
+        Without one, it is compared with the newest candidate of each package.
+        """
+        other = self._copy()
+        other._reference = tuple(reference)
+        return other
+
+    @property
+    def min_gain(self) -> float:
+        """Smallest difference of speed that counts, as a fraction."""
+        return self._min_gain
+
+    def with_min_gain(self, min_gain: float) -> Criteria:
+        """Return the same criteria with another smallest difference of speed, as a fraction."""
+        other = self._copy()
+        other._min_gain = min_gain
+        return other
+
+    def without_uncounted_gain(self, stack: Sequence[Candidate]) -> Criteria | None:
+        """Return the same criteria, by which a stack is as fast as the reference because its gain does not count.
+
+        The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
+        A package whose own gain does not count is no help.
+        The result is none if the stack has no gain, or one that counts, or if there is no reference.
+        """
+        if not self._reference:
+            return None
+        offered, comparison = self._offered(stack), self._comparison
+        objective, best_steps = comparison.objective(offered)
+        names = {c.name for c in stack}
+        most = sum(steps for name, steps in best_steps.items() if steps > 0 or name in names)
+        total = self._speed(offered)
+        of_slowdowns = total.value(self._reference) - objective.value(self._reference)
+        steps = most + of_slowdowns - total.value(stack)
+        if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered, only_counted=True)):
+            return None
+        measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
+        choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
+        other = self._copy()
+        other._uncounted = {**self._uncounted, choices: self._uncounted.get(choices, 0) + steps}
+        return other
+
+    def with_speed_bound(self, bounds: Sequence[Bound], stack: Sequence[Candidate]) -> tuple[Bound, ...]:
+        """Return the bounds of a stack that was found without speed, with the bound of its speed."""
+        value = self._speed(self._offered(stack)).value(stack)
+        names = [name for name in self._ordered_names if name in {"speed", *(b.objective for b in bounds)}]
+        by_name = {b.objective: b for b in bounds} | {"speed": Bound(objective="speed", value=value, bound=0)}
+        return tuple(by_name[name] for name in names)
+
+    def compared_beyond(self, stack: Iterable[Candidate]) -> frozenset[NormalizedName]:
+        """Return the packages of the reference that a stack lacks, and whose absence may cost speed.
+
+        A search that starts from the stack must load them.
+        """
+        lacking = {c.name for c in self._reference} - {c.name for c in stack}
+        if not self.includes_speed or not lacking:
+            return frozenset()
+        speed = self._speed(self._offered(()))
+        paired = {name for pair in speed.pairs for name, _ in pair}
+        return frozenset(lacking.intersection([*speed.absent, *paired, *(name for name, _ in speed.costs)]))
+
+    def gain_over_reference(self, stack: Sequence[Candidate]) -> PredictedGain:
+        """Return what a whole stack gains over the reference, each with its best settings."""
+        return self._whole_gain(stack, self._offered(stack))[0]
+
+    def _whole_gain(
+        self, stack: Sequence[Candidate], offered: Candidates, *, only_counted: bool = False
+    ) -> tuple[PredictedGain, int]:
+        """Return the gain of a stack over the reference, and the number of versions that were compared."""
+        versions, before = ({str(c.name): c.version for c in one} for one in (stack, self._reference))
+        gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
+        of_slowdowns = gain_by_slowdowns(versions, before, self._rules, self._estimator, self._min_gain)
+        return added_gain(gain, of_slowdowns), comparisons
+
+    def with_untried_sdists(self) -> Criteria:
+        """Return the same criteria without the rule about sdists whose build was not tried."""
+        other = self._copy()
+        other._admits_untried_sdists = True
+        return other
+
+    def is_untried_sdist(self, candidate: Candidate) -> bool:
+        """Whether a candidate violates the rule about sdists whose build was not tried.
+
+        An sdist of the target's best file may be one that no tool can build any more. What a plain resolver or the
+        current lock installs is excepted, and what the user consents to: `--build-sdists` and `--no-binary`.
+        """
+        return (
+            bool(untried_sdists([candidate], self._policy))
+            and not self._admits_untried_sdists
+            and self._baseline.get(candidate.name) != candidate.version
+            and (candidate.name, candidate.version) not in self._policy.retained
+        )
+
+    @property
+    def max_size(self) -> int | None:
+        """Largest admissible download of a stack, in bytes."""
+        return self._max_size
+
+    def with_max_size(self, max_size: int | None) -> Criteria:
+        """Return the same criteria with another limit of the download, in bytes; none for no limit."""
+        other = self._copy()
+        other._max_size = max_size
+        return other
+
+    def is_too_large(self, stack: Iterable[Candidate]) -> bool:
+        """Whether the download of a stack is above the limit, as far as it is known."""
+        return self.is_above_max_size(sum(map(self._bytes, stack)))
+
+    def is_above_max_size(self, download: int) -> bool:
+        """Whether a number of bytes is above the limit of the download."""
+        return self._max_size is not None and download > self._max_size
+
+    def of_size_alone(self) -> Criteria:
+        """Return criteria that only minimise the download, without a limit of it."""
+        other = self._copy()
+        other._names, other._max_size, other._locked = ("size",), None, None
+        return other
+
+    def without_predictions(self) -> Criteria:
+        """Return the same criteria without those that need predictions, which may take longer than the search."""
+        other = self._copy()
+        other._names = tuple(name for name in self._names if name not in ("speed", "unmeasured"))
+        return other
+
+    def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
+        """Return the same criteria with further packages that count as named by the project."""
+        other = self._copy()
+        other._direct = self._direct.union(names)
+        return other
+
+    def with_package_costs(self, costs: Mapping[str, Mapping[NormalizedName, int]]) -> Criteria:
+        """Return the same criteria with further additional costs of packages, whatever their version.
+
+        Args:
+            costs: Cost by package, for the criteria `idle-builds` and `build`.
+        """
+        other = self._copy()
+        before = self._package_costs
+        other._package_costs = {name: {**before.get(name, {}), **costs.get(name, {})} for name in {*before, *costs}}
+        return other
+
+    def with_extra_options(self, numbers: Mapping[NormalizedName, int]) -> Criteria:
+        """Return the same criteria with the costs of extras for the target's accelerator.
+
+        Without one of them, a package counts as an idle build; of several, the first one is preferred.
+
+        Args:
+            numbers: Number of the options of each package that has some.
+        """
+        other = self._copy()
+        other._extra_options = numbers
+        return other
+
+    def with_least_change(
+        self, locked: Mapping[str, Version], refused: Iterable[frozenset[Choice]], *, added: int = 1
+    ) -> Criteria:
+        """Return criteria that minimise the changes of a lock before everything else.
+
+        The packages that a change adds are counted after the freshness of new direct requirements: otherwise an ancient
+        version of one, with fewer dependencies, would be chosen.
+
+        Args:
+            locked: Versions of the lock; a package with another version counts as one change.
+            refused: Combinations of choices that are excluded.
+            added: Cost of a package that was not locked.
+        """
+        other = self._copy()
+        other._locked, other._refused, other._added = locked, tuple(refused), added
+        return other
+
+    def _copy(self) -> Criteria:
+        other = copy.copy(self)
+        other._objectives, other._limits = {}, {}
+        return other
+
+    def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
+        """Return the objectives in order (see :data:`CRITERIA`).
+
+        Freshness of the packages that the project names comes before freshness of all packages: otherwise an older
+        version of such a package would be chosen for newer versions of two of its dependencies.
+        """
+        return tuple(self._criterion(name, candidates) for name in self._ordered_names)
+
+    @property
+    def _ordered_names(self) -> tuple[str, ...]:
+        """The criteria in order, with those of the smallest change of a lock."""
+        names = self._names
+        if self._locked is None:
+            return names
+        place = names.index("freshness-direct")
+        return ("changes", *names[:place], "freshness-new", "added", *names[place:])
+
+    def _criterion(self, name: str, candidates: Candidates) -> Objective:
+        make = {
+            "changes": self._changes,
+            "freshness-new": self._freshness_of_new,
+            "added": self._additions,
+            "rules": self._prices,
+            "idle-builds": self._idle_builds,
+            "build": self._build_ranks,
+            "speed": self._speed,
+            "freshness-direct": self._freshness_of_direct,
+            "freshness": self._freshness,
+            "pre-release": self._prereleases,
+            "young": self._young,
+            "unmeasured": self._unmeasured,
+            "vulnerabilities": self._vulnerabilities,
+            "size": self._sizes,
+        }[name]
+        if name in ("vulnerabilities", "size"):
+            return make(candidates)  # Each iteration may have loaded more records.
+        # Packages are only added, and their candidates do not change: their number is a sufficient cache key.
+        key = (name, len(candidates))
+        if key not in self._objectives:
+            self._objectives[key] = make(candidates)
+        return self._objectives[key]
+
+    def _changes(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        return _counting("changes", candidates, lambda c: int(locked.get(c.name, c.version) != c.version))
+
+    def _additions(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        return _counting("added", candidates, lambda c: 0 if c.name in locked else self._added)
+
+    def _freshness(self, candidates: Candidates) -> Objective:
+        costs = {
+            (name, version): hours
+            for name, offered in candidates.items()
+            for version, hours in self.hours_behind(name, offered).items()
+        }
+        return Objective(name="freshness", costs=costs)
+
+    def _freshness_of_direct(self, candidates: Candidates) -> Objective:
+        direct = {name: offered for name, offered in candidates.items() if name in self._direct}
+        return replace(self._freshness(direct), name="freshness-direct")
+
+    def _freshness_of_new(self, candidates: Candidates) -> Objective:
+        locked = self._locked or {}
+        new = {name: offered for name, offered in candidates.items() if name in self._direct and name not in locked}
+        return replace(self._freshness(new), name="freshness-new")
+
+    def _idle_builds(self, candidates: Candidates) -> Objective:
+        idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
+        objective = self._with_package_costs("idle-builds", dict.fromkeys(idle, 1), candidates)
+        return replace(objective, options={(name, None): 1 for name in self._extra_options})
+
+    def _build_ranks(self, candidates: Candidates) -> Objective:
+        forbidden = self.limits(candidates).forbidden
+        places = {
+            (name, version): place
+            for name, offered in candidates.items()
+            for version, place in self._builds.ranks(name, offered, forbidden).items()
+        }
+        objective = self._with_package_costs("build", places, candidates)
+        options: OptionCosts = {(n, place): place for n, count in self._extra_options.items() for place in range(count)}
+        return replace(objective, options=options)
+
+    def _with_package_costs(self, name: str, costs: dict[Choice, int], candidates: Candidates) -> Objective:
+        """Return the objective with the additional costs of packages."""
+        for package, cost in self._package_costs.get(name, {}).items():
+            for candidate in candidates.get(package, ()):
+                choice = (package, candidate.version)
+                costs[choice] = costs.get(choice, 0) + cost
+        return Objective(name=name, costs=costs)
+
+    def _prereleases(self, candidates: Candidates) -> Objective:
+        return _counting("pre-release", candidates, lambda c: int(c.version.is_prerelease))
+
+    def _young(self, candidates: Candidates) -> Objective:
+        return _counting("young", candidates, lambda c: int((c.file.uploaded or "") > self._young_after))
+
+    def _unmeasured(self, candidates: Candidates) -> Objective:
+        return _counting("unmeasured", candidates, lambda c: int(not self._estimator.is_measured(c.name, c.version)))
+
+    def _vulnerabilities(self, candidates: Candidates) -> Objective:
+        def vulnerability_count(candidate: Candidate) -> int:
+            return len(self._source.vulnerabilities(candidate) or ()) if self._source.is_known(candidate) else 0
+
+        return _counting("vulnerabilities", candidates, vulnerability_count)
+
+    def _sizes(self, candidates: Candidates) -> Objective:
+        """Return the bytes to download, as far as they are known; each iteration may have read more of them."""
+        return _counting("size", candidates, self._bytes)
+
+    def _bytes(self, candidate: Candidate) -> int:
+        return self._source.size(candidate) or 0
+
+    def limits(self, candidates: Candidates) -> Limits:
+        """Return what is excluded."""
+        if len(candidates) not in self._limits:
+            self._limits[len(candidates)] = self._excluded(candidates)
+        limits = self._limits[len(candidates)]
+        if self._max_size is None:
+            return limits
+        budget = Budget(costs=self._sizes(candidates).costs, most=self._max_size)
+        return replace(limits, budgets=(budget,))
+
+    def _excluded(self, candidates: Candidates) -> Limits:
+        forbidden = {
+            (name, c.version): f"{v.message} ({v.source})"
+            for name, offered in candidates.items()
+            for c in offered
+            for v in self._rules.judge(name, c.version)
+            if v.severity == "forbidden"
+        }
+        for name, offered in candidates.items():
+            untried = (c for c in offered if self.is_untried_sdist(c))
+            forbidden |= {(name, c.version): _UNTRIED.format(name=name) for c in untried}
+        exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
+        for rule in self._rules.conflicts:
+            choices = self._matching(candidates, rule.package, rule.versions)
+            other_choices = self._matching(candidates, rule.other, rule.other_versions)
+            if rule.severity == "forbidden" and choices and other_choices:
+                exclusive.append(((choices, other_choices), f"{rule.message} ({rule.source})"))
+        exclusive += [((ones, others), reason) for ones, others, reason in self._builds.mismatches(candidates)[0]]
+        for refused in self._refused:
+            if all(name in candidates for name, _ in refused):
+                exclusive.append(
+                    (
+                        tuple(frozenset({choice}) for choice in sorted(refused)),
+                        "the gate does not accept this combination",
+                    )
+                )
+        return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
+
+    def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
+        """Return how many hours each version of a package is behind the newest (cached)."""
+        if name not in self._hours:
+            self._hours[name] = hours_behind(offered)
+        return self._hours[name]
+
+    def best_speed_steps(self, stack: Iterable[Candidate]) -> Mapping[str, int]:
+        """Return the gain of the fastest candidate of each measured framework of a stack, in steps."""
+        return self._comparison.objective(self._offered(stack))[1]
+
+    def has_upload_times(self, stack: Iterable[Candidate]) -> bool:
+        """Whether a build of each release of a stack has an upload time."""
+        return all(
+            c.file.uploaded or any(o.file.uploaded for o in self._source.candidates(c.name) if _is_same(o, c))
+            for c in stack
+            if c.direct is None
+        )
+
+    def libyears(self, stack: Sequence[Candidate], source: CandidateSource) -> float:
+        """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
+        hours = (self.hours_behind(c.name, source.candidates(c.name))[c.version] for c in stack)
+        return sum(hours) / HOURS_A_YEAR
+
+    def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:
+        name = NormalizedName(package)
+        return frozenset(
+            (name, c.version) for c in candidates.get(name, ()) if self._rules.admits(specifier, c.version)
+        )
+
+    def _prices(self, candidates: Candidates) -> Objective:
+        costs: dict[Choice, int] = {}
+        for name, offered in candidates.items():
+            failures = self._estimator.failures(name)
+            for candidate in offered:
+                price = sum(v.severity == "discouraged" for v in self._rules.judge(name, candidate.version))
+                price += _FAILURE_COST * (str(candidate.version) in failures)
+                if price:
+                    costs[name, candidate.version] = price
+        pairs: dict[tuple[Choice, PairedChoice], int] = {
+            (choice, other_choice): 1
+            for rule in self._rules.conflicts
+            if rule.severity == "discouraged"
+            for choice in self._matching(candidates, rule.package, rule.versions)
+            for other_choice in self._matching(candidates, rule.other, rule.other_versions)
+        }
+        for ones, others, _ in self._builds.mismatches(candidates)[1]:
+            pairs |= {(choice, other_choice): 1 for choice in ones for other_choice in others}
+        return Objective(name="rules", costs=costs, pairs=pairs)
+
+    @property
+    def _comparison(self) -> SpeedComparison:
+        settings, estimator = self._settings, self._estimator
+        return SpeedComparison(
+            estimator=estimator,
+            reference={str(c.name): c.version for c in self._reference},
+            min_gain=self._min_gain,
+            settings=(lambda candidates, over: settings.best_by_version(candidates, estimator, over))
+            if settings is not None
+            else None,
+        )
+
+    def _offered(self, stack: Iterable[Candidate]) -> Candidates:
+        """Return the candidates of the packages of a stack and of the reference."""
+        names = sorted({c.name for c in (*self._reference, *stack)})
+        return {name: self._source.candidates(name) for name in names}
+
+    def _speed(self, candidates: Candidates) -> Objective:
+        objective, _ = self._comparison.objective(candidates)
+        objective = replace(objective, together=self._uncounted)
+        return add_slowdowns(objective, candidates, self._rules, self._estimator, self._min_gain)
+
+
+def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:
+    """Return the packages of a stack that are sdists whose build was not tried, without those that the user agreed to.
+
+    Args:
+        stack: The stack.
+        policy: Which files the user admits as candidates.
+    """
+    if policy.build_sdists:
+        return ()
+    return tuple(c for c in stack if c.is_sdist and c.direct is None and policy.allows_wheels(c.name))
+
+
+def _counting(name: str, candidates: Candidates, count: Callable[[Candidate], int]) -> Objective:
+    """Return an objective whose cost is a count of each candidate."""
+    counts = ((package, c.version, count(c)) for package, offered in candidates.items() for c in offered)
+    return Objective(name=name, costs={(package, version): number for package, version, number in counts if number})
+
+
+def _is_same(one: Candidate, other: Candidate) -> bool:
+    """Whether two candidates are builds of one release."""
+    return one.version.public == other.version.public
+
+
+_HOUR = 3600.0
+HOURS_A_YEAR = 365.25 * 24
+HOURS_PER_RELEASE = 30 * 24
+"""Age that one release counts as, a month, if the index gives no upload times."""
+
+
+def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
+    """Return how many hours each version of a package is behind the newest, by upload time.
+
+    An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
+    consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
+    first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
+
+    Args:
+        offered: Candidates, newest first.
+    """
+    uploads: dict[str, float | None] = {}
+    for candidate in offered:
+        release, uploaded = candidate.version.public, candidate.file.uploaded
+        times = [time for time in (uploads.get(release), _timestamp(uploaded)) if time is not None]
+        uploads[release] = min(times, default=None)
+    has_uploads = None not in uploads.values()
+    newest = next(iter(uploads.values()), None) or 0.0
+    behind: dict[str, int] = {}
+    hours = 0
+    for place, (release, upload) in enumerate(uploads.items()):
+        if not has_uploads:
+            hours = place * HOURS_PER_RELEASE
+        elif place:
+            hours = max(hours + 1, round((newest - (upload or 0.0)) / _HOUR))
+        behind[release] = hours
+    return {candidate.version: behind[candidate.version.public] for candidate in offered}
+
+
+def _timestamp(uploaded: str | None) -> float | None:
+    return datetime.fromisoformat(uploaded).timestamp() if uploaded else None

@@ -1,0 +1,194 @@
+"""Documented slow-downs in the score: weak evidence where nothing was measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from packaging.utils import NormalizedName
+from packaging.version import Version
+
+from advisor.domain.words import count
+from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice
+from advisor.resolve.score.speed_steps import MIN_GAIN, added_gain, counted_steps, negated_gain
+from knowledge.catalogue.rule_book import RuleBook
+from knowledge.catalogue.slower import SlowerRule
+from knowledge.estimate.gains import NO_GAIN, PredictedGain
+from knowledge.estimate.interface import Estimator
+
+FEWEST_PROGRAMS = 2
+"""Fewest independent reports that say something about a program whose workload is not selected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlowdownScore:
+    """What a documented slow-down costs in the score.
+
+    Attributes:
+        steps: Its cost in whole steps of the criterion speed.
+        gain: What a version without it gains.
+        reason: Why it costs nothing; empty if it costs something.
+    """
+
+    steps: int = 0
+    gain: PredictedGain = NO_GAIN
+    reason: str = ""
+
+
+def add_slowdowns(
+    objective: Objective, candidates: Candidates, rules: RuleBook, estimator: Estimator, min_gain: float
+) -> Objective:
+    """Return the criterion speed with the documented slow-downs of the candidates.
+
+    A slow-down that needs another package is a cost of pairs of versions, any other one a cost of versions.
+
+    Args:
+        objective: Costs of the measured packages, in steps.
+        candidates: Candidates of each package.
+        rules: The rules that apply to the target.
+        estimator: Predictions from the observations.
+        min_gain: Smallest difference of speed that counts, as a fraction.
+    """
+    costs: dict[Choice, int] = dict(objective.costs)
+    pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
+    for rule in rules.slower:
+        other = NormalizedName(rule.other)
+        others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
+        for choice in _slow_choices(rule, candidates):
+            if rule.other and not others:
+                continue
+            steps = score_slowdown(rule, *choice, estimator, min_gain).steps
+            if not rule.other:
+                costs[choice] = costs.get(choice, 0) + steps
+                continue
+            for paired in others if steps else ():
+                pairs[choice, paired] = pairs.get((choice, paired), 0) + steps
+    return replace(objective, costs=costs, pairs=pairs)
+
+
+def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
+    names = [NormalizedName(name) for name in rule.packages]
+    return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
+
+
+def score_slowdown(
+    rule: SlowerRule, name: str, version: Version, estimator: Estimator, min_gain: float = MIN_GAIN
+) -> SlowdownScore:
+    """Return what a documented slow-down costs in the score.
+
+    Args:
+        rule: The slow-down.
+        name: The package.
+        version: One of its slow versions.
+        estimator: Predictions from the observations.
+        min_gain: Smallest difference of speed that counts, as a fraction.
+    """
+    share = estimator.time_share(name, rule.parts)
+    if share is None:
+        if not rule.whole:
+            return SlowdownScore(reason="no workload is selected, and it is a slow-down of one operation")
+        if len(rule.ratios) < FEWEST_PROGRAMS:
+            return SlowdownScore(reason="no workload is selected, and it is the report of one program")
+        share = 1.0
+    if not share:
+        return SlowdownScore(reason="it is not known to be a part of the workload")
+    if estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
+        return SlowdownScore(reason="both versions were measured on comparable hardware")
+    gain = gain_without(rule, share)
+    steps = counted_steps(gain, 1, min_gain)
+    return (
+        SlowdownScore(steps=steps, gain=gain) if steps > 0 else SlowdownScore(reason="it is too small or too uncertain")
+    )
+
+
+def gain_by_slowdowns(
+    stack: Mapping[str, Version],
+    before: Mapping[str, Version],
+    rules: RuleBook,
+    estimator: Estimator,
+    min_gain: float,
+) -> PredictedGain:
+    """Return what a stack gains over another one by documented slow-downs that only one of them has, as they count."""
+    losses: list[dict[tuple[str, str], PredictedGain]] = [
+        {
+            (rule.id, name): score_slowdown(rule, name, versions[name], estimator, min_gain).gain
+            for rule, name in rules.slowdowns_of(versions)
+        }
+        for versions in (stack, before)
+    ]
+    own, avoided = losses
+    total = NO_GAIN
+    for key in sorted(own.keys() ^ avoided.keys()):
+        total = added_gain(total, avoided[key] if key in avoided else negated_gain(own[key]))
+    return total
+
+
+def gain_without(rule: SlowerRule, share: float) -> PredictedGain:
+    """Return the gain of a workload from a version without a documented slow-down.
+
+    Of a workload whose part takes the share f of the time, a part that takes r times as long makes 1 + f (r - 1) times
+    as much time. The variance follows from that of log r by the first derivative.
+
+    Args:
+        rule: The slow-down.
+        share: Share of the workload's time without the slow-down, above 0 and at most 1.
+    """
+    slower = 1 + share * (rule.ratio - 1)
+    derivative = share * rule.ratio / slower
+    return PredictedGain(mean=math.log(slower), variance=(derivative * rule.deviation) ** 2)
+
+
+def slowdown_texts(
+    versions: Mapping[str, Version],
+    rules: RuleBook,
+    *,
+    estimator: Estimator | None = None,
+    min_gain: float = MIN_GAIN,
+) -> list[tuple[SlowerRule, str, str]]:
+    """Return the documented slow-downs of a stack, each with the slow package and a sentence about it.
+
+    Args:
+        versions: Versions of the stack.
+        rules: The rules that apply to the target.
+        estimator: Predictions, to say why a slow-down does not count in the score; none if there is no score.
+        min_gain: Smallest difference of speed that counts, as a fraction.
+    """
+    texts = []
+    for rule, name in rules.slowdowns_of(versions):
+        text = describe_slowdown(rule, versions, name)
+        if estimator is not None:
+            reason = score_slowdown(rule, name, versions[name], estimator, min_gain).reason
+            text += f" (not in the score: {reason})" if reason else ""
+        texts.append((rule, name, text))
+    return texts
+
+
+def describe_slowdown(rule: SlowerRule, versions: Mapping[str, Version], name: str) -> str:
+    """Return one sentence about a documented slow-down of a stack."""
+    with_other = f" with `{rule.other} {versions[rule.other]}`" if rule.other else ""
+    text = (
+        f"`{name} {versions[name]}`{with_other} is reported to take {rule.reported_ratio:.3g}x the time of {rule.than} "
+        f"({count(len(rule.ratios), 'report')}): {rule.workload}"
+    )
+    if rule.reproduction is not None:
+        text += f"; {reproduction_text(rule)}"
+    if rule.fixed:
+        text += f"; fixed in {rule.fixed}"
+    if rule.workaround:
+        text += f"; work-around: {rule.workaround}"
+    return text
+
+
+def reproduction_text(rule: SlowerRule) -> str:
+    """Return what this program's own measurement of a documented slow-down gave."""
+    measured = rule.reproduction
+    if measured is None:
+        return "not measured"
+    confirmed = "confirmed" if measured.is_confirmed else "not confirmed"
+    slow, fast = measured.versions
+    program = f" with {measured.program}" if measured.program else ""
+    return (
+        f"{confirmed} by this program: {slow} takes {measured.ratio:.3g}x the time of {fast} "
+        f"[{measured.low:.3g}, {measured.high:.3g}]{program} on {measured.machine}"
+    )

@@ -1,1 +1,0 @@
-"""Admission to the knowledge base: observations from other sources are checked first."""

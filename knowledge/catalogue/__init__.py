@@ -1,0 +1,1 @@
+"""Facts that ship with the program, each with its source: builds, rules and run-time settings."""

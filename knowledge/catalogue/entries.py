@@ -1,0 +1,79 @@
+"""YAML files that are lists of entries, one fact each: rules and builds."""
+
+from __future__ import annotations
+
+import importlib.resources
+from collections import Counter
+from functools import cache
+from importlib.resources.abc import Traversable
+from typing import Annotated, Any
+
+from knowledge.domain.errors import InputError
+
+FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
+"""Folder with a folder for each catalogue."""
+
+
+def shipped_entries(folder: Traversable, kinds: Any, *, noun: str) -> tuple[Any, ...]:
+    """Return the entries of all YAML files in a folder, sorted by identity.
+
+    Args:
+        folder: The folder.
+        kinds: The union of the dataclasses of entries; their field ``kind`` says which of them an entry is.
+        noun: What an entry describes, for messages: ``rule``.
+
+    Raises:
+        InputError: If an entry is malformed or two entries have the same identity.
+    """
+    entries: list[Any] = []
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if file.name.endswith(".yaml"):
+            entries += read_entries(file.read_text(encoding="utf-8"), kinds, where=file.name, noun=noun)
+    if duplicates := [name for name, count in Counter(entry.id for entry in entries).items() if count > 1]:
+        raise InputError(f"the {noun} catalogue contains `{min(duplicates)}` twice")
+    return tuple(sorted(entries, key=lambda entry: entry.id))
+
+
+def read_entries(text: str, kinds: Any, *, where: str, noun: str) -> tuple[Any, ...]:
+    """Read the entries of one YAML file.
+
+    Args:
+        text: The contents of the file.
+        kinds: The union of the dataclasses of entries.
+        where: The name of the file, for messages.
+        noun: What an entry describes, for messages: ``rule``.
+
+    Raises:
+        InputError: If it is not a list of entries; the message names the entry and the field.
+    """
+    import yaml
+    from pydantic import ValidationError
+
+    try:
+        records = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise InputError(f"the {noun} file `{where}` is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
+        raise InputError(f"the {noun} file `{where}` is not a list of {noun}s")
+    adapter = _adapter(kinds)
+    entries = []
+    for number, record in enumerate(records, start=1):
+        try:
+            entries.append(adapter.validate_python(record))
+        except ValidationError as error:
+            first = error.errors()[0]
+            # An entry of an unknown kind has an empty location.
+            field = ".".join(str(part) for part in first["loc"]) or "kind"
+            raise InputError(
+                f"the {noun} file `{where}`, entry {number} (`{record.get('id', 'no id')}`): "
+                f"field `{field}`: {first['msg'].lower()}"
+            ) from None
+    return tuple(entries)
+
+
+@cache
+def _adapter(kinds: Any) -> Any:
+    """Return the parser of an entry, cached because its construction is slow."""
+    from pydantic import Field, TypeAdapter
+
+    return TypeAdapter(Annotated[kinds, Field(discriminator="kind")])

@@ -1,0 +1,283 @@
+"""Rules: their types, and the catalogue that ships with the program. Every entry names its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from knowledge.catalogue.entries import FOLDER, read_entries, shipped_entries
+from knowledge.catalogue.slower import SlowerRule
+
+Severity = Literal["forbidden", "discouraged", "slower", "note"]
+"""A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
+in the score; a ``note`` is only reported."""
+
+Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-only", "vendor", "metadata"]
+"""Subject of a verdict."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictRule:
+    """Two packages whose versions do not work together.
+
+    Attributes:
+        package: One package.
+        versions: Specifier of its versions.
+        other: The other package.
+        other_versions: Specifier of the other's versions.
+        breaks: What is incompatible, if it has a name: ``abi`` is the binary interface.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["conflict"]
+    id: str
+    severity: Severity
+    package: str
+    versions: str
+    other: str
+    other_versions: str
+    message: str
+    source: str
+    breaks: Literal["abi"] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapabilityRule:
+    """NVIDIA GPUs that the wheels of some versions contain code for.
+
+    Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
+    capability (CUDA C++ programming guide, "binary compatibility" and "PTX compatibility").
+
+    Attributes:
+        package: The package.
+        versions: Specifier of its versions.
+        cuda: CUDA runtime version of the build; a local version such as ``+cu126`` names it.
+        default: Whether this is the build without a local version.
+        architectures: Machine names of the wheels.
+        machine_code: Compute capabilities with machine code.
+        ptx: Compute capabilities with PTX.
+        at_least: Minimum compute capability, if the source names only that.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["capabilities"]
+    id: str
+    package: str
+    versions: str
+    source: str
+    cuda: str | None = None
+    default: bool = True
+    architectures: tuple[str, ...] = ("x86_64",)
+    machine_code: tuple[str, ...] = ()
+    ptx: tuple[str, ...] = ()
+    at_least: str | None = None
+    severity: Severity = "forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeRule:
+    """Requirements of a CUDA runtime version on the machine.
+
+    Attributes:
+        cuda: CUDA runtime version, ``major.minor``.
+        packages: Distributions that contain it.
+        driver: Minimum driver version on Linux.
+        capability: Minimum compute capability; none if all GPUs of its time are supported.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["runtime"]
+    id: str
+    cuda: str
+    packages: tuple[str, ...]
+    driver: str
+    source: str
+    capability: str | None = None
+    severity: Severity = "forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherTestedRule:
+    """The CUDA and cuDNN versions that a framework's publisher tested it with.
+
+    Attributes:
+        package: The framework.
+        versions: Specifier of its versions.
+        cuda: CUDA version.
+        cudnn: cuDNN version.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["tested"]
+    id: str
+    package: str
+    versions: str
+    cuda: str
+    cudnn: str
+    source: str
+    severity: Severity = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CpuOnlyRule:
+    """A build that leaves an accelerator idle.
+
+    Attributes:
+        package: The package.
+        local: Local version of such builds, or none if every build is one.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["cpu-only"]
+    id: str
+    severity: Severity
+    package: str
+    source: str
+    local: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorRule:
+    """Builds for the accelerators of one vendor; those of another one cannot run them.
+
+    Attributes:
+        packages: The packages.
+        vendor: The vendor, as hardware profiles name it: ``nvidia`` or ``amd``.
+        runtime: Runtime of the builds, for people: ``CUDA`` or ``ROCm``.
+        instead: What to use for another vendor's accelerator, for people.
+        local: Prefix of the local version of such builds (``cu`` of ``+cu126``); empty for builds without a local
+            version, none if every build is one.
+        os: Systems of the builds, or none for all.
+        architectures: Machine names of the builds, or none for all.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["vendor"]
+    id: str
+    packages: tuple[str, ...]
+    vendor: str
+    runtime: str
+    source: str
+    instead: str = ""
+    local: str | None = None
+    os: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()
+    severity: Severity = "forbidden"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddedRule:
+    """Builds for servers with Arm processors, which the vendor of an embedded module does not publish for it.
+
+    Attributes:
+        packages: The packages.
+        vendor: The vendor of the modules, as hardware profiles name it.
+        own: A part of the local version of the vendor's own builds, such as ``nv``.
+        message: What is known about other builds; ``{package}`` and ``{model}`` stand for the package and the module.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["embedded"]
+    id: str
+    packages: tuple[str, ...]
+    vendor: str
+    own: str
+    message: str
+    source: str
+    severity: Severity = "note"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndeclaredRequirementRule:
+    """A package that some versions of another one need although their metadata does not require it.
+
+    Attributes:
+        package: The package whose metadata is incomplete.
+        versions: Specifier of its versions.
+        requires: The requirement that their metadata lacks; ``{version}`` stands for the version of the package.
+    """
+
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+    kind: Literal["undeclared"]
+    id: str
+    package: str
+    versions: str
+    requires: str
+    source: str
+    severity: Literal["note"] = "note"
+
+    def requirement_of(self, name: str, version: Version) -> Requirement | None:
+        """Return what a version of a package requires according to the rule; none if the rule is about others."""
+        if name != self.package or not SpecifierSet(self.versions).contains(version.public, prereleases=True):
+            return None
+        return Requirement(self.requires.format(version=version.public))
+
+
+Rule = (
+    ConflictRule
+    | CapabilityRule
+    | RuntimeRule
+    | PublisherTestedRule
+    | CpuOnlyRule
+    | VendorRule
+    | EmbeddedRule
+    | UndeclaredRequirementRule
+    | SlowerRule
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Result of a rule for one package version on one machine.
+
+    Attributes:
+        rule: Identity of the rule.
+        severity: Severity of the rule.
+        message: One sentence, without a final full stop.
+        source: Source of the fact.
+        about: Subject of the verdict.
+    """
+
+    rule: str
+    severity: Severity
+    message: str
+    source: str
+    about: Subject
+
+
+@lru_cache(maxsize=1)
+def shipped_rules() -> tuple[Rule, ...]:
+    """Return every rule of the catalogue, sorted by identity.
+
+    Raises:
+        InputError: If an entry is malformed or two entries have the same identity.
+    """
+    return shipped_entries(FOLDER / "rules", Rule, noun="rule")
+
+
+@lru_cache(maxsize=1)
+def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
+    """Return the shipped rules about requirements that metadata does not state."""
+    return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
+
+
+def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
+    """Read the rules of one YAML file.
+
+    Raises:
+        InputError: If it is not a list of rules; the message names the entry and the field.
+    """
+    return read_entries(text, Rule, where=where, noun="rule")

@@ -1,0 +1,241 @@
+"""Run-time settings: their types, the catalogue that ships with the program, and how a value is applied."""
+
+from __future__ import annotations
+
+import importlib.resources
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.observation import Scalar
+
+Numerics = Literal["exact", "reordered", "reduced"]
+"""What a value of a setting does to results, compared with the default: nothing (bitwise equal), another order of
+operations (differences by rounding only), or a lower precision."""
+
+ANY = "*"
+"""Value of a choice that stands for every integer of a setting, and name of the framework that stands for all."""
+
+DEFAULT = "default"
+"""Value in commands and reports of a setting that is not set."""
+
+JOINED_VARIABLES: Mapping[str, str] = {"XLA_FLAGS": " ", "TF_XLA_FLAGS": " ", "LD_PRELOAD": ":"}
+"""Environment variables that are lists, with their separators: settings add to them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingChoice:
+    """A value of a setting in one framework.
+
+    Attributes:
+        value: The value, or :data:`ANY`.
+        numerics: What it does to results, compared with the default.
+        environment: Environment variables that apply it, by name; ``{value}`` in a text stands for the value.
+        code: Lines of Python that apply it, with ``{value}``; none if the environment is enough.
+        features: CPU features of which a machine needs one; without them the value is emulated, or has no effect.
+        capability: Specifier of the compute capability that an NVIDIA GPU needs; empty for all.
+        versions: Specifier of the versions of the framework that know the value; empty for all.
+        processors: Processors that the program is bound to: ``count`` for as many as the value says, ``node`` for those
+            of the NUMA node with this number; empty for all.
+        library: File names of a shared library that must be installed, in the order of preference; ``{library}`` in
+            the environment stands for its path.
+        debian_package: Package of Debian and Ubuntu that contains the library; empty if it is not known.
+        devices: Devices on which it has an effect; empty for all of the setting.
+        systems: Operating systems that have it, as :attr:`HardwareProfile.os` names them; empty for all.
+        excludes: Settings that contradict the value, each as a name or as ``name=value``.
+        hint: What a person can do to apply it, if the program cannot.
+    """
+
+    value: str
+    numerics: Numerics
+    environment: Mapping[str, str] = field(default_factory=dict)
+    code: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    capability: str = ""
+    versions: str = ""
+    processors: Literal["", "count", "node"] = ""
+    library: tuple[str, ...] = ()
+    debian_package: str = ""
+    devices: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()
+    excludes: tuple[str, ...] = ()
+    hint: str = ""
+
+    def admits(self, version: Version) -> bool:
+        """Whether a version of the framework knows the value."""
+        return SpecifierSet(self.versions).contains(Version(version.public), prereleases=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameworkSetting:
+    """A setting in one framework.
+
+    Attributes:
+        backend: Name of the framework, as in :mod:`pi_runners.vocabulary`, or :data:`ANY`.
+        default: What happens without the setting: one of its values, or a description.
+        documentation: Address of the page that documents it.
+        choices: Its values.
+        notes: What else one has to know about it.
+    """
+
+    backend: str
+    default: str
+    documentation: str
+    choices: tuple[SettingChoice, ...]
+    notes: str = ""
+
+    def choice(self, value: object) -> SettingChoice | None:
+        """Return the choice of a value; none if the framework does not have the value."""
+        exact = next((c for c in self.choices if c.value == str(value)), None)
+        return exact or next((c for c in self.choices if c.value == ANY), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A run-time setting that changes speed.
+
+    Attributes:
+        name: Its name in commands, files and reports.
+        meaning: Description for people.
+        devices: Devices on which it has an effect.
+        frameworks: Frameworks that have it.
+        least: Smallest value, if its values are integers; none if they are words.
+        excludes: Settings that contradict it, each as a name or as ``name=value``.
+        notes: What else one has to know about it in any framework.
+        inference_only: Whether it is for inference, so that training cannot have it.
+        within_processors: Whether its values are numbers of processors, of which a program has only so many.
+    """
+
+    name: str
+    meaning: str
+    devices: tuple[str, ...]
+    frameworks: tuple[FrameworkSetting, ...]
+    least: int | None = None
+    excludes: tuple[str, ...] = ()
+    notes: str = ""
+    inference_only: bool = False
+    within_processors: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Its values in all frameworks; empty if they are integers."""
+        values = [choice.value for framework in self.frameworks for choice in framework.choices]
+        return tuple(dict.fromkeys(value for value in values if value != ANY))
+
+    def framework(self, backend: str) -> FrameworkSetting | None:
+        """Return the setting in one framework; none if it does not have it."""
+        return next((framework for framework in self.frameworks if framework.backend in (backend, ANY)), None)
+
+
+@lru_cache(maxsize=1)
+def shipped_settings() -> Mapping[str, Setting]:
+    """Return every setting of the catalogue by name, in the order of the files.
+
+    It is read with the standard library: measurements run where nothing else is installed.
+
+    Raises:
+        InputError: If a file is malformed, or two files have a setting of the same name.
+    """
+    settings: dict[str, Setting] = {}
+    folder = importlib.resources.files("knowledge.catalogue") / "data" / "settings"
+    for file in sorted(folder.iterdir(), key=lambda f: f.name):
+        if not file.name.endswith(".toml"):
+            continue
+        for name, table in tomllib.loads(file.read_text(encoding="utf-8")).items():
+            if name in settings:
+                raise InputError(f"the catalogue of settings contains `{name}` twice")
+            try:
+                settings[name] = _setting(name, table)
+            except (TypeError, KeyError, ValueError) as error:
+                raise InputError(f"the catalogue of settings, `{file.name}`, `{name}`: {error}") from None
+    return MappingProxyType(settings)
+
+
+def _setting(name: str, table: Mapping[str, Any]) -> Setting:
+    return Setting(
+        name=name,
+        **{
+            **table,
+            "devices": tuple(table["devices"]),
+            "excludes": tuple(table.get("excludes", ())),
+            "frameworks": tuple(map(_framework, table["frameworks"])),
+        },
+    )
+
+
+def _framework(table: Mapping[str, Any]) -> FrameworkSetting:
+    return FrameworkSetting(**{**table, "choices": tuple(map(_choice, table["choices"]))})
+
+
+def _choice(table: Mapping[str, Any]) -> SettingChoice:
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return SettingChoice(**values)
+
+
+LARGEST = 2**31 - 1
+"""Maximum value of a setting that is a number: frameworks keep it in 32 bits."""
+
+
+def setting_error(name: str, value: Any) -> str | None:
+    """Return why a setting or its value is not valid, or none."""
+    settings = shipped_settings()
+    if name not in settings:
+        return f"there is no setting `{name}`; there are {', '.join(sorted(settings))}"
+    setting = settings[name]
+    if setting.least is None:
+        return None if value in setting.choices else f"`{name}` must be one of {', '.join(setting.choices)}"
+    if isinstance(value, bool) or not isinstance(value, int) or not setting.least <= value <= LARGEST:
+        return f"`{name}` must be an integer of at least {setting.least} and at most {LARGEST}"
+    return None
+
+
+def environment_of(
+    settings: Mapping[str, Scalar], backend: str, *, present: Mapping[str, str], libraries: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment variables that apply settings in a framework.
+
+    Args:
+        settings: Values by name of the setting; those that the framework does not have are left out.
+        backend: Name of the framework.
+        present: The environment that they are added to: lists such as ``XLA_FLAGS`` keep what they contain.
+        libraries: Paths of installed shared libraries by file name; values that need another one are left out.
+    """
+    variables: dict[str, str] = {}
+    for value, choice in _choices(settings, backend):
+        library = next((libraries[name] for name in choice.library if name in libraries), "")
+        if choice.library and not library:
+            continue
+        for variable, text in choice.environment.items():
+            text = text.replace("{value}", value).replace("{library}", library)
+            separator = JOINED_VARIABLES.get(variable)
+            before = variables.get(variable, present.get(variable, "")) if separator else ""
+            variables[variable] = f"{before}{separator}{text}" if before else text
+    return variables
+
+
+def code_of(settings: Mapping[str, Scalar], backend: str) -> tuple[str, ...]:
+    """Return the lines of Python that apply settings in a framework, which its environment cannot apply.
+
+    Args:
+        settings: Values by name of the setting; those that the framework does not have are left out.
+        backend: Name of the framework.
+    """
+    lines = (line.replace("{value}", value) for value, choice in _choices(settings, backend) for line in choice.code)
+    return tuple(dict.fromkeys(lines))
+
+
+def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str, SettingChoice]]:
+    """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
+    order = list(shipped_settings())
+    for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):
+        framework = shipped_settings()[name].framework(backend)
+        choice = framework.choice(value) if framework else None
+        if choice is not None:
+            yield str(value), choice

@@ -1,0 +1,123 @@
+"""Files that several processes use: atomic writes, and locks that one open file holds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from knowledge.domain.errors import InputError
+
+
+def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
+    """Replace a file by new content; after an interruption the file has its old or its new content.
+
+    Args:
+        path: The file; its directory exists.
+        content: New content; text is encoded as UTF-8.
+        durable: Whether to wait until the content is on the disk.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
+    with _temporary_file(path, content, durable=durable) as temporary:
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
+        os.replace(temporary, path)
+
+
+def create_atomically(path: Path, content: str | bytes) -> bool:
+    """Create a file, complete and durable, unless it exists.
+
+    Only one of several concurrent callers creates the file, also on a network file system.
+
+    Args:
+        path: The file; its directory exists.
+        content: Its content; text is encoded as UTF-8.
+
+    Returns:
+        Whether this call created the file.
+
+    Raises:
+        InputError: If the file cannot be written.
+    """
+    with _temporary_file(path, content, durable=True) as temporary:
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return False
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    return True
+
+
+@contextmanager
+def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Iterator[str]:
+    """Write content to a temporary file in the folder of a path; remove it at the end if it still exists."""
+    temporary = ""
+    try:
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode("utf-8") if isinstance(content, str) else content)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        yield temporary
+    except OSError as error:
+        raise InputError(f"`{path}` could not be written: {error.strerror or error}") from None
+    finally:
+        if temporary:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+
+
+def lock_file(path: Path) -> IO[str] | None:
+    """Lock a file without waiting; the lock is released when the last process that has the open file closes it.
+
+    Args:
+        path: The file; it is created if it does not exist.
+
+    Returns:
+        The open file, which holds the lock, or none if another open file holds it.
+
+    Raises:
+        OSError: If the file cannot be opened or locked.
+    """
+    # Only Unix has this module, and most commands need no lock.
+    import fcntl
+
+    file = path.open("a", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        file.close()
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return file
+
+
+@contextmanager
+def locked_directory(path: Path) -> Iterator[None]:
+    """Lock a directory against other processes that lock it, and wait for them; no file is left in it.
+
+    Args:
+        path: The directory.
+
+    Raises:
+        OSError: If it cannot be opened or locked.
+    """
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,1 +1,0 @@
-"""Curated rules: package versions that are forbidden or discouraged, each with its source."""

@@ -1,0 +1,1 @@
+"""Runs blocks: environments, processes, rounds and telemetry."""

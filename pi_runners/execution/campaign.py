@@ -1,0 +1,411 @@
+"""Measures blocks: interleaves the arms in rounds, runs each in a fresh process and returns observations."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import IndicatorRun, Observation, Status
+from knowledge.domain.stack import Stack
+from pi_runners.execution.benchmark import Benchmark, last_line
+from pi_runners.execution.environment import (
+    BuiltEnvironment,
+    EnvironmentBuildError,
+    StackLock,
+    build_environment,
+    build_instruments,
+    locked_stack,
+    remove_environment,
+)
+from pi_runners.execution.program_archive import write_program
+from pi_runners.execution.subprocess_runner import ProcessEnd, ProcessRequest, Runner
+from pi_runners.execution.telemetry import summarise
+from pi_runners.indicators import INDICATORS
+from pi_runners.plan.arm_settings import obstacle, unknown_flag, variables_of
+from pi_runners.plan.matrix import Arm
+
+_CLOCK_JUMP_SECONDS = 1.0
+_MOST_FAILURES = 2
+_SILENT_PROCESSES = 2
+"""Consecutive processes without any result after which the remaining indicators of an arm are given up."""
+
+
+class ObservationSink(Protocol):
+    """Receives observations, and stores them before ``add`` returns."""
+
+    def add(self, observations: Iterable[Observation]) -> object:
+        """Store observations; one that is stored already is ignored."""
+
+
+class FailureLimit:
+    """Sink that gives up an arm after consecutive failures: a program that waits forever would do so in every round."""
+
+    def __init__(self, sink: ObservationSink) -> None:
+        """Create the sink.
+
+        Args:
+            sink: Receives all observations.
+        """
+        self._sink = sink
+        self._failures: dict[int, list[str]] = defaultdict(list)
+
+    def add(self, observations: Iterable[Observation]) -> None:
+        """Hand observations on, and count failures."""
+        observations = tuple(observations)
+        self._sink.add(observations)
+        for o in observations:
+            if o.status == "ok":
+                self._failures[o.arm].clear()
+            elif o.status != "not-installed":
+                # A stack that cannot be installed takes no time.
+                self._failures[o.arm].append(o.failure)
+
+    def reason(self, arm: int) -> str:
+        """Return why an arm is given up; empty if it is not.
+
+        Args:
+            arm: Number of the arm.
+        """
+        failures = self._failures[arm]
+        if len(failures) < _MOST_FAILURES:
+            return ""
+        return f"not run again after {_MOST_FAILURES} failures: {last_line(failures[0])}"
+
+
+def _stored_key(name: str) -> str:
+    """Return the key of an attribute of a block in a stored plan.
+
+    The arms are stored under the key that earlier versions wrote, so that a campaign can continue after an update.
+    """
+    return "slots" if name == "arms" else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """Arms to measure together on one machine.
+
+    Attributes:
+        name: Unique name of the block.
+        arms: The stacks with their settings, in order.
+        rounds: Passes over all arms.
+        hardware: The machine.
+        samples: Samples of an indicator in each process; up to three times as many if they vary.
+        min_seconds: Minimum duration of one sample.
+        max_warmup_seconds: Maximum duration of the warm-up.
+        timeout_seconds: Maximum run time of one process.
+        memory_limit_bytes: Maximum memory of one process and its children; none for no limit.
+        instruments: Lock of measuring libraries that are not part of the measured stacks, such as LoadGen; none if the
+            indicators need none.
+        environment: Existing interpreter, which is measured as it is in every arm; by default each arm's environment
+            is built from its lock.
+        benchmark: Command of a project that is run in every arm instead of indicators; none for indicators.
+    """
+
+    __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
+
+    name: str
+    arms: tuple[Arm, ...]
+    rounds: int
+    hardware: HardwareProfile
+    samples: int = 7
+    min_seconds: float = 0.05
+    max_warmup_seconds: float = 5.0
+    timeout_seconds: float = 600.0
+    memory_limit_bytes: float | None = None
+    instruments: StackLock | None = None
+    environment: BuiltEnvironment | None = None
+    benchmark: Benchmark | None = None
+
+
+def measured_cells(block: Block, observations: Iterable[Observation]) -> frozenset[tuple[int, int]]:
+    """Return the ``(round, arm)`` pairs of a block that are already measured.
+
+    Args:
+        block: The block.
+        observations: Stored observations of the block.
+
+    Raises:
+        InputError: If they come from another machine, or from other stacks or settings than the block has now.
+    """
+    arms = {arm.number: arm for arm in block.arms}
+    cells: set[tuple[int, int]] = set()
+    for o in observations:
+        arm = arms.get(o.arm)
+        if o.hardware.identity != block.hardware.identity:
+            raise InputError(
+                f"block `{block.name}` was started on another machine",
+                hint="continue it on that machine, or start a new block here",
+            )
+        packages = _planned_stack(block, arm).packages if arm else ()
+        if arm is None or o.stack.packages != packages or dict(o.settings) != dict(arm.settings):
+            packages_text = " ".join(f"{p.name}=={p.version}" for p in o.stack.packages[:3])
+            raise InputError(
+                f"block `{block.name}` was started with other stacks: arm {o.arm} was `{packages_text} ...`",
+                hint="the package index or the command has changed since then; start a new block",
+            )
+        if block.benchmark is not None and o.indicator not in arm.indicators:
+            raise InputError(
+                f"block `{block.name}` was started with another benchmark",
+                hint="its command, its metric or one of its `files` has changed since then; start a new block",
+            )
+        cells.add((o.round, o.arm))
+    return frozenset(cells)
+
+
+def not_among(cells: Collection[tuple[int, int]]) -> Callable[[int, int], bool]:
+    """Return a predicate that says whether a round of an arm is not among ``cells``."""
+    return lambda number, arm: (number, arm) not in cells
+
+
+def run_block(
+    block: Block,
+    *,
+    sink: ObservationSink,
+    runner: Runner,
+    environments: Path,
+    is_missing: Callable[[int, int], bool] = lambda *_: True,
+    keep_environments: bool = True,
+    progress: Callable[[str], None] = lambda _: None,
+    begin: Callable[[int, Arm], str] = lambda *_: "",
+) -> int:
+    """Measure a block.
+
+    Args:
+        block: What to measure.
+        sink: Receives the observations of each process as soon as it ends.
+        runner: Runs the processes.
+        environments: Directory of the environments.
+        is_missing: Predicate on the numbers of a round and an arm: whether to measure it; by default all are measured.
+        keep_environments: Whether to leave the environments for a later block; uv's cache keeps their files either way.
+        progress: Called with a short text before each step.
+        begin: Called before an arm is measured in a round; returns the reason for giving it up, or an empty text.
+
+    Returns:
+        Number of new observations; fewer than planned if the runner was stopped.
+    """
+    missing = [
+        (number, arm)
+        for number in range(block.rounds)
+        for arm in _rotated(block.arms, number)
+        if arm.indicators and is_missing(number, arm.number)
+    ]
+    program = write_program(environments)
+    instruments = build_instruments(block.instruments, environments) if block.instruments and missing else None
+    built: dict[str, BuiltEnvironment | EnvironmentBuildError] = {}
+    count = 0
+    try:
+        for arm in () if block.environment else sorted({s.number: s for _, s in missing}.values(), key=_number):
+            progress(f"environment {arm.lock.label}")
+            if arm.lock.key not in built:
+                built[arm.lock.key] = _build(arm, environments)
+        for number, arm in missing:
+            progress(f"round {number + 1}/{block.rounds} {arm.label}")
+            if reason := begin(number, arm):
+                observations = _failures(block, arm, number, {"status": "crashed", "failure": reason})
+            else:
+                environment = block.environment or built[arm.lock.key]
+                observations = _observe(block, arm, number, environment, instruments, program, runner)
+            sink.add(observations)
+            count += len(observations)
+            if len(observations) < len(arm.indicators):
+                # The runner was stopped: the remaining arms stay missing and are measured when the block is continued.
+                break
+    finally:
+        if not keep_environments and block.environment is None:
+            for arm in block.arms:
+                remove_environment(arm.lock, environments)
+    return count
+
+
+def _number(arm: Arm) -> int:
+    return arm.number
+
+
+def _rotated(arms: tuple[Arm, ...], number: int) -> tuple[Arm, ...]:
+    """Return the arms of a round: each round starts with the next arm, so that no arm always starts or ends a round."""
+    shift = number % max(1, len(arms))
+    return arms[shift:] + arms[:shift]
+
+
+def _build(arm: Arm, environments: Path) -> BuiltEnvironment | EnvironmentBuildError:
+    try:
+        return build_environment(arm.lock, environments)
+    except EnvironmentBuildError as error:
+        return error
+
+
+def _observe(
+    block: Block,
+    arm: Arm,
+    number: int,
+    environment: BuiltEnvironment | EnvironmentBuildError,
+    instruments: Path | None,
+    program: Path,
+    runner: Runner,
+) -> list[Observation]:
+    """Run an arm's indicators in one process; after a crash, run the remaining ones in a new process.
+
+    Returns:
+        An observation of each indicator; fewer if the runner was stopped.
+    """
+    if isinstance(environment, EnvironmentBuildError):
+        return _failures(block, arm, number, {"status": "not-installed", "failure": environment.message[-2000:]})
+    backends = arm.program_backends if block.benchmark else (arm.backend,)
+    if reason := obstacle(arm.settings, backends, environment.stack):
+        return _failures(block, arm, number, {"status": "unsupported", "failure": reason})
+    variables = variables_of(arm.settings, backends)
+    results: dict[int, dict[str, Any]] = {}
+    silent = 0
+    while missing := [i for i in range(len(arm.indicators)) if i not in results]:
+        request = ProcessRequest(
+            python=environment.python,
+            program=program,
+            content=_content(block, arm, missing, instruments),
+            timeout_seconds=block.timeout_seconds,
+            memory_limit_bytes=block.memory_limit_bytes,
+            environment=variables,
+        )
+        if block.benchmark is not None:
+            limit = block.benchmark.process_seconds(runs=block.samples, timeout_seconds=block.timeout_seconds)
+            request = replace(request, part="benchmark", timeout_seconds=limit)
+        end = runner.run(request)
+        for result in end.results:
+            # The worker numbers its results in the order of the request.
+            results[missing[result["number"]]] = _with_telemetry(result, end)
+        if end.ending == "stopped":
+            break
+        if end.ending == "time" and end.results:
+            # Earlier indicators used up the time: the interrupted one gets the full time of a new process.
+            silent = 0
+            continue
+        if without_result := [i for i in missing if i not in results]:
+            # The first indicator without a result ended the process; the later ones were not started.
+            results[without_result[0]] = _unreported(end, block)
+            silent = 0 if end.results else silent + 1
+            if silent == _SILENT_PROCESSES:
+                # The cause is not one indicator: nothing runs in this environment.
+                results.update((i, _unreported(end, block)) for i in without_result)
+    stack = _with_system_cuda(environment.stack, arm)
+    return [_observation(block, arm, number, arm.indicators[i], stack, results[i]) for i in sorted(results)]
+
+
+def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path | None) -> dict[str, Any]:
+    """Return the request for some of an arm's indicators, or for the benchmark; JSON-ready."""
+    if block.benchmark is not None:
+        return block.benchmark.request(
+            runs=block.samples,
+            timeout_seconds=block.timeout_seconds,
+            settings=arm.settings,
+            backends=arm.program_backends,
+        )
+    return {
+        "backend": arm.backend,
+        "settings": dict(arm.settings),
+        "samples": block.samples,
+        "min_seconds": block.min_seconds,
+        "max_warmup_seconds": block.max_warmup_seconds,
+        "instruments": str(instruments) if instruments else None,
+        "indicators": [_entry(arm.indicators[i]) for i in missing],
+    }
+
+
+def _with_system_cuda(stack: Stack, arm: Arm) -> Stack:
+    """Return a stack with the system's CUDA and cuDNN, if the arm computes on a GPU and the stack contains none.
+
+    NVIDIA's container images set these variables (https://gitlab.com/nvidia/container-images/cuda).
+    """
+    cuda, cudnn = os.environ.get("CUDA_VERSION"), os.environ.get("NV_CUDNN_VERSION")
+    if stack.cuda is not None or not cuda or not any(run.device == "cuda" for run in arm.indicators):
+        return stack
+    release = ".".join(cuda.split(".")[:2])
+    return replace(stack, cuda=release, cudnn=stack.cudnn or (cudnn.partition("-")[0] if cudnn else None))
+
+
+def _failures(block: Block, arm: Arm, number: int, document: dict[str, Any]) -> list[Observation]:
+    """Return the same failure for every indicator of an arm that was not run."""
+    stack = _planned_stack(block, arm)
+    return [_observation(block, arm, number, run, stack, document) for run in arm.indicators]
+
+
+def _planned_stack(block: Block, arm: Arm) -> Stack:
+    """Return the stack of an arm as the lock describes it, before its environment is built."""
+    return block.environment.stack if block.environment else locked_stack(arm.lock, str(arm.lock.python))
+
+
+def _entry(run: IndicatorRun) -> dict[str, Any]:
+    # `algorithm` describes the backend; it is not a parameter of the indicator.
+    parameters = {name: value for name, value in run.parameters.items() if name != "algorithm"}
+    return {"name": run.name, "device": run.device, "dtype": run.dtype, "parameters": parameters}
+
+
+def _with_telemetry(result: dict[str, Any], end: ProcessEnd) -> dict[str, Any]:
+    telemetry = summarise(end.readings, result["started"], result["started"] + result["seconds"])
+    environment = dict(result.get("environment", {}))
+    if abs(result["clock_jump"]) > _CLOCK_JUMP_SECONDS:
+        environment["clock_jump_seconds"] = result["clock_jump"]
+    return {**result, "telemetry": telemetry, "environment": environment}
+
+
+def _unreported(end: ProcessEnd, block: Block) -> dict[str, Any]:
+    """Return the result of an indicator whose process ended before the indicator reported."""
+    status: Status
+    if end.ending == "time":
+        status, ended = "timed-out", f"killed after {block.timeout_seconds:g} seconds"
+    elif end.ending == "memory":
+        status, ended = "out-of-memory", f"killed above {block.memory_limit_bytes or 0:.3g} bytes"
+    elif message := unknown_flag(end.error_tail):
+        # XLA ends the process.
+        return {"status": "unsupported", "failure": message}
+    else:
+        status, ended = "crashed", f"exit status {end.exit_status}"
+    return {"status": status, "failure": f"{ended}: {end.error_tail}".strip()}
+
+
+def _observation(
+    block: Block, arm: Arm, number: int, run: IndicatorRun, stack: Stack, document: dict[str, Any]
+) -> Observation:
+    started = datetime.fromtimestamp(document["started"], UTC) if "started" in document else datetime.now(UTC)
+    metrics = dict(document.get("metrics", {}))
+    flops = moved_bytes = 0.0
+    environment = dict(document.get("environment", {}))
+    if block.benchmark is not None:
+        environment["stack"] = arm.label
+    else:
+        indicator = INDICATORS[run.name]
+        parameters = indicator.complete(dict(run.parameters))
+        flops, moved_bytes = indicator.flops(parameters), indicator.bytes_moved(parameters, run.dtype)
+        if items := indicator.items(parameters):
+            metrics["items"] = items
+    return Observation(
+        indicator=run,
+        framework=arm.framework,
+        stack=stack,
+        hardware=block.hardware,
+        block=block.name,
+        round=number,
+        arm=arm.number,
+        reference=arm.reference,
+        started_at=started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        status=document["status"],
+        samples=tuple(document.get("samples", ())),
+        loops=document.get("loops", 0),
+        warmup_seconds=document.get("warmup_seconds", 0.0),
+        steady=document.get("steady", False),
+        flops=flops,
+        bytes=moved_bytes,
+        error=document.get("error"),
+        tolerance=document.get("tolerance"),
+        settings=dict(arm.settings),
+        environment=environment,
+        failure=document.get("failure", ""),
+        metrics=metrics,
+        telemetry=document.get("telemetry", {}),
+        schema=2,
+    )

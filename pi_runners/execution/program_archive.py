@@ -1,0 +1,82 @@
+"""Writes the program that runs inside measured environments: one archive, whatever packages are installed there."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.machinery
+import importlib.util
+import io
+import marshal
+import zipfile
+from pathlib import Path
+from types import CodeType
+
+from knowledge.domain.shared_files import write_atomically
+
+_FOLDERS = ("harness", "indicators", "frameworks", "models")
+
+
+def write_program(directory: Path) -> Path:
+    """Write the program that runs inside measured environments as one archive, and return its path.
+
+    The archive contains the harness, the indicators and the backends, also as byte code for interpreters of this one's
+    version, which would otherwise be compiled in each process. Nothing else of this interpreter's packages is visible
+    in the measured environment.
+
+    Args:
+        directory: Directory for the archive.
+    """
+    files = _program_files()
+    digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
+    for name, body in sorted(files.items()):
+        digest.update(f"{name} {len(body)}\n".encode() + body)
+    path = directory / f"harness-{digest.hexdigest()[:12]}.pyz"
+    if not path.exists():
+        # Another version of this program may use the same directory: each version has its own archive.
+        directory.mkdir(parents=True, exist_ok=True)
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:
+            for name, body in files.items():
+                archive.writestr(name, body)
+                if name.startswith("pi_runners/") and name.endswith(".py"):
+                    archive.writestr(f"{name}c", _byte_code(name, body, path / name))
+        write_atomically(path, content.getvalue())
+    return path
+
+
+def _program_files() -> dict[str, bytes]:
+    """Return the files of the program that runs inside measured environments, by their names in the archive."""
+    root = Path(__file__).parents[1]
+    files = {
+        "__main__.py": b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n",
+        "pi_runners/__init__.py": b"",
+    }
+    for folder in _FOLDERS:
+        for file in sorted((root / folder).rglob("*")):
+            name = file.relative_to(root).as_posix()
+            if name.endswith((".py", ".gz", ".json")) and file.name != "reference.py" and "/profile/" not in name:
+                files[f"pi_runners/{name}"] = file.read_bytes()
+    return files
+
+
+def _byte_code(name: str, source: bytes, path: Path) -> bytes:
+    """Return a file of byte code that an interpreter of another version ignores.
+
+    Args:
+        name: Name of the module's file.
+        source: Its content.
+        path: The path that tracebacks show.
+    """
+    # The loader reads the byte code that this interpreter has written, if it has.
+    installed = str(Path(__file__).parents[2] / name)
+    code = importlib.machinery.SourceFileLoader(name, installed).get_code(name)
+    assert code is not None
+    # PEP 552: the hash of the source is not checked, because the archive never changes.
+    header = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)
+    return header + marshal.dumps(_with_path(code, str(path)))
+
+
+def _with_path(code: CodeType, path: str) -> CodeType:
+    """Return byte code of which tracebacks show another path."""
+    parts = (_with_path(part, path) if isinstance(part, CodeType) else part for part in code.co_consts)
+    return code.replace(co_filename=path, co_consts=tuple(parts))

@@ -1,0 +1,354 @@
+"""Whole models from ``torch.nn``, trained with ``torch.optim``."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, NamedTuple, Optional, Sequence, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from pi_runners.frameworks.torch.settings import without_gradients
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.models.layers import (
+    BuiltModel,
+    InitialWeight,
+    Layers,
+    ModelTraining,
+    bias_weight,
+    dense_weight,
+    filters_weight,
+    gain_weight,
+    recurrent_weights,
+    table_weight,
+)
+from pi_runners.models.network import Network
+
+Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class Wrappers(NamedTuple):
+    """Functions that apply settings to a function of arrays.
+
+    Attributes:
+        settings: Applies all settings.
+        uncompiled: Applies all settings but `compile`.
+    """
+
+    settings: Wrapper
+    uncompiled: Wrapper
+
+
+class TorchModel(nn.Module, Layers):
+    """A module whose submodules are created in the first forward pass.
+
+    Attributes:
+        attends: Whether the model has attention.
+    """
+
+    def __init__(self, backend: Backend, network: Network, mode: str) -> None:
+        super().__init__()
+        self.attends = False
+        self._backend = backend
+        self._definition = network, mode
+        self._named: Dict[str, Any] = {}
+
+    def forward(self, p: Parameters, *inputs: Array) -> Array:
+        """Run the definition."""
+        network, mode = self._definition
+        return network.forward(self, inputs, p, mode)
+
+    def _layer(self, name: str, make: Callable[[], nn.Module], weights: Dict[str, InitialWeight]) -> Any:
+        """Return the layer of a name; make it with initial weights by attribute if there is none."""
+        layer = self._named.get(name)
+        if layer is None:
+            layer = make().to(device=self._backend.device, dtype=getattr(torch, self._backend.dtype))
+            with torch.no_grad():
+                for attribute, weight in weights.items():
+                    value = self._value(weight)
+                    # Linear layers keep their matrices transposed.
+                    getattr(layer, attribute).copy_(
+                        value.T if isinstance(layer, nn.Linear) and value.dim() > 1 else value
+                    )
+            self._add(name, layer)
+        return layer
+
+    def _value(self, weight: InitialWeight) -> Any:
+        if len(weight.shape) == 4:
+            return self._backend.filters(weight.raw, weight.shape, weight.scale)
+        return self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
+
+    def _add(self, name: str, layer: Any) -> None:
+        self._named[name] = layer
+        # A new module is in training mode, whatever the mode of its parent.
+        if isinstance(layer, nn.Module):
+            layer.train(self.training)
+        plain = name.replace(".", "_")
+        if isinstance(layer, nn.Parameter):
+            self.register_parameter(plain, layer)
+        else:
+            self.add_module(plain, layer)
+
+    def _parameter(self, weight: InitialWeight) -> Any:
+        if weight.name not in self._named:
+            self._add(weight.name, nn.Parameter(self._value(weight)))
+        return self._named[weight.name]
+
+    def convolution(
+        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
+    ) -> Array:
+        """`nn.Conv2d`."""
+        channels = x.shape[1]
+        padding = 0 if kernel == stride else kernel // 2
+        weights = {"weight": filters_weight(name, (filters, channels // groups, kernel, kernel))}
+        if bias:
+            weights["bias"] = bias_weight(name, filters)
+        return self._layer(
+            name, lambda: nn.Conv2d(channels, filters, kernel, stride, padding, groups=groups, bias=bias), weights
+        )(x)
+
+    def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
+        """`nn.ConvTranspose2d`."""
+        layer = self._named.get(name)
+        if layer is None:
+            channels = x.shape[1]
+            layer = nn.ConvTranspose2d(channels, filters, 2, 2).to(x)
+            with torch.no_grad():
+                layer.weight.copy_(self._value(filters_weight(name, (filters, channels, 2, 2))).transpose(0, 1))
+                layer.bias.copy_(self._value(bias_weight(name, filters)))
+            self._add(name, layer)
+        return layer(x)
+
+    def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
+        """`nn.BatchNorm2d`."""
+        width = x.shape[1]
+        weights = {"weight": gain_weight(name, width, gain), "bias": bias_weight(name, width)}
+        return self._layer(name, lambda: nn.BatchNorm2d(width), weights)(x)
+
+    def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
+        """`nn.Linear`."""
+        inputs = x.shape[-1]
+        weights = {"weight": dense_weight(name, inputs, width)}
+        if bias:
+            weights["bias"] = bias_weight(name, width)
+        return self._layer(name, lambda: nn.Linear(inputs, width, bias=bias), weights)(x)
+
+    def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
+        """`nn.LayerNorm`."""
+        width = x.shape[-1]
+        weights = {"weight": gain_weight(name, width), "bias": bias_weight(name, width)}
+        return self._layer(name, lambda: nn.LayerNorm(width, eps=epsilon), weights)(x)
+
+    def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
+        """`nn.Embedding`."""
+        weights = {"weight": table_weight(name, rows, width)}
+        return self._layer(name, lambda: nn.Embedding(rows, width), weights)(indices)
+
+    def tied_dense(self, name: str, x: Array) -> Array:
+        """`linear` with the table of an `nn.Embedding`."""
+        return functional.linear(x, self._named[name].weight)
+
+    def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
+        """An `nn.Parameter`."""
+        return x + self._parameter(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
+
+    def prepend_token(self, name: str, x: Array) -> Array:
+        """`torch.cat` with an `nn.Parameter`."""
+        token = self._parameter(table_weight(name, 1, x.shape[-1]))
+        return torch.cat([token.expand(x.shape[0], 1, -1), x], dim=1)
+
+    def _heads(self, name: str, x: Array, heads: int) -> Array:
+        return self.dense(name, x, x.shape[-1]).view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)
+
+    def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
+        """`scaled_dot_product_attention` between `nn.Linear` layers."""
+        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
+        return self._merge(name, self._attention(q, k, v, is_causal=causal))
+
+    def cached_attention(
+        self, name: str, x: Array, heads: int, keys: Array, values: Array
+    ) -> Tuple[Array, Array, Array]:
+        """`torch.cat` of the cache, then as :meth:`self_attention`."""
+        q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
+        keys, values = torch.cat([keys, k], dim=2), torch.cat([values, v], dim=2)
+        return self._merge(name, self._attention(q, keys, values)), keys, values
+
+    def _attention(self, q: Array, k: Array, v: Array, **options: Any) -> Array:
+        if not self.attends:
+            self.attends = True
+        return functional.scaled_dot_product_attention(q, k, v, **options)
+
+    def _merge(self, name: str, mixed: Array) -> Array:
+        joined = mixed.transpose(1, 2).reshape(mixed.shape[0], mixed.shape[2], -1)
+        return self.dense(name + ".output", joined, joined.shape[-1])
+
+    def lstm(
+        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
+    ) -> Tuple[Array, Tuple[Array, Array]]:
+        """`nn.LSTM`, whose second bias is 0."""
+        inputs = x.shape[-1]
+        names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0")
+        weights = dict(zip(names, recurrent_weights(name, inputs, hidden)))
+        is_new = name not in self._named
+        layer = self._layer(name, lambda: nn.LSTM(inputs, hidden, batch_first=True), weights)
+        if is_new:
+            nn.init.zeros_(layer.bias_hh_l0)
+        outputs, (h, c) = layer(x, None if state is None else tuple(s.unsqueeze(0) for s in state))
+        return outputs, (h[0], c[0])
+
+    def relu(self, x: Array) -> Array:
+        """`relu`."""
+        return functional.relu(x)
+
+    def relu6(self, x: Array) -> Array:
+        """`relu6`."""
+        return functional.relu6(x)
+
+    def gelu(self, x: Array, approximate: bool = False) -> Array:
+        """`gelu`."""
+        return functional.gelu(x, approximate="tanh" if approximate else "none")
+
+    def tanh(self, x: Array) -> Array:
+        """`torch.tanh`."""
+        return torch.tanh(x)
+
+    def add(self, x: Array, y: Array) -> Array:
+        """Sum."""
+        return x + y
+
+    def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
+        """`max_pool2d`."""
+        return functional.max_pool2d(x, kernel, stride, padding)
+
+    def global_mean(self, x: Array) -> Array:
+        """`adaptive_avg_pool2d`."""
+        return functional.adaptive_avg_pool2d(x, 1).flatten(1)
+
+    def join_channels(self, x: Array, y: Array) -> Array:
+        """`torch.cat`."""
+        return torch.cat([x, y], dim=1)
+
+    def join(self, x: Array, y: Array) -> Array:
+        """`torch.cat`."""
+        return torch.cat([x, y], dim=-1)
+
+    def as_sequence(self, x: Array) -> Array:
+        """`flatten` and `transpose`."""
+        return x.flatten(2).transpose(1, 2)
+
+    def token(self, x: Array, position: int) -> Array:
+        """Slice."""
+        return x[:, position]
+
+    def attend(self, queries: Array, memory: Array) -> Array:
+        """`scaled_dot_product_attention` with a scale of 1."""
+        # The argument `scale` is newer than the function: multiply the queries instead.
+        scaled = queries * memory.shape[-1] ** 0.5
+        return self._attention(scaled, memory, memory)
+
+    def pairwise_products(self, vectors: Sequence[Array]) -> Array:
+        """`torch.bmm` of the stacked vectors."""
+        stacked = torch.stack(list(vectors), dim=1)
+        rows, columns = torch.tril_indices(len(vectors), len(vectors), -1, device=stacked.device)
+        return torch.bmm(stacked, stacked.transpose(1, 2))[:, rows, columns]
+
+    def rows(self, x: Array) -> Array:
+        """`reshape`."""
+        return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.dim() == 4 else x.reshape(-1, x.shape[-1])
+
+
+def build(
+    backend: Backend, network: Network, p: Parameters, mode: str, inputs: Sequence[Array], wrap: Wrappers
+) -> BuiltModel:
+    """Return a model.
+
+    Args:
+        backend: Backend that makes arrays.
+        network: Definition of the model.
+        p: Parameters of the model.
+        mode: Mode of the model.
+        inputs: Inputs for the first forward pass, which creates the layers.
+        wrap: Applies settings to a function of arrays.
+
+    Raises:
+        Unsupported: If a setting changes nothing in this model.
+    """
+    model = TorchModel(backend, network, mode).eval()
+    with torch.no_grad():
+        model(p, *inputs)
+    _refuse_settings_without_effect(backend.settings, model, mode)
+    if backend.settings.get("memory_format") == "channels_last":
+        model = model.to(memory_format=torch.channels_last)
+
+    def infer(p: Parameters, batch: Sequence[Array]) -> Callable[[], Any]:
+        model.eval()
+        compute = wrap.settings(lambda *arrays: model(p, *arrays))
+
+        def run() -> Any:
+            with without_gradients(backend.settings):
+                return compute(*batch)
+
+        return run
+
+    def train(p: Parameters, batch: Sequence[Array], labels: Array) -> ModelTraining:
+        model.train()
+        if network.optimiser == "adamw":
+            optimiser: Any = torch.optim.AdamW(model.parameters(), lr=1e-5, weight_decay=0.01)
+        else:
+            optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+        def loss_of(*arrays: Array) -> Array:
+            return functional.cross_entropy(model(p, *arrays[:-1]).float(), arrays[-1])
+
+        expected = None
+        if backend.settings.get("compile", "off") != "off":
+            # The gradient is checked without compilation, which would compile a small batch, too.
+            with torch.no_grad():
+                expected = float(wrap.uncompiled(loss_of)(*batch, labels))
+        compute = wrap.settings(loss_of)
+        scaler = _gradient_scaler(backend)
+
+        def step() -> Any:
+            optimiser.zero_grad(set_to_none=True)
+            loss = compute(*batch, labels)
+            scaler.scale(loss).backward()
+            scaler.step(optimiser)
+            scaler.update()
+            return loss.detach()
+
+        return ModelTraining(step, float, expected)
+
+    def gradient(p: Parameters, batch: Sequence[Array], labels: Array) -> Tuple[float, float]:
+        model.train()
+        mixed = wrap.uncompiled(lambda *arrays: functional.cross_entropy(model(p, *arrays).float(), labels))
+        loss = mixed(*batch)
+        parameters = list(model.parameters())
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        pairs = zip(gradients, parameters)
+        derivative = sum(float((g.float() * w.detach().float() ** 2).sum()) for g, w in pairs if g is not None)
+        return float(loss.detach()), derivative
+
+    return BuiltModel(infer, train, gradient)
+
+
+def _refuse_settings_without_effect(settings: Parameters, model: TorchModel, mode: str) -> None:
+    """Refuse settings that change nothing in a model.
+
+    Raises:
+        Unsupported: If there is one.
+    """
+    if settings.get("memory_format") == "channels_last" and all(w.dim() != 4 for w in model.parameters()):
+        raise Unsupported("`memory_format` changes nothing: the model has no images")
+    if "sdpa" in settings and not model.attends:
+        raise Unsupported("`sdpa` changes nothing: the model has no attention")
+    if mode == "training" and settings.get("grad_mode", "enabled") != "enabled":
+        raise Unsupported("`grad_mode={}` is for inference: training needs gradients".format(settings["grad_mode"]))
+
+
+def _gradient_scaler(backend: Backend) -> Any:
+    """Return a scaler of the loss, which mixed precision with float16 needs; without it, it does nothing."""
+    enabled = backend.settings.get("amp") == "float16"
+    # `torch.amp.GradScaler` exists since PyTorch 2.3.
+    if hasattr(torch.amp, "GradScaler"):
+        return torch.amp.GradScaler(backend.device, enabled=enabled)
+    return torch.cuda.amp.GradScaler(enabled=enabled)

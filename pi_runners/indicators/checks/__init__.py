@@ -1,0 +1,1 @@
+"""Checks of results: exact references, and errors of elements."""

@@ -1,0 +1,1 @@
+"""Indicators of single operations."""

@@ -1,0 +1,309 @@
+"""Exact convolutions and gradients in integers, and comparisons of results with them.
+
+Several filters, or channels, are summed with random signs and compared together: a convolution is linear in both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from operator import itemgetter, mul
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+
+from pi_runners.harness.contract import Backend
+from pi_runners.harness.random_inputs import product
+from pi_runners.indicators.checks.exact import field_bytes, unpack, whole_numbers
+from pi_runners.indicators.checks.results import (
+    EVERY,
+    GROUP,
+    Result,
+    difference,
+    pick,
+    pick_groups,
+    random_signs,
+    signed_sum,
+    worst_error,
+)
+
+_NUMBERS = whole_numbers("float32")
+_WORK = 2**28
+"""Maximum number of products of a factor and a field in the check of one array: about a second."""
+_SUM_WORK = 2**23
+"""Maximum number of products in the check of the filters' gradient: about half a second."""
+_LEAST_WORK = 64
+"""Products that take as long as the rest of the work for one signed sum of the filters' gradient."""
+_CHANNELS = 4
+"""Channels in a signed sum of the filters' gradient, which also sums over filters."""
+
+
+class Geometry(NamedTuple):
+    """Lengths along the spatial axes."""
+
+    spatial: Tuple[int, ...]
+    kernel: Tuple[int, ...]
+    stride: Tuple[int, ...]
+    padding: Tuple[int, ...]
+    out: Tuple[int, ...]
+
+    @property
+    def padded(self) -> Tuple[int, ...]:
+        """Lengths including the padding."""
+        return tuple(n + 2 * p for n, p in zip(self.spatial, self.padding))
+
+
+class ConvolutionCheck:
+    """Compares a convolution, and its gradients, with exact sums.
+
+    Attributes:
+        shapes: Of images, filters and results, channels first.
+    """
+
+    def __init__(
+        self, backend: Backend, raws: Sequence[bytes], shapes: Sequence[Tuple[int, ...]], geometry: Geometry
+    ) -> None:
+        self._backend, self._raws, self.shapes, self._geometry = backend, raws, shapes, geometry
+        self._each = shapes[1][1]
+        self._per_group = shapes[1][0] * self._each // shapes[0][1]
+        g = geometry
+        self._taps = _places(g.kernel, (1,) * len(g.kernel), (0,) * len(g.kernel), g.padded)
+        self._grid = product(g.padded)
+        # Positions of the image's pixels, and of the first tap of each result, on the grid of the padded image.
+        self._inside = _places(g.spatial, (1,) * len(g.spatial), g.padding, g.padded)
+        self._starts = _places(g.out, g.stride, (0,) * len(g.out), g.padded)
+
+    def results(self, array: Any) -> float:
+        """Return the largest error of a convolution's result, relative to the root of the sum of squared terms."""
+        taps, width = len(self._taps), field_bytes(GROUP * self._each * len(self._taps) * 512**2)
+        elements = Result(self._backend, array, self._backend.image_index(self.shapes[2]))
+        if not elements.sound:
+            return math.inf
+        groups = [
+            [first + i for i in group]
+            for first in range(0, self.shapes[1][0], self._per_group)
+            for group in pick_groups(self._per_group, self._per_group)
+        ]
+        work = self._each * taps * self._grid
+        places = self._pick(len(groups) * self.shapes[0][0], work, GROUP * len(self._starts))
+        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
+        grids = _Grids(self._raws[0], self._grid, self._inside, width)
+        # Fields are shifted up to the last tap: shifting down would round.
+        picked = [place + self._taps[-1] for place in self._starts]
+        for number, members in itertools.groupby(places, lambda place: place // self.shapes[0][0]):
+            filters = groups[number]
+            signs = random_signs(len(filters))
+            factors = signed_sum((self._filter(f) for f in filters), signs)
+            first = filters[0] // self._per_group * self._each
+            for image in (place % self.shapes[0][0] for place in members):
+                inputs = [grids.at(image * self.shapes[0][1] + first + c) for c in range(self._each)]
+                total = 0
+                for tap_number, tap in enumerate(self._taps):
+                    terms = sum(map(mul, factors[tap_number::taps], inputs))
+                    total += terms << (8 * width * (self._taps[-1] - tap))
+                actual = signed_sum((elements.channel(image, f) for f in filters), signs)
+                errors.append(
+                    _compare(actual, total, self._grid + self._taps[-1], width, picked, len(factors) * len(filters))
+                )
+        return worst_error(errors)
+
+    def image_gradient(self, array: Any) -> float:
+        """Return the largest error of the images' gradient."""
+        taps, width = len(self._taps), field_bytes(GROUP * self._per_group * len(self._taps) * 512**2)
+        elements = Result(self._backend, array, self._backend.image_index(self.shapes[0]))
+        if not elements.sound:
+            return math.inf
+        groups = [
+            [first + i for i in group]
+            for first in range(0, self.shapes[0][1], self._each)
+            for group in pick_groups(self._each, self._each)
+        ]
+        places = self._pick(
+            len(groups) * self.shapes[0][0], self._per_group * taps * self._grid, GROUP * len(self._inside)
+        )
+        errors = [0.0 if len(places) == len(groups) * self.shapes[0][0] or elements.finite() else math.inf]
+        grids = _Grids(self._raws[2], self._grid, self._starts, width)
+        meeting = product([-(-k // s) for k, s in zip(self._geometry.kernel, self._geometry.stride)])
+        for number, members in itertools.groupby(places, lambda place: place // self.shapes[0][0]):
+            channels = groups[number]
+            signs = random_signs(len(channels))
+            first = channels[0] // self._each * self._per_group
+            filters = range(first, first + self._per_group)
+            # For each filter: the signed sum of its taps over the channels.
+            factors = [signed_sum((self._filter(f, c % self._each) for c in channels), signs) for f in filters]
+            for image in (place % self.shapes[0][0] for place in members):
+                inputs = [grids.at(image * self.shapes[1][0] + f) for f in filters]
+                total = 0
+                for tap_number, tap in enumerate(self._taps):
+                    total += sum(map(mul, [f[tap_number] for f in factors], inputs)) << (8 * width * tap)
+                actual = signed_sum((elements.channel(image, c) for c in channels), signs)
+                terms = self._per_group * meeting * len(channels)
+                errors.append(_compare(actual, total, self._grid + self._taps[-1], width, self._inside, terms))
+        return worst_error(errors)
+
+    def filter_gradient(self, array: Any) -> float:
+        """Return the largest error of the filters' gradient."""
+        elements = Result(self._backend, array, self._backend.filter_index(self.shapes[1]))
+        if not elements.sound:
+            return math.inf
+        taps, pixels, images = len(self._taps), len(self._starts), self.shapes[0][0]
+        terms = images * pixels
+        few = terms * (self.shapes[1][0] + self.shapes[0][1]) > 4 * EVERY
+        groups = [
+            list(range(start, min(start + size, first + self._per_group)))
+            for size in [1 if few else GROUP]
+            for first in range(0, self.shapes[1][0], self._per_group)
+            for start in range(first, first + self._per_group, size)
+        ]
+        channels = [
+            list(range(start, min(start + size, self._each)))
+            for size in [1 if few else _CHANNELS]
+            for start in range(0, self._each, size)
+        ]
+        each = len(channels) * taps
+        count = len(groups) * each
+        places = list(range(count))
+        work = max(terms, _LEAST_WORK)
+        if few or work * count > 2 * _SUM_WORK:
+            places = pick(count, max(2, _SUM_WORK // work))
+        errors = [0.0 if len(places) == count or elements.finite() else math.inf]
+        # The additional index 0 makes `itemgetter` return a tuple also for one position; `map` ignores the excess.
+        shifted = [itemgetter(*(s + tap for s in self._starts), 0) for tap in self._taps]
+        turns = [random_signs(len(group)) for group in channels]
+        for number, members in itertools.groupby(places, lambda place: place // each):
+            filters = groups[number]
+            signs = random_signs(len(filters))
+            sums = self._upstream_sums(filters, signs)
+            # All images at once if they are small, otherwise one image after the other.
+            upstream: Callable[[int], List[int]] = sums if few else [sums(i) for i in range(images)].__getitem__
+            summed = signed_sum((self._gradient_of(elements, f) for f in filters), signs)
+            first = filters[0] // self._per_group * self._each
+            for at, chosen in itertools.groupby(members, lambda place: place % each // taps):
+                numbers = [place % taps for place in chosen]
+                exact = self._exact_weights(first, channels[at], turns[at], upstream, [shifted[n] for n in numbers])
+                scale = math.sqrt(terms * len(filters) * len(channels[at])) * _NUMBERS.spread**2
+                for tap, total in zip(numbers, exact):
+                    actual = sum(t * summed[self._element(c, tap)] for t, c in zip(turns[at], channels[at]))
+                    errors.append(abs(actual - total / _NUMBERS.denominator**2) / scale)
+        return worst_error(errors)
+
+    def _gradient_of(self, elements: Result, number: int) -> List[Any]:
+        """Return the elements of one filter in the framework's order; see :meth:`_element`."""
+        if self._backend.channels_last:
+            return elements.last_axis(number)
+        return elements.row((number,))
+
+    def _element(self, channel: int, tap: int) -> int:
+        """Return the position of a channel's tap in a filter, in the framework's order."""
+        return tap * self._each + channel if self._backend.channels_last else channel * len(self._taps) + tap
+
+    def _exact_weights(
+        self,
+        first: int,
+        channels: Sequence[int],
+        turns: Sequence[int],
+        upstream: Callable[[int], List[int]],
+        shifts: Sequence[Callable[[List[int]], Sequence[int]]],
+    ) -> List[int]:
+        """Return the exact signed sums of the filters' gradient over filters and channels, one for each tap.
+
+        Args:
+            first: First channel of the group of the filters.
+            channels: Channels within that group.
+            turns: Their signs.
+            upstream: Returns the signed sum of the upstream gradients of an image over the filters.
+            shifts: For each tap, selects the pixels that it meets.
+        """
+        sums = [0] * len(shifts)
+        for image in range(self.shapes[0][0]):
+            pixels = signed_sum((self._padded_image(image, first + c) for c in channels), turns)
+            gradients = upstream(image)
+            for i, shift in enumerate(shifts):
+                sums[i] += sum(map(mul, gradients, shift(pixels)))
+        return sums
+
+    def _upstream_sums(self, filters: List[int], signs: List[int]) -> Callable[[int], List[int]]:
+        return lambda image: signed_sum((self._upstream(image, f) for f in filters), signs)
+
+    def _pick(self, count: int, work: int, elements: int) -> List[int]:
+        if count * work <= _WORK and count * elements <= 2 * EVERY:
+            return list(range(count))
+        return pick(count, max(2, min(_WORK // work, EVERY // elements)))
+
+    def _filter(self, number: int, channel: int = -1) -> List[int]:
+        """Return the elements of a filter at all of its channels, or at one."""
+        size = self._each * len(self._taps)
+        start, end = number * size, (number + 1) * size
+        if channel >= 0:
+            start += channel * len(self._taps)
+            end = start + len(self._taps)
+        return _NUMBERS.row(self._raws[1][start:end])
+
+    def _upstream(self, image: int, number: int) -> List[int]:
+        size = len(self._starts)
+        start = (image * self.shapes[1][0] + number) * size
+        return _NUMBERS.row(self._raws[2][start : start + size])
+
+    def _padded_image(self, image: int, channel: int) -> List[int]:
+        size = len(self._inside)
+        start = (image * self.shapes[0][1] + channel) * size
+        grid = [0] * self._grid
+        row = self._geometry.spatial[-1]
+        numbers = _NUMBERS.row(self._raws[0][start : start + size])
+        for first in range(0, size, row):
+            grid[self._inside[first] : self._inside[first] + row] = numbers[first : first + row]
+        return grid
+
+
+class _Grids:
+    """Packed images on the grid of the padded image, with zeros in the padding."""
+
+    def __init__(self, raw: bytes, grid: int, places: Sequence[int], width: int) -> None:
+        self._raw, self._grid, self._places, self._width = raw, grid, places, width
+        self._runs = _runs(places)
+        self._ones = self._spread(b"\1" * len(places))
+        self._kept: Dict[int, int] = {}
+
+    def at(self, number: int) -> int:
+        """Return an image by its number over batch and channels."""
+        if number not in self._kept:
+            size = len(self._places)
+            spread = self._spread(self._raw[number * size : (number + 1) * size])
+            if len(self._kept) * self._grid * self._width > 2**28:
+                self._kept.clear()
+            self._kept[number] = spread * _NUMBERS.step + self._ones * _NUMBERS.start
+        return self._kept[number]
+
+    def _spread(self, raw: bytes) -> int:
+        fields = bytearray(self._grid * self._width)
+        for first, count, step in self._runs:
+            start = self._places[first] * self._width
+            stride = step * self._width
+            fields[start : start + (count - 1) * stride + 1 : stride] = raw[first : first + count]
+        return int.from_bytes(fields, "little")
+
+
+def _runs(places: Sequence[int]) -> List[Tuple[int, int, int]]:
+    """Split positions into runs with equal steps: index of the first position, number of positions, step."""
+    runs = []
+    first = 0
+    while first < len(places):
+        step = places[first + 1] - places[first] if first + 1 < len(places) else 1
+        last = first
+        while last + 1 < len(places) and places[last + 1] - places[last] == step:
+            last += 1
+        runs.append((first, last - first + 1, step))
+        first = last + 1
+    return runs
+
+
+def _places(lengths: Sequence[int], steps: Sequence[int], margins: Sequence[int], grid: Sequence[int]) -> List[int]:
+    """Return the positions of the elements of a block on a grid, in the order of the grid."""
+    strides = [product(grid[axis + 1 :]) for axis in range(len(grid))]
+    along = [[(i * step + m) * s for i in range(n)] for n, step, m, s in zip(lengths, steps, margins, strides)]
+    return [sum(parts) for parts in itertools.product(*along)]
+
+
+def _compare(actual: List[Any], total: int, fields: int, width: int, places: Sequence[int], terms: int) -> float:
+    """Compare elements with the fields at positions, relative to the root of the sum of squared terms."""
+    numbers = unpack(total, fields, width)
+    exact = [numbers[place] / _NUMBERS.denominator**2 for place in places]
+    return difference(actual, exact, math.sqrt(terms) * _NUMBERS.spread**2)

@@ -1,0 +1,1 @@
+"""Indicators that start processes, or prepare input: start-up, communication, input pipelines."""

@@ -1,0 +1,1 @@
+"""Indicators of training, inference and whole models."""

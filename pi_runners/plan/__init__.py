@@ -1,0 +1,1 @@
+"""Blocks of measurements: stacks, settings and indicator cases, from options, matrix files and profiles."""

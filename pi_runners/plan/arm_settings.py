@@ -1,0 +1,74 @@
+"""Environment variables for the settings of an arm, and why an arm cannot be measured with its settings."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from os import environ
+
+from packaging.version import Version
+
+from knowledge.catalogue.settings import SettingChoice, environment_of, shipped_settings
+from knowledge.domain.observation import Scalar
+from knowledge.domain.stack import Stack
+from knowledge.hardware.this_machine import installed_libraries
+from pi_runners.vocabulary import FRAMEWORKS
+
+_UNKNOWN_FLAG = re.compile(r"Unknown flags? in (?:TF_)?XLA_FLAGS.*")
+
+
+def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dict[str, str]:
+    """Return the environment variables that apply settings on this machine.
+
+    Args:
+        settings: Values by name of the setting.
+        backends: Names of the frameworks that run.
+    """
+    variables: dict[str, str] = {}
+    for backend in backends:
+        names = {name for choice in _choices(settings, backend) for name in choice.library}
+        libraries = {name: str(path) for name, path in installed_libraries(sorted(names)).items()}
+        variables.update(environment_of(settings, backend, present=environ, libraries=libraries))
+    return variables
+
+
+def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Stack) -> str:
+    """Return why settings cannot be applied on this machine in a stack; empty if nothing speaks against it.
+
+    Args:
+        settings: Values by name of the setting.
+        backends: Names of the frameworks that run.
+        stack: The installed packages.
+    """
+    for backend in backends:
+        for name, value in sorted(settings.items()):
+            framework = shipped_settings()[name].framework(backend)
+            choice = framework.choice(value) if framework else None
+            if choice is None:
+                continue
+            if choice.systems and platform.system().lower() not in choice.systems:
+                return f"`{name}={value}` needs {' or '.join(choice.systems)}, and this is {platform.system()}"
+            if choice.library and not installed_libraries(choice.library):
+                return f"`{name}={value}` needs {' or '.join(f'`{n}`' for n in choice.library)}, which is not installed"
+            for distribution, provided in FRAMEWORKS.items():
+                version = stack.version_of(distribution)
+                if provided == backend and version is not None and not choice.admits(Version(str(version))):
+                    return f"`{name}={value}` needs {distribution}{choice.versions}, not {version}"
+    return ""
+
+
+def unknown_flag(error_output: str) -> str:
+    """Return the message with which XLA refuses a flag that it does not know; empty if there is none.
+
+    Args:
+        error_output: End of the error output of a process that ended.
+    """
+    match = _UNKNOWN_FLAG.search(error_output)
+    return match.group() if match else ""
+
+
+def _choices(settings: Mapping[str, Scalar], backend: str) -> list[SettingChoice]:
+    frameworks = [(shipped_settings()[name].framework(backend), value) for name, value in settings.items()]
+    choices = [framework.choice(value) for framework, value in frameworks if framework]
+    return [choice for choice in choices if choice is not None]
