@@ -25,7 +25,7 @@ class Key:
         name: The key.
         is_valid: Whether a value has the right type.
         example: How the value is written.
-        meaning: What it is for, in one sentence.
+        meaning: What it is for.
         page: Page of the reference that says more.
         field: The option that it sets; ``None`` if there is none.
     """

@@ -243,8 +243,8 @@ def prepare_target(
         InputError: If the target or a setting is wrong.
     """
     directory, settings = options.files.directory, {**project.settings, **table[1]}
-    wanted = with_settings(options.target, settings)
-    hardware, python = wanted.hardware, wanted.python
+    machine_options = with_settings(options.target, settings)
+    hardware, python = machine_options.hardware, machine_options.python
     if options.target.hardware is None and hardware and (directory / hardware).is_file():
         hardware = str(directory / hardware)
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
@@ -252,7 +252,7 @@ def prepare_target(
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
     other_pythons = () if python else pythons_to_try(project)
     python = python or (other_pythons[0] if other_pythons else None)
-    target = _target(project, hardware=hardware, python=python, platform=wanted.platform)
+    target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)
     resolution = with_settings(options.resolution, settings)
     profile, proposal = find_profile(directory, resolution.workload), None

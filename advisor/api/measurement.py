@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from advisor.api.option import Option, option_group, read_gigabytes, read_pairs, read_scalar
+from advisor.api.option import Option, Scalar, option_group, read_gigabytes, read_pairs, read_scalar
 from advisor.api.options import KNOWLEDGE, IndexOptions
 from advisor.api.resources import make_client, open_writable_store
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Scalar
 from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:

@@ -24,6 +24,9 @@ OUTPUT = "Output"
 PANELS = (PROJECT, TARGET, OBJECTIVE, INDEX, OUTPUT)
 """Titles of the groups of options in the help of a command, in their order."""
 
+Scalar = str | int | float | bool | None
+"""A value of a parameter or a setting."""
+
 _Class = TypeVar("_Class", bound=type)
 
 
@@ -109,7 +112,7 @@ class OptionField:
         return "list" if origin is tuple else "table" if origin is Mapping else "text"
 
     def with_settings(self, value: Any, settings: Mapping[str, Any]) -> Any:
-        """Return a value of the field, completed by the settings of a project and the value that holds otherwise.
+        """Return a value completed by the settings of a project and the value that holds otherwise.
 
         Entries of a list or a table are added to those of the settings, unless the list replaces them: its default is
         ``None``.
@@ -133,7 +136,7 @@ class OptionField:
 
 @functools.cache
 def option_fields(group: type) -> tuple[OptionField, ...]:
-    """Return the declared options of an option group, those of its parts included, in their order.
+    """Return the declared options of an option group, in their order.
 
     Cached, because evaluating annotations takes milliseconds.
     """
@@ -233,6 +236,6 @@ def read_gigabytes(gigabytes: float) -> float:
     return gigabytes * 1e9
 
 
-def read_scalar(text: str) -> int | str:
+def read_scalar(text: str) -> Scalar:
     """Read the value of a parameter or a setting: a whole number, or a text."""
     return int(text) if text.lstrip("-").isdigit() else text

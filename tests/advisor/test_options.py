@@ -140,10 +140,10 @@ class _PaintOptions:
 
 def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("advisor.api.configuration.GROUPS", [*GROUPS, _PaintOptions])
-    seen: list[_PaintOptions] = []
+    runs: list[_PaintOptions] = []
 
     def paint(options: _PaintOptions) -> None:
-        seen.append(options)
+        runs.append(options)
 
     app = CommandGroup()
     app.command()(expand_options(paint))
@@ -154,8 +154,8 @@ def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> 
     configuration.check_table({"colour": "red", "layers": 3, "targets": {"a": {"colour": "red"}}}, "pyproject.toml")
 
     assert "--colour COLOUR" in help_text
-    assert seen == [_PaintOptions(colour="red", layers=3), _PaintOptions(colour="green")]
-    assert with_settings(seen[1], {"colour": "red", "layers": 5}) == _PaintOptions(colour="green", layers=5)
+    assert runs == [_PaintOptions(colour="red", layers=3), _PaintOptions(colour="green")]
+    assert with_settings(runs[1], {"colour": "red", "layers": 5}) == _PaintOptions(colour="green", layers=5)
     assert with_settings(_PaintOptions(), {}) == _PaintOptions(colour="blue", layers=2)
     assert "colour: Colour of the stack. Or ``none``." in (inspect.getdoc(_PaintOptions) or "")
     assert configuration.keys()["colour"].meaning == "Colour of the stack. Or `none`."
