@@ -92,7 +92,7 @@ class OptionField:
     """A field of an option group, with its declaration.
 
     Attributes:
-        name: Name of the field.
+        name: Its name.
         type: Its type, without ``None``.
         default: Its default.
         option: Its declaration.

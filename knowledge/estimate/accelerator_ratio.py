@@ -20,10 +20,10 @@ from dataclasses import astuple, dataclass, replace
 import numpy as np
 
 from knowledge.domain.observation import PUBLISHED
+from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.estimate.gain_fit import maximise_likelihood
 from knowledge.estimate.gain_model import robust_inverse
 from knowledge.estimate.gain_space import Array, half_shared
-from knowledge.estimate.gains import NORMAL_QUANTILE
 from knowledge.estimate.programs import program_of_run
 from knowledge.evidence.accelerator_pairs import REGIMES, AcceleratorPair
 from knowledge.evidence.contrasts import features_of
@@ -53,22 +53,18 @@ _WITH_TF32 = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceleratorRatio:
+class AcceleratorRatio(WithRatio):
     """A predicted ratio of speed of two accelerators at a program of a workload.
 
     Attributes:
         regime: One of :data:`knowledge.evidence.accelerator_pairs.REGIMES`.
-        speedup: How much faster the accelerator is than the reference.
-        low: Lower end of the interval that contains the ratio of a program of this kind.
-        high: Upper end.
+        ratio: How much faster the accelerator is than the reference, at a program of this kind.
         pairs: Published pairs of just these accelerators at the tasks: those of one batch size first, then the newest.
         related: Number of pairs of any accelerators with which the model was conditioned.
     """
 
     regime: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     pairs: tuple[AcceleratorPair, ...]
     related: int
 
@@ -188,14 +184,11 @@ def accelerator_ratios(
             for task in tasks
             if (regime, *task) in published
         ]
-        mean, half = _blend(*model.predict(targets), variances)
         own = [pair for pair in direct if pair.regime == regime]
         ratios.append(
             AcceleratorRatio(
                 regime=regime,
-                speedup=math.exp(mean),
-                low=math.exp(mean - half),
-                high=math.exp(mean + half),
+                ratio=_blend(*model.predict(targets), variances),
                 pairs=tuple(sorted(own, key=lambda pair: (not pair.has_one_batch, -pair.year, *astuple(pair)))),
                 related=len(model.pairs),
             )
@@ -203,14 +196,14 @@ def accelerator_ratios(
     return tuple(ratios)
 
 
-def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> tuple[float, float]:
-    """Return mean and half the interval of the log ratio of a program that is like any of some targets.
+def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> Ratio:
+    """Return the ratio of a program that is like any of some targets.
 
     The program has a configuration of its own, which two accelerators run differently, too.
     """
     variance = float(covariances.diagonal().mean() + means.var())
     variance += 2 * statistics.fmean(_of_publishers(variances).values())
-    return float(means.mean()), NORMAL_QUANTILE * math.sqrt(variance)
+    return Ratio(mean=float(means.mean()), variance=variance)
 
 
 def _target(accelerator: str, reference: str, regime: str, task: str, mode: str) -> AcceleratorPair:

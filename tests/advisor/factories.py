@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from advisor.api.locked_stack import stack_to_lock
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.locks.interface import StackToLock
+from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
@@ -25,8 +29,9 @@ from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
@@ -74,6 +79,20 @@ def recommend_stack(
     """Recommend a stack; return it with the candidates that it was chosen from."""
     request = build_request(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
     return recommend(request.with_min_gain(min_gain)), request.source
+
+
+def build_stack(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> StackToLock:
+    """Recommend a stack; return it as locks record it."""
+    advice, source = recommend_stack(index, cache, problem)
+    return stack_to_lock(advice.optimum.stack, problem, source, build_client(index, cache))
+
+
+def empty_stack(
+    cache: Path, problem: ResolutionProblem, *, settings: Sequence[AppliedSetting] | None = None
+) -> StackToLock:
+    """Create a stack without packages, as locks record it."""
+    client = IndexClient(IndexConfiguration(), cache=DiskCache(cache), offline=True)
+    return stack_to_lock((), problem, IndexCandidates(client, problem), client, settings=settings)
 
 
 def build_request(
@@ -182,5 +201,10 @@ class FixedScores:
         return None
 
 
-def exact_gain(score: float) -> PredictedGain:
-    return PredictedGain(mean=score, variance=0.0)
+def ratio_of(speedup: float, low: float, high: float) -> Ratio:
+    """Return a ratio whose interval is as wide as that from ``low`` to ``high``."""
+    return Ratio(mean=math.log(speedup), variance=(math.log(high / low) / 2 / NORMAL_QUANTILE) ** 2)
+
+
+def exact_gain(score: float) -> Ratio:
+    return Ratio(mean=score, variance=0.0)

@@ -15,7 +15,8 @@ from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.speed_steps import MIN_GAIN
-from knowledge.estimate.gains import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.domain.ratio import RISK, Ratio
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
 from tests.advisor.factories import FixedScores, builds_of
 from tests.advisor.small_problems import (
     Ages,
@@ -41,11 +42,11 @@ class Measured(FixedScores):
         self._speeds = speeds
         self.comparisons = max(1, len(speeds))
 
-    def gain(self, name: str, version: Version, base: Version) -> PredictedGain:
+    def gain(self, name: str, version: Version, base: Version) -> Ratio:
         if version == base:
-            return PredictedGain(mean=0.0, variance=0.0)
+            return Ratio(mean=0.0, variance=0.0)
         (mean, error), (other, other_error) = (self._speeds.get((name, v.major), (0.0, 0.01)) for v in (version, base))
-        return PredictedGain(mean=mean - other, variance=error**2 + other_error**2)
+        return Ratio(mean=mean - other, variance=error**2 + other_error**2)
 
     def terms(self, candidates: Mapping[str, Sequence[Version]], baseline: Mapping[str, Version]) -> ScoreTerms:
         frameworks = []
@@ -53,7 +54,7 @@ class Measured(FixedScores):
             alone = {v: self.gain(name, v, baseline[name]) for v in candidates[name]}
             pairs = {}
             if name == "a" and "b" in candidates and "b" in baseline:
-                nothing = PredictedGain(mean=0.0, variance=0.0)
+                nothing = Ratio(mean=0.0, variance=0.0)
                 own = {w: self.gain("b", w, baseline["b"]) for w in candidates["b"]} | {None: nothing}
                 pairs = {
                     (v, "b", w): CompanionGain(joint=total([alone[v], own[w]]), own=own[w], framework=alone[v])
@@ -65,11 +66,11 @@ class Measured(FixedScores):
         return ScoreTerms(frameworks=tuple(frameworks))
 
 
-def total(gains: Sequence[PredictedGain]) -> PredictedGain:
-    return PredictedGain(mean=sum(g.mean for g in gains), variance=sum(g.variance for g in gains))
+def total(gains: Sequence[Ratio]) -> Ratio:
+    return Ratio(mean=sum(g.mean for g in gains), variance=sum(g.variance for g in gains))
 
 
-def counted(gain: PredictedGain, comparisons: int) -> int:
+def counted(gain: Ratio, comparisons: int) -> int:
     """Return the steps that a difference counts for, from the definition in the documentation."""
     quantile = statistics.NormalDist().inv_cdf(1 - 0.025 / comparisons)
     size = abs(gain.mean) - RISK / 2 * gain.variance
@@ -106,16 +107,16 @@ class BruteForce:
         self.every = list(stacks(releases, roots))
         self.newest = min(self.every, key=self.ages.rank, default=None)
 
-    def change(self, stack: Stack, name: str) -> PredictedGain:
+    def change(self, stack: Stack, name: str) -> Ratio:
         assert self.newest is not None
         if name not in stack or name not in self.newest:
-            return PredictedGain(mean=0.0, variance=0.0)
+            return Ratio(mean=0.0, variance=0.0)
         return self._gain(name, Version(str(stack[name])), Version(str(self.newest[name])))
 
-    def whole(self, stack: Stack) -> PredictedGain:
+    def whole(self, stack: Stack) -> Ratio:
         """Return the gain of a stack; packages whose own gain does not count add their uncertainty alone."""
 
-        def if_counted(gain: PredictedGain) -> PredictedGain:
+        def if_counted(gain: Ratio) -> Ratio:
             return replace(gain, mean=min(0.0, gain.mean)) if self.counted(gain) <= 0 else gain
 
         companions = [if_counted(self.change(stack, "b"))]

@@ -13,9 +13,10 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
-from advisor.domain.words import indicator_text
+from advisor.domain.words import indicator_text, ratio_text
 from advisor.gate.check import GateCase, GateResult, ProjectState, TargetResult
 from advisor.gate.compare import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
@@ -43,7 +44,7 @@ from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
-from tests.advisor.factories import build_problem, build_request
+from tests.advisor.factories import build_problem, build_request, ratio_of
 from tests.package_index import PackageIndex
 
 REPORTS = Path(__file__).parents[1] / "fixtures" / "reports"
@@ -54,9 +55,7 @@ EVIDENCE = (
         indicator="model@1[batch=1,length=16,mode=training,model=bert_base] float32 torch/cpu",
         version="2.13.0",
         reference="2.15.0",
-        speedup=1.021,
-        low=0.972,
-        high=1.073,
+        ratio=ratio_of(1.021, 0.972, 1.073),
         rounds=8,
         hardware="icelake",
     ),
@@ -65,9 +64,7 @@ EVIDENCE = (
         indicator="published@1[batch=8,gpus=1,mode=training,task=bert,unit=samples] as-published torch/cuda",
         version="2.13.0",
         reference="2.15.0",
-        speedup=1.05,
-        low=1.0,
-        high=1.1,
+        ratio=ratio_of(1.05, 1.0, 1.1),
         rounds=1,
         hardware="NVIDIA A100",
         source="example/benchmarks",
@@ -75,13 +72,11 @@ EVIDENCE = (
     ),
 )
 PREDICTION = Prediction(
-    speedup=1.021,
-    low=0.972,
-    high=1.073,
+    ratio=ratio_of(1.021, 0.972, 1.073),
     score=0.0,
     confidence=0.95,
     workload="transformer-training",
-    changes=(PredictedChange(package="torch", speedup=1.021, low=0.972, high=1.073, measured=True, evidence=EVIDENCE),),
+    changes=(PredictedChange(package="torch", ratio=ratio_of(1.021, 0.972, 1.073), measured=True, evidence=EVIDENCE),),
     unmeasured=(),
 )
 
@@ -137,7 +132,7 @@ def advice(index: PackageIndex, tmp_path: Path) -> AdviceResult:
             setting("amp", "bfloat16", "offered", numerics="reduced", code=("with torch.autocast('cpu'): ...",)),
             setting("threads", "1", "advised-against", numerics="reordered"),
         ),
-        settings_gain=CombinedGain(speedup=1.18, low=1.08, high=1.28),
+        settings_gain=CombinedGain(ratio=ratio_of(1.18, 1.08, 1.28)),
         setting_effects=(
             effect("allocator=tcmalloc", 1.18, 1.08, 1.28),
             effect("amp=bfloat16", 1.62, 1.30, 2.02, pairs_here=0),
@@ -172,9 +167,7 @@ def effect(text: str, speedup: float, low: float, high: float, *, pairs_here: in
         measured_as=text,
         over=f"{text.partition('=')[0]}=default",
         workload="transformer-training",
-        speedup=speedup,
-        low=low,
-        high=high,
+        ratio=ratio_of(speedup, low, high),
         sources=(SettingSource(name="measured with this program", pairs=4, first_year=0, last_year=0),),
         same_tasks=True,
         accelerator_pairs=pairs_here,
@@ -194,9 +187,7 @@ def gate() -> GateResult:
     slower = Effect(
         subject="model@1[batch=1,length=16,mode=training,model=bert_base] float32 torch/cpu",
         package="torch",
-        speedup=0.683,
-        low=0.514,
-        high=0.908,
+        ratio=ratio_of(0.683, 0.514, 0.908),
     )
     case = GateCase(
         name="", head=ProjectState(lock=lock, problem=problem, allowed_indexes=()), client=NONE, predictor=NONE
@@ -224,7 +215,7 @@ def gate() -> GateResult:
             base="`HEAD~1`",
             changes=changes,
             listed=frozenset({"torch", "numpy"}),
-            prediction=replace(PREDICTION, speedup=0.683, low=0.514, high=0.908),
+            prediction=replace(PREDICTION, ratio=ratio_of(0.683, 0.514, 0.908)),
             effects=(slower,),
             settings=(
                 SettingChange(
@@ -252,7 +243,7 @@ PRICES = (
         constraint="numpy<2",
         origin="requirements.txt:1",
         binds=True,
-        prediction=replace(PREDICTION, speedup=1.06, low=1.04, high=1.08),
+        prediction=replace(PREDICTION, ratio=ratio_of(1.06, 1.04, 1.08)),
         libyears=3.4,
         changes=(("numpy", "1.26.4", "2.5.5"), ("pytz", "2026.1", "-"), ("scipy", "1.17.1", "1.18.1")),
     ),
@@ -285,9 +276,7 @@ COMPARISON = HardwareComparison(
     ratios=tuple(
         AcceleratorRatio(
             regime=regime,
-            speedup=speedup,
-            low=1.3,
-            high=3.13,
+            ratio=ratio_of(speedup, 1.3, 3.13),
             pairs=tuple(
                 AcceleratorPair(
                     source="lambdal/deeplearning-benchmark",
@@ -328,6 +317,34 @@ def texts(advice: AdviceResult, gate: GateResult) -> dict[str, Callable[[Layout]
 
 
 NAMES = ("advise", "advise-details", "check", "check-details", "prices", "explain", "hardware-compare")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_function_rounds_the_ratios_of_all_reports(
+    texts: dict[str, Callable[[Layout], str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rounded(ratio: float, form: str = "short") -> str:
+        return "RATIO"
+
+    before = texts[name](Layout(width=1000))
+    # Modules import the function by its name.
+    monkeypatch.setattr(ratio_text, "__code__", rounded.__code__)
+    after = texts[name](Layout(width=1000))
+
+    ratio = r"(?<![\w.])\d+\.\d{2,3}(?= times as fast|x | \[)|(?<=\[)-?\d+\.\d+|(?<=, )-?\d+\.\d+(?=\])"
+    assert re.search(ratio, before)
+    assert not re.search(ratio, after)
+    assert "RATIO" in after
+
+
+def test_no_other_function_rounds_a_ratio() -> None:
+    root = Path(advisor.__file__).parent
+    sources = {path.relative_to(root): path.read_text() for path in root.rglob("*.py")}
+    ratio = re.compile(r"(speedup|\blow|\bhigh|math\.exp\([^()]*\)):[^}\"']*[fg]\}")
+
+    found_in = {str(path) for path, text in sources.items() if ratio.search(text)}
+
+    assert found_in == set()
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -420,6 +437,6 @@ def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:
 
 
 def test_own_comparisons_that_do_not_count_are_counted() -> None:
-    change = PredictedChange(package="torch", speedup=1.0, low=0.9, high=1.1, measured=True, evidence=(), left_out=2)
+    change = PredictedChange(package="torch", ratio=ratio_of(1.0, 0.9, 1.1), measured=True, evidence=(), left_out=2)
 
     assert list(evidence_lines(change))[-1].startswith("2 comparisons of yours not used: ")

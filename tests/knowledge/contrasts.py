@@ -51,8 +51,6 @@ def contrast(
         mean=mean,
         error=error,
         common=error / 2,
-        low=mean - 2 * error,
-        high=mean + 2 * error,
         rounds=6,
         is_control=False,
     )

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.ratio import NORMAL_QUANTILE, RISK, Ratio
 from knowledge.estimate.cases import cases_of
 from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gain_model import GainModel
-from knowledge.estimate.gains import NORMAL_QUANTILE, RISK, PredictedGain, mixture
+from knowledge.estimate.gains import mixture
 from knowledge.estimate.model_cache import shipped_variances
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.workloads import Workload, one_indicator
@@ -61,11 +62,11 @@ def versions(stack: Mapping[str, str]) -> dict[str, Version]:
     return {name: Version(version) for name, version in stack.items()}
 
 
-def gain_over(fitted: FrameworkModel, stack: Mapping[str, Version], other: Mapping[str, Version]) -> PredictedGain:
+def gain_over(fitted: FrameworkModel, stack: Mapping[str, Version], other: Mapping[str, Version]) -> Ratio:
     return mixture(list(fitted.gain_by_case(stack, other).values()))
 
 
-def gain_of(contrasts: Sequence[Contrast], hardware: HardwareProfile = MACHINE) -> PredictedGain:
+def gain_of(contrasts: Sequence[Contrast], hardware: HardwareProfile = MACHINE) -> Ratio:
     """Return the gain of 2.4.0 over 2.9.0."""
     return gain_over(model(contrasts, hardware=hardware), *OLD_AND_NEW)
 
@@ -199,7 +200,7 @@ def test_an_own_size_counts_for_predictions_of_the_sizes_that_ship() -> None:
 def test_names_and_order_of_blocks_do_not_change_a_prediction(
     rows: list[tuple[float, float, str, int]],
 ) -> None:
-    def predicted(names: Sequence[int], order: Sequence[int]) -> PredictedGain:
+    def predicted(names: Sequence[int], order: Sequence[int]) -> Ratio:
         blocks = [
             old(mean, error, version, block=f"b{name}", label=f"sort@1[n={n}] float32 torch/cpu")
             for name, (mean, error, version, n) in zip(names, rows, strict=True)

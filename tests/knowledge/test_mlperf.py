@@ -186,7 +186,7 @@ def test_software_made_a_dgx1_faster(scores: tuple[Score, ...]) -> None:
 
     resnet = gains["resnet", "v0.6", "v0.7"]
     assert resnet.speedup == pytest.approx(115.22 / 71.28, abs=0.001)
-    assert resnet.significant
+    assert resnet.is_significant
     assert resnet.note == ""
     assert gains["gnmt", "v0.5", "v0.6"].note == "trains to 24.0 instead of 21.8"
 

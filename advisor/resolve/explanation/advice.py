@@ -64,7 +64,7 @@ def score_basis(
         min_gain: Smallest gain of speed that counts, as a fraction.
         unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
     """
-    from pi_runners.vocabulary import FRAMEWORKS
+    from knowledge.domain.frameworks import FRAMEWORKS
 
     terms = estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
     measured = {gains.framework for gains in terms.frameworks}

@@ -17,8 +17,8 @@ from advisor.resolve.score.criteria import CRITERIA
 from advisor.resolve.score.slowdowns import slowdown_texts
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Verdict
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
-from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:
     from advisor.resolve.optimum.request import ResolutionRequest

@@ -58,8 +58,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
     if target_result.comparison is not None:
         comparison = target_result.comparison
         effects = [
-            Interval(label=e.subject, value=e.speedup, low=e.low, high=e.high)
-            for e in listed_effects(comparison.prediction, comparison.effects)
+            Interval(label=e.subject, ratio=e.ratio) for e in listed_effects(comparison.prediction, comparison.effects)
         ]
         context["comparison"] = {
             "base": comparison.base,
