@@ -9,10 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName
 
 from advisor.index.memo import Memo
+from advisor.locks.registry import format_to_write
 from knowledge.domain.errors import UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class AnswerMemory:
             context.objective != "security"
             and not context.problem.policy.variants
             and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
-            and all(is_valid_pylock_path(path) or path.suffix == ".txt" for path in self._outputs)
+            and not any(format_to_write(path).depends_on_files for path in self._outputs)
         )
 
     def recall(self) -> RememberedAnswer | None:

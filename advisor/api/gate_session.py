@@ -26,11 +26,11 @@ from advisor.gate.problem import references_of, with_readable_packages, without_
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
-from advisor.locks.current import LOCKS, locked_python, read_current, within
+from advisor.locks.current import locked_python, read_current, within
 from advisor.locks.lock import Lock
-from advisor.locks.read import read_lock
+from advisor.locks.registry import own_lock, read_lock
 from advisor.locks.settings_table import read_settings
-from advisor.project.formats.requirements import PINNED, is_pinned
+from advisor.project.formats.requirements import PINNED
 from advisor.project.interface import ProjectRequirements
 from advisor.project.settings.project_settings import ProjectSettings, read_project_settings
 from advisor.project.text_file import UnreadableFileError, read_text
@@ -228,8 +228,7 @@ def read_project_policy(project: ProjectRequirements, directory: Path) -> GatePo
 def _without_lock_indexes(files: ProjectFiles, project: ProjectRequirements) -> ProjectRequirements:
     """Return the project without the indexes that its own lock names."""
     pinned = files.directory / PINNED
-    locked = files.current is not None or any((files.directory / name).is_file() for name in LOCKS)
-    if locked or str(pinned) not in project.files or not is_pinned(pinned):
+    if files.current is not None or str(pinned) not in project.files or own_lock(files.directory) != pinned:
         return project
     return replace(project, index_url=None, extra_index_urls=(), find_links=())
 

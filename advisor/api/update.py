@@ -14,7 +14,6 @@ from packaging.version import Version
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.lock_files import lock_texts, write_locks
-from advisor.api.lock_writers.pins import with_pins
 from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.session import AdviceSession
 from advisor.api.targets import check_only_target
@@ -25,7 +24,9 @@ from advisor.gate.findings import Finding
 from advisor.gate.problem import without_pins
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
+from advisor.locks.formats.requirements import with_pins
 from advisor.locks.lock import Lock
+from advisor.locks.registry import format_to_read
 from advisor.locks.settings_table import read_settings
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
@@ -226,8 +227,7 @@ def _with_steps(change: LockChange, lock: Lock) -> LockChange:
     versions = {c.package: c.after for c in change.changes if c.after is not None}
     versions |= {str(c.name): c.version for c in repaired}
     pins = [f"{name}=={version}" for name, version in sorted(versions.items())]
-    if lock.tool == "uv":
-        command = " ".join(["uv lock", *(f"--upgrade-package {pin}" for pin in pins)])
+    if command := format_to_read(lock.path).update_command(pins):
         return replace(change, commands=(command,), instructions=again)
     step = f"lock {', '.join(pins) or 'again'} with {lock.tool}, which alone writes `{lock.path.name}`"
     return replace(change, instructions=(step, *again))

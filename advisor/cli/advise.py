@@ -85,12 +85,12 @@ def advise(
     ] = None,
 ) -> None:
     """Recommend, verify and lock the best-scored stack of a project for a target machine."""
-    from advisor.api.lock_writers.formats import check_lock_path
+    from advisor.locks.registry import format_to_write
     from knowledge.domain.errors import InputError
 
     printed.check()
     for path in output or ():
-        check_lock_path(path)
+        format_to_write(path)
     if pr_body is not None and not pr_body.parent.is_dir():
         raise InputError(f"`{pr_body.parent}` is not a directory")
     if update and upgrade:
@@ -152,14 +152,14 @@ def _advise_one(
 ) -> None:
     from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
     from advisor.api.lock_files import write_locks
-    from advisor.api.lock_writers.formats import check_lock_path
     from advisor.api.targets import check_only_target
+    from advisor.locks.registry import format_to_write
     from knowledge.domain.errors import UnsatisfiableError
     from knowledge.domain.shared_files import write_atomically
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
-        check_lock_path(path)
+        format_to_write(path)
     check_only_target(session.context, paths)
     memory = None if pr_body else AnswerMemory(session, format=printed.question, outputs=paths)
     answer = memory.recall() if memory else None

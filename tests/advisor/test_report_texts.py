@@ -13,9 +13,10 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
-from advisor.domain.words import indicator_text
+from advisor.domain.words import indicator_text, ratio_text
 from advisor.gate.check import GateCase, GateResult, ProjectState, TargetResult
 from advisor.gate.compare import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
@@ -316,6 +317,34 @@ def texts(advice: AdviceResult, gate: GateResult) -> dict[str, Callable[[Layout]
 
 
 NAMES = ("advise", "advise-details", "check", "check-details", "prices", "explain", "hardware-compare")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_function_rounds_the_ratios_of_all_reports(
+    texts: dict[str, Callable[[Layout], str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rounded(ratio: float, form: str = "short") -> str:
+        return "RATIO"
+
+    before = texts[name](Layout(width=1000))
+    # Modules import the function by its name.
+    monkeypatch.setattr(ratio_text, "__code__", rounded.__code__)
+    after = texts[name](Layout(width=1000))
+
+    ratio = r"(?<![\w.])\d+\.\d{2,3}(?= times as fast|x | \[)|(?<=\[)-?\d+\.\d+|(?<=, )-?\d+\.\d+(?=\])"
+    assert re.search(ratio, before)
+    assert not re.search(ratio, after)
+    assert "RATIO" in after
+
+
+def test_no_other_function_rounds_a_ratio() -> None:
+    root = Path(advisor.__file__).parent
+    sources = {path.relative_to(root): path.read_text() for path in root.rglob("*.py")}
+    ratio = re.compile(r"(speedup|\blow|\bhigh|math\.exp\([^()]*\)):[^}\"']*[fg]\}")
+
+    found_in = {str(path) for path, text in sources.items() if ratio.search(text)}
+
+    assert found_in == set()
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -37,7 +37,7 @@ from advisor.index.variants.files import VariantFiles
 from advisor.index.variants.markers import VariantEnvironment, requirements_for
 from advisor.index.variants.order import order_variants, with_static_properties
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.project.read import read_project
 from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml

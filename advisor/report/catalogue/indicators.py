@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.report.tables import table_lines
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from pi_runners.indicators import INDICATORS, Indicator
 
@@ -72,19 +73,20 @@ def indicator_page(indicator: Indicator) -> str:
         *([*(f"- {note}" for note in i.notes), ""] if i.notes else []),
         "## Parameters",
         "",
-        "| parameter | meaning |",
-        "| --- | --- |",
-        *(f"| `{name}` | {_meaning(i, name)} |" for name in i.parameters),
+        *table_lines(("parameter", "meaning"), ((f"`{name}`", _meaning(i, name)) for name in i.parameters)),
         "",
         "## Parameter sets",
         "",
-        "| set | parameters | FLOP | bytes (float32) |",
-        "| --- | --- | --- | --- |",
+        *table_lines(
+            ("set", "parameters", "FLOP", "bytes (float32)"),
+            (
+                (size, _text_of(case), f"{i.flops(full):.4g}", f"{i.bytes_moved(full, 'float32'):.4g}")
+                for size, cases in i.sets.items()
+                for case in cases
+                for full in [i.complete(case)]
+            ),
+        ),
     ]
-    for size, cases in i.sets.items():
-        for case in cases:
-            full = i.complete(case)
-            lines.append(f"| {size} | {_text_of(case)} | {i.flops(full):.4g} | {i.bytes_moved(full, 'float32'):.4g} |")
     backends = i.backends(frameworks().values())
     missing = sorted(set(FRAMEWORKS.values()) - set(backends))
     if missing:
