@@ -80,7 +80,7 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
 
     own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
     with activity("looking for versions that all targets can have"):
-        agreement = agree(own, limit=TimeLimit(sessions[0].context.time_limit))
+        agreement = agree(own, limit=TimeLimit(sessions[0].context.options.time_limit))
     prices: dict[str, Price] = {}
     for session in sessions:
         name = session.context.name
@@ -140,7 +140,7 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
 
     solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
     with activity("looking for versions that the targets can share"):
-        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.time_limit))
+        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.options.time_limit))
     for session in sessions:
         session.replace_request(requests[session.context.name])
 
