@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from advisor.project.workload.proposal import Proposal
     from advisor.resolve.candidates.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
     from advisor.resolve.score.predictor import Predictor
     from advisor.resolve.score.setting_choice import TargetSettings
@@ -182,23 +183,21 @@ class TargetContext:
 
         return read_benchmark(self.files.directory).identity
 
+    def select(self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None) -> Selection:
+        """Return the request with the extras and replacements whose best stack has the best score."""
+        from advisor.resolve.recommendation.package_choices import with_best_packages
+
+        return with_best_packages(self.request(client, estimator, limit=limit), self.allowed)
+
     def request(
-        self,
-        client: IndexClient,
-        estimator: Estimator,
-        *,
-        python: str | None = None,
-        limit: TimeLimit | None = None,
-        choose_packages: bool = True,
+        self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
     ) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
 
         Args:
             client: The package indexes.
             estimator: Predictions for the target.
-            python: Another version of the interpreter.
             limit: Time limit of the search; by default that of the options, from now.
-            choose_packages: Whether to choose extras and replacements for the hardware.
 
         Raises:
             InputError: If there is no objective of the name.
@@ -211,32 +210,32 @@ class TargetContext:
         from advisor.resolve.candidates.index import IndexCandidates
         from advisor.resolve.candidates.problem import prefetch_roots
         from advisor.resolve.optimum.solver import Effort
-        from advisor.resolve.recommendation.package_choices import with_best_packages
         from advisor.resolve.recommendation.recommend import make_request
-        from advisor.resolve.score.criteria import OBJECTIVES
+        from advisor.resolve.score.criteria import OBJECTIVES, StackScore
         from knowledge.domain.errors import InputError
 
         if self.objective not in OBJECTIVES:
             raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-        context = self if python is None else self.with_python(python)
-        problem = with_direct_packages(context.problem, client)
+        problem = with_direct_packages(self.problem, client)
         needs_sizes = self.objective == "size" or self.max_size is not None
         candidates = IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes)
         prefetch_roots(problem, candidates)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        request = make_request(
-            problem,
-            candidates,
+        score = StackScore(
+            objective=self.objective,
             builds=self.builds,
             estimator=estimator,
-            objective=self.objective,
+            source=candidates,
+            direct=problem.direct_names,
+            policy=problem.policy,
             young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
-            effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
             settings=self.target_settings,
+            min_gain=self.min_gain,
+            max_size=self.max_size,
         )
-        request = request.with_max_size(self.max_size).with_min_gain(self.min_gain)
-        return with_best_packages(request, self.allowed) if choose_packages else request
+        effort = Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit))
+        return make_request(problem, score, candidates, effort)
 
 
 def prepare_target(

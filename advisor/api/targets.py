@@ -80,7 +80,7 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
     from advisor.resolve.explanation.prices import agreement_price
     from advisor.resolve.recommendation.agreement import agree
 
-    own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    own = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that all targets can have"):
         agreement = agree(own, limit=TimeLimit(sessions[0].context.time_limit))
     prices: dict[str, Price] = {}
@@ -89,7 +89,7 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
         session.replace_request(agreement.requests[name])
         session.reads_sizes = True
         with _named(session):
-            prices[name] = agreement_price(name, (session.request, session.recommend().optimum), own[name])
+            prices[name] = agreement_price(name, session.solved(), own[name])
     return agreement, prices
 
 
@@ -140,7 +140,7 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
     """Recommend stacks with common versions for targets with one lock."""
     from advisor.resolve.recommendation.shared_versions import share_versions
 
-    solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    solved = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that the targets can share"):
         requests = share_versions(solved, limit=TimeLimit(sessions[0].context.time_limit))
     for session in sessions:
@@ -158,7 +158,7 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
         with activity("reading hashes and sizes"):
             files = pinned_files(stack, session.client)
         links = session.client.configuration.find_links
-        reader = session.request.source.variants
+        reader = session.select().request.source.variants
         stacks.append(
             TargetStack(
                 target=session.context.target,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import solve as solve_request
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
-from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.estimate.gains import RISK, CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
 from tests.advisor.factories import FixedScores, builds_of
@@ -28,8 +28,8 @@ from tests.advisor.small_problems import (
     VersionSet,
     criteria_for,
     plain,
-    problem,
     problems,
+    request_of,
     some_roots,
     stacks,
     versions,
@@ -87,17 +87,7 @@ def counted(gain: PredictedGain, comparisons: int) -> int:
 
 def request_for(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -> ResolutionRequest:
     estimator, source, builds = Measured(speeds), ReleaseSource(releases), builds_of()
-    return ResolutionRequest(
-        problem=problem(roots),
-        source=source,  # type: ignore[arg-type]
-        rules=builds.rules,
-        builds=builds,
-        estimator=estimator,
-        objective="performance",
-        criteria=criteria_for(roots, source, estimator, builds=builds),
-        baseline=(),
-        effort=Effort(),
-    )
+    return request_of(roots, source, criteria_for(roots, source, estimator, builds=builds))
 
 
 class BruteForce:
@@ -109,7 +99,7 @@ class BruteForce:
         self._gain = estimator.gain
         self.counted = partial(counted, comparisons=estimator.comparisons)
         source = ReleaseSource(releases)
-        self.ages = Ages(roots, source, criteria_for(roots, source, estimator))
+        self.ages = Ages(roots, source)
         self.every = list(stacks(releases, roots))
         self.newest = min(self.every, key=self.ages.rank, default=None)
 
@@ -174,7 +164,7 @@ speeds_of_any_size = st.dictionaries(measured, st.tuples(st.floats(-0.4, 0.4), s
 
 def solve(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -> Optimum | None:
     try:
-        return request_for(releases, roots, speeds).best()
+        return solve_request(request_for(releases, roots, speeds))
     except InfeasibleError:
         return None
 
@@ -258,8 +248,13 @@ def test_a_gain_below_the_smallest_one_that_counts_changes_nothing() -> None:
     speeds = {("a", v): (0.028, 0.0001) for v in range(1, 6)} | {("a", 6): (0.0, 0.0001)}
     request = request_for(SIMPLE, ROOTS, speeds)
 
-    assert plain(request.best()) == {"a": 6, "b": 6, "c": 6}
-    assert plain(request.with_min_gain(0.02).best()) == {"a": 5, "b": 6, "c": 6}
+    assert plain(solve_request(request)) == {"a": 6, "b": 6, "c": 6}
+    request = replace(request, score=replace(request.score, min_gain=0.02))
+    assert plain(solve_request(request)) == {
+        "a": 5,
+        "b": 6,
+        "c": 6,
+    }
 
 
 def test_a_gain_that_another_package_makes_uncertain_does_not_count() -> None:

@@ -25,7 +25,7 @@ from advisor.report.advice.summary import (
 )
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
 from advisor.report.phrases import changes, target_line, version_change
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding
 from knowledge.estimate.interface import Evidence, PredictedChange
 
 _MOST_EVIDENCE = 10
