@@ -22,7 +22,8 @@ import numpy as np
 from benchmarks.held_out import CHANGES, GROUPS, HALF, groups_of, programs_of
 from docs.fits import program_of
 from knowledge.estimate.gain_fit import TYPICAL_VARIANCE, VarianceProblem
-from knowledge.estimate.gain_model import GainModel, Variances, terms_of
+from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.gain_terms import Variances, terms_of
 from knowledge.estimate.model_cache import shipped_variances
 from knowledge.evidence.block_evidence import load_evidence
 from knowledge.evidence.contrasts import Contrast

@@ -40,10 +40,10 @@ from docs.fits import program_of
 from docs.timm import amounts, read_tables, record_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation, words_of
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.accelerator_ratio import MOST_PAIRS, RatioModel
 from knowledge.estimate.cases import is_program
 from knowledge.estimate.gain_model import GainModel
-from knowledge.estimate.gains import PredictedGain
 from knowledge.estimate.model_cache import (
     framework_contrasts,
     frameworks_of,
@@ -297,7 +297,7 @@ def _regret(model: GainModel, arms: Sequence[Contrast]) -> tuple[float, float]:
         return 0.0, 0.0
     pairs = [(sides[version], sides[newest]) for version in others]
     (predicted,) = model.predict(pairs, [((1.0, program_of(arms[0])),)], arms[0].machine)
-    gains = [PredictedGain(mean=m, variance=v) for m, v in zip(*map(np.ndarray.tolist, predicted), strict=True)]
+    gains = [Ratio(mean=m, variance=v) for m, v in zip(*map(np.ndarray.tolist, predicted), strict=True)]
     steps, _, chosen = max((speed_steps(g, len(others)), Version(v), v) for g, v in zip(gains, others, strict=True))
     return math.expm1(best - truth[chosen if steps > 0 else newest]), math.expm1(best - truth[newest])
 

@@ -214,7 +214,7 @@ def comparisons(folder: Path, blocks: int) -> None:
         print(f"  block {number + 1}/{blocks}", file=sys.stderr, flush=True)
     controls = [c for c in results if c.is_control]
     slowed = [c for c in results if not c.is_control]
-    noise = sorted(c.standard_error * math.sqrt(c.rounds) for c in results)
+    noise = sorted(c.ratio.deviation * math.sqrt(c.rounds) for c in results)
     print(f"{ROUNDS} rounds, {len(CASES)} indicators, {blocks} blocks of 3 arms (reference, A/A control, slowed)")
     print(
         f"noise: standard deviation of a round's log ratio {noise[len(noise) // 2]:.1%} in the median, "
@@ -227,7 +227,7 @@ def comparisons(folder: Path, blocks: int) -> None:
     # Limit by the noise: an effect of 3.24 standard errors is detected with 90 % power at the 5 % level.
     for least, most in ((0.0, 0.5), (0.5, 1.0), (1.0, 2.0), (2.0, 9.9), (9.9, math.inf)):
         allowed = math.log1p(PERCENT / 100) / 3.24
-        group = [c for c in slowed if least <= c.standard_error / allowed < most]
+        group = [c for c in slowed if least <= c.ratio.deviation / allowed < most]
         if group:
             print(
                 f"  standard error {least:g} to {most:g} times the {allowed:.2%} needed for 90 % power: "
@@ -236,7 +236,7 @@ def comparisons(folder: Path, blocks: int) -> None:
 
 
 def _is_slow_down(c: Comparison) -> bool:
-    return c.significant and c.mean < 0
+    return c.significant and c.speedup < 1
 
 
 def main() -> None:

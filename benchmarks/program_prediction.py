@@ -18,11 +18,12 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.project.workload.file import read_workloads
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import mixture
-from knowledge.estimate.gains import NORMAL_QUANTILE, PredictedGain
+from knowledge.estimate.gains import mixture
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import workload_of_profile
 from knowledge.evidence.contrasts import Contrast, Side
@@ -31,7 +32,6 @@ from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.model_parts import amounts_of_profile
-from pi_runners.vocabulary import FRAMEWORKS
 
 
 def stack_of(contrast: Contrast, side: Side) -> dict[str, Version]:
@@ -42,7 +42,7 @@ def stack_of(contrast: Contrast, side: Side) -> dict[str, Version]:
 
 def predicted_gain(
     store: SqlKnowledgeBase, hardware: HardwareProfile, profile: ProfiledWorkload, contrast: Contrast
-) -> PredictedGain | None:
+) -> Ratio | None:
     """Return the predicted gain of one side of a contrast over the other; none if no speed is predicted."""
     flops, moved = amounts_of_profile(profile)
     estimator = WorkloadEstimator(

@@ -12,7 +12,6 @@ twice (A/A). A slow-down is confirmed if the interval of the ratio is above 1. A
 from __future__ import annotations
 
 import argparse
-import math
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -124,14 +123,14 @@ def row(regression: Regression, comparisons: Sequence[Comparison]) -> str:
     control = next((comparison for comparison in comparisons if comparison.is_control), None)
     if not new.conclusive:
         verdict = "too few rounds, or too noisy"
-    elif math.exp(-new.high) > 1:
+    elif new.high < 1:
         verdict = "confirmed"
     else:
         verdict = "not confirmed"
-    noise = f"{math.exp(-control.mean):.3f}" if control else "-"
-    interval = f"[{math.exp(-new.high):.3f}, {math.exp(-new.low):.3f}]"
+    noise = f"{1 / control.speedup:.3f}" if control else "-"
+    interval = f"[{1 / new.high:.3f}, {1 / new.low:.3f}]"
     return (
-        f"| {regression.name} | {regression.old} | {regression.new} | {rule.ratio:.3g} | {math.exp(-new.mean):.3f} | "
+        f"| {regression.name} | {regression.old} | {regression.new} | {rule.ratio:.3g} | {1 / new.speedup:.3f} | "
         f"{interval} | {noise} | {new.rounds} | {verdict} |"
     )
 

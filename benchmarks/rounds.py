@@ -28,8 +28,8 @@ from scipy.special import stdtrit
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation
+from knowledge.domain.ratio import NORMAL_QUANTILE
 from knowledge.domain.stack import make_stack
-from knowledge.estimate.gains import NORMAL_QUANTILE
 from knowledge.evidence.compare import compare_block
 from knowledge.evidence.paired_ratio import estimate_prior, locate
 from knowledge.store.engine import open_knowledge_base
@@ -200,7 +200,7 @@ def controls() -> Iterator[str]:
         for block in store.blocks():
             comparisons = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
             if comparisons:
-                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.standard_error for c in comparisons)
+                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.ratio.deviation for c in comparisons)
                 yield f"{block.name}: {wrong} of {len(comparisons)} A/A controls, {comparisons[0].rounds} rounds"
 
 

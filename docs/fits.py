@@ -19,7 +19,7 @@ from knowledge.domain.observation import PUBLISHED
 from knowledge.estimate.accelerator_ratio import fit_ratios
 from knowledge.estimate.cases import is_program
 from knowledge.estimate.gain_fit import fit_variances
-from knowledge.estimate.gain_model import Variances
+from knowledge.estimate.gain_terms import Variances
 from knowledge.estimate.model_cache import (
     ACCELERATORS,
     OPERATIONS,

@@ -1,4 +1,4 @@
-"""Writes the tables of `gpu-evidence.md` and draws its plots, from the shipped published measurements.
+"""Writes the tables of `reference/evidence/accelerators.md` and draws its plots, from shipped published measurements.
 
 pip install 'seshat-advisor[docs]' && python docs/gpu_evidence.py
 
@@ -15,16 +15,20 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from advisor.report.evidence import draw_svg, ratios_plot, table
+from advisor.report.evidence import draw_svg, ratios_plot
+from advisor.report.tables import aligned_table
+from docs.timm import medians_table
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.compared_settings import USUAL_VALUES, setting_change
 from knowledge.evidence.accelerator_pairs import AcceleratorPair, load_pairs
 from knowledge.evidence.contrasts import Contrast
 from knowledge.evidence.published_rows import published_contrasts
+from knowledge.evidence.timm import timm_tables
 from knowledge.store.engine import open_knowledge_base
 
-PAGE = Path(__file__).parent / "explanation" / "gpu-evidence.md"
-PLOTS = PAGE.parent / "plots"
+DOCS = Path(__file__).parent
+PAGE = DOCS / "reference" / "evidence" / "accelerators.md"
+PLOTS = DOCS / "explanation" / "plots"
 FAMILIES = {"v100": r"v100", "t4": r"tesla t4", "a100": r"a100", "h100": r"h100"}
 """Accelerators of the tables, with what their names contain."""
 FEWEST = 3
@@ -99,7 +103,9 @@ def settings_table(heads: Sequence[str], groups: dict[tuple[str, ...], list[floa
     """Return groups of ratios as a table, or a sentence if there are none."""
     if not groups:
         return "No such pair was published."
-    return table((*heads, "pairs", "median", "middle 80 %"), ((*name, *cells(means)) for name, means in groups.items()))
+    return aligned_table(
+        (*heads, "pairs", "median", "middle 80 %"), ((*name, *cells(means)) for name, means in groups.items())
+    )
 
 
 def mlperf_table(pairs: Iterable[AcceleratorPair], one: str, other: str) -> str:
@@ -111,7 +117,7 @@ def mlperf_table(pairs: Iterable[AcceleratorPair], one: str, other: str) -> str:
             sign = 1 if names[0] == one else -1
             rows[pair.source, pair.task, str(pair.count)].append(sign * pair.mean)
     listed = sorted(rows.items(), key=lambda row: (row[0][0], row[0][1], int(row[0][2])))
-    return table(
+    return aligned_table(
         ("round", "benchmark", "accelerators", "pairs", "median", "middle 80 %"), ((*k, *cells(m)) for k, m in listed)
     )
 
@@ -141,6 +147,7 @@ def main() -> None:
         "xla": settings_table(("mode", "model", "precision"), xla),
         "releases": settings_table(("framework", "versions", "source"), grouped(contrasts, release_key)),
         "h100": settings_table(("model", "precision"), grouped(contrasts, h100_key)),
+        "timm": "\n".join(medians_table(timm_tables())),
         "b200": mlperf_table(pairs, "b200", "h100"),
     }
     losing = [c.mean for c in contrasts if xla_key(c)]

@@ -187,8 +187,8 @@ def record_of(tables: Sequence[Rows], counts: Amounts) -> dict[str, Any]:
     }
 
 
-def print_medians(shipped: TimmTables) -> None:
-    """Print the median of the ratios of each comparison, with the 5th and 95th percentile, by architecture."""
+def medians_table(shipped: TimmTables) -> list[str]:
+    """Return lines: the median of the ratios of each comparison, with the 5th and 95th percentile, by architecture."""
     logs: dict[tuple[int, str], list[float]] = defaultdict(list)
     for model in shipped.models.values():
         own: dict[int, list[float]] = defaultdict(list)
@@ -197,12 +197,18 @@ def print_medians(shipped: TimmTables) -> None:
         for number, means in own.items():
             logs[number, architecture_of(family_of(model.name))].append(statistics.median(means))
     architectures = ("convolutional", "transformer")
-    print(f"| change | with | machine | {' | '.join(architectures)} |")
-    print("| --- " * (3 + len(architectures)) + "|")
+    lines = [f"| change | with | machine | {' | '.join(architectures)} |"]
+    lines.append("| --- " * (3 + len(architectures)) + "|")
     for number, (arm, reference) in enumerate(shipped.comparisons):
         cells = [*texts_of(shipped.tables[arm], shipped.tables[reference])]
         cells += [spread(logs[number, architecture]) for architecture in architectures]
-        print(f"| {' | '.join(cells)} |")
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def print_medians(shipped: TimmTables) -> None:
+    """Print the medians of the ratios, and how many models and ratios there are."""
+    print("\n".join(medians_table(shipped)))
     print(f"\n{len(shipped.models)} models, {sum(len(model.ratios) for model in shipped.models.values())} ratios")
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from docs import measurements
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 ACCOUNT = "OWNER" + "/"
@@ -29,6 +31,11 @@ def test_the_generated_pages_are_current() -> None:
     assert {p.name for p in (DOCS / "reference" / "indicators").glob("*.md")} == {
         path.name for path in module.pages() if path.parent.name == "indicators"
     }
+
+
+@pytest.mark.slow
+def test_the_page_of_measurements_is_current() -> None:
+    assert measurements.PAGE.read_text(encoding="utf-8") == measurements.page(), "run `python docs/measurements.py`"
 
 
 def test_the_address_of_the_repository_is_in_one_file_only() -> None:

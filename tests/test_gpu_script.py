@@ -27,7 +27,7 @@ from knowledge.exchange.folder import ObservationFolder
 from pi_runners.execution.environment import BuiltEnvironment
 from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.conftest import Advisor
-from tests.pi_runners.test_installed import WITH_GPU, stack_of
+from tests.pi_runners.machines import WITH_GPU, stack_of
 
 ROOT = Path(__file__).parent.parent
 REQUIRED_PACKAGES = ("packaging", "psutil")

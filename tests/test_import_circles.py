@@ -1,6 +1,9 @@
-"""No module imports itself through others, also not inside functions and for types."""
+"""No module imports itself through others, also not inside functions and for types; no test imports another test."""
 
 from __future__ import annotations
+
+import re
+from pathlib import Path
 
 import grimp
 import networkx as nx
@@ -14,3 +17,11 @@ def test_there_are_no_circles_of_modules() -> None:
 
     assert len(imports) > 300
     assert [sorted(circle) for circle in nx.strongly_connected_components(imports) if len(circle) > 1] == []
+
+
+def test_no_test_module_imports_another() -> None:
+    paths = [*Path(__file__).parent.rglob("*.py")]
+    imported = re.compile(r"^\s*(?:from|import) tests\.(?:\w+\.)*test_\w+", re.MULTILINE)
+
+    assert len(paths) > 200
+    assert [path.name for path in paths if imported.search(path.read_text(encoding="utf-8"))] == []

@@ -245,7 +245,7 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     It is one whose version differs between the stacks: a framework, if one differs, NumPy only if the stacks name it or
     nothing else differs; otherwise one that the stacks name.
     """
-    from pi_runners.vocabulary import FRAMEWORKS
+    from knowledge.domain.frameworks import FRAMEWORKS
 
     versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
     common = set.intersection(*(set(listed) for listed in versions))

@@ -154,9 +154,9 @@ class TargetContext:
         Raises:
             InputError: If there is no workload of the name.
         """
+        from knowledge.domain.frameworks import MEASURED
         from knowledge.estimate.workloads import find_workload, workload_of_profile
         from pi_runners.model_parts import amounts_of_profile
-        from pi_runners.vocabulary import MEASURED
 
         if self.profile is not None:
             flops, moved = amounts_of_profile(self.profile)

@@ -285,7 +285,7 @@ class AdviceSession:
 
     def _present(self, package: str, name: str) -> Iterator[ProjectSetting]:
         """Yield where files of the project set a setting of a framework."""
-        from pi_runners.vocabulary import FRAMEWORKS
+        from knowledge.domain.frameworks import FRAMEWORKS
 
         return (own for own in self._project_settings if own.name == name and own.applies_to(FRAMEWORKS[package]))
 

@@ -12,6 +12,9 @@ import typer
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
 from advisor.cli.options import check_format
+from advisor.domain.words import in_words
+from advisor.report.advice.formats import ADVICE_FORMATS
+from advisor.report.formats import Presentation
 
 if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
@@ -21,7 +24,9 @@ if TYPE_CHECKING:
 class ReportOptions:
     """Options about what is printed."""
 
-    format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json or html.")] = "text"
+    format: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help=f"{in_words(ADVICE_FORMATS.names, 'or')}.")
+    ] = "text"
     details: Annotated[bool, typer.Option("--details", help="Print evidence, sizes, all settings, too.")] = False
     show_code: Annotated[bool, typer.Option("--show-code", help="Print the code that settings need, too.")] = False
 
@@ -33,7 +38,7 @@ class ReportOptions:
         """
         from knowledge.domain.errors import InputError
 
-        check_format(self.format, among=("text", "json", "html"))
+        check_format(self.format, among=ADVICE_FORMATS.names)
         for option, is_set in (("--details", self.details), ("--show-code", self.show_code)):
             if is_set and self.format != "text":
                 raise InputError(
@@ -233,23 +238,13 @@ def _advise_all(
 
 
 def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOptions) -> str:
-    result = session.result(outputs=outputs)
-    if printed.format == "json":
-        from advisor.report.advice.json import advice_json
-
-        return advice_json(result)
-    if printed.format == "html":
-        from advisor.report.advice.html import advice_html
-
-        return advice_html(result, session.prices(other_pythons=()))
-    from advisor.report.advice.text import advice_text
-
-    text = advice_text(result, report_layout(), details=printed.details)
-    if printed.show_code:
-        from advisor.report.environment import settings_code
-
-        return f"{text}\n\n{settings_code(result.setting_values)}"
-    return text
+    presentation = Presentation(
+        layout=report_layout(),
+        details=printed.details,
+        show_code=printed.show_code,
+        prices=lambda: session.prices(other_pythons=()),
+    )
+    return ADVICE_FORMATS.render(printed.format, session.result(outputs=outputs), presentation)
 
 
 def _update(

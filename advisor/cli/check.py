@@ -10,6 +10,8 @@ import typer
 
 from advisor.cli.console import print_report, report_layout, say, say_error
 from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.domain.words import in_words, quoted
+from advisor.report.check.formats import CHECK_FORMATS
 
 
 @expand_options
@@ -32,7 +34,8 @@ def check(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="text, json, html, markdown, ... (default: text).\nAlso github, gitlab, sarif and junit.",
+            help=f"{', '.join(CHECK_FORMATS.names[:4])}, ... (default: text).\n"
+            f"Also {in_words(CHECK_FORMATS.names[4:], 'and')}.",
         ),
     ] = "text",
     output: Annotated[
@@ -54,22 +57,19 @@ def check(
     from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.text_file import UnreadableFileError
-    from advisor.report.check.formats import FORMATS, format_report
-    from advisor.report.check.text import check_text
+    from advisor.report.formats import Presentation
     from knowledge.domain.errors import InputError
     from knowledge.domain.shared_files import write_atomically
 
-    check_format(format, among=FORMATS)
+    check_format(format, among=CHECK_FORMATS.names)
     if details and format != "text":
         raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")
     files = _files(output or ())
 
     def report(result: GateResult) -> None:
         for kind, path in files:
-            write_atomically(path, format_report(result, kind) + "\n")
-        print_report(
-            check_text(result, report_layout(), details=details) if format == "text" else format_report(result, format)
-        )
+            write_atomically(path, CHECK_FORMATS.render(kind, result) + "\n")
+        print_report(CHECK_FORMATS.render(format, result, Presentation(layout=report_layout(), details=details)))
 
     try:
         options = GateOptions(base=base, policy_from_base=policy_from_base)
@@ -90,18 +90,19 @@ def check(
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:
     """Return the format and path of each file; options are checked before anything is resolved."""
-    from advisor.report.check.formats import FORMATS, parse_report_option
     from knowledge.domain.errors import InputError
 
     files = []
     for word in words:
-        file = parse_report_option(word)
-        if file is None:
+        kind, separator, path = word.partition("=")
+        if not separator or kind not in CHECK_FORMATS.names:
+            kind, path = CHECK_FORMATS.of_file(Path(word)) or "", word
+        if not kind:
             raise InputError(
                 f"`{word}` names no format",
-                hint=f"write it as `-o FORMAT=FILE`, with one of {', '.join(f'`{f}`' for f in FORMATS)}",
+                hint=f"write it as `-o FORMAT=FILE`, with one of {quoted(CHECK_FORMATS.names)}",
             )
-        if not file[1].parent.is_dir():
-            raise InputError(f"`{file[1].parent}` is not a directory")
-        files.append(file)
+        if not Path(path).parent.is_dir():
+            raise InputError(f"`{Path(path).parent}` is not a directory")
+        files.append((kind, Path(path)))
     return files

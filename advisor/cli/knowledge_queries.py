@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -75,8 +74,7 @@ def compare(
         from knowledge.evidence.stacks import stack_name
 
         rows = [
-            (f"{stack_name(c.observation)}: {c.indicator}", math.exp(c.mean), math.exp(c.low), math.exp(c.high))
-            for c in standings.comparisons
+            (f"{stack_name(c.observation)}: {c.indicator}", c.speedup, c.low, c.high) for c in standings.comparisons
         ]
         references = {stack_name(c.reference) for c in standings.comparisons}
         reference = f"`{min(references)}`" if len(references) == 1 else "the reference of the block"

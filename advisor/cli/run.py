@@ -144,19 +144,13 @@ def env(
     """Print the environment variables of the run-time settings of a lock."""
     from advisor.report import environment
 
-    check_format(format, among=environment.FORMATS)
+    check_format(format, among=("shell", *environment.WRITERS))
     name = _shell(shell, format)
     settings = options.read().settings
     if format == "shell":
         text = environment.shell_text(settings, name, present=os.environ)
     else:
-        writers = {
-            "dotenv": environment.dotenv_text,
-            "docker": environment.docker_text,
-            "slurm": environment.slurm_text,
-            "kubernetes": environment.kubernetes_text,
-        }
-        text = writers[format](settings)
+        text = environment.WRITERS[format](settings)
     typer.echo(visible(text))
 
 

@@ -105,12 +105,7 @@ def compare(
 
 def effect_order(effect: Effect) -> tuple[bool, float, str]:
     """Return the sort key of an effect: significant effects first, then by size."""
-    return not is_significant(effect), -abs(math.log(effect.speedup)), effect.subject
-
-
-def is_significant(effect: Effect | Prediction) -> bool:
-    """Whether the interval of a predicted speed-up excludes 1, no difference."""
-    return not effect.low <= 1 <= effect.high
+    return not effect.is_significant, -abs(math.log(effect.speedup)), effect.subject
 
 
 def check_regression(scope: Scope, comparison: LockComparison) -> Iterator[Finding]:

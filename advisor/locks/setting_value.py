@@ -16,8 +16,8 @@ from knowledge.catalogue.settings import (
     shipped_settings,
 )
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED, frameworks
 from knowledge.domain.suggestions import suggest
-from pi_runners.vocabulary import BACKENDS, MEASURED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class AppliedSetting:
     """A value of a run-time setting in one framework.
 
     Attributes:
-        framework: Name of the framework, as in :data:`pi_runners.vocabulary.BACKENDS`; ``*`` if the setting is the same
+        framework: Name of the framework, as in :mod:`knowledge.domain.frameworks`; ``*`` if the setting is the same
             for all frameworks.
         name: Name of the setting.
         value: Its value.
@@ -107,8 +107,8 @@ def framework_of(name: str) -> str:
         InputError: If there is no such framework.
     """
     framework = MEASURED.get(name, name)
-    if framework not in (*BACKENDS, ANY):
-        raise InputError(f"there is no framework `{name}`", hint=suggest(name, BACKENDS))
+    if framework not in (*frameworks(), ANY):
+        raise InputError(f"there is no framework `{name}`", hint=suggest(name, tuple(frameworks())))
     return framework
 
 
@@ -134,4 +134,4 @@ def choice_of(framework: str, name: str, value: int | str) -> SettingChoice:
 def frameworks_text(setting: Setting) -> str:
     """Return the frameworks that have a setting, in backticks."""
     names = [framework.backend for framework in setting.frameworks]
-    return ", ".join(f"`{name}`" for name in (BACKENDS if ANY in names else names))
+    return ", ".join(f"`{name}`" for name in (frameworks() if ANY in names else names))

@@ -17,7 +17,7 @@ from advisor.project.text_file import check_size
 from knowledge.catalogue.settings import ANY, Numerics
 from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
-from pi_runners.vocabulary import MEASURED
+from knowledge.domain.frameworks import MEASURED
 
 SETTINGS_FILE = "advisor-settings.toml"
 """Name of the file next to a lock that is not `pylock.toml`."""

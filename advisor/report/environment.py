@@ -28,9 +28,6 @@ SHELLS: Mapping[str, str] = {
 }
 """Names of shells, each with the one whose language it has."""
 
-FORMATS = ("shell", "dotenv", "docker", "slurm", "kubernetes")
-"""Formats of environment variables."""
-
 _DOCKER_SPECIAL, _FISH_SPECIAL = '\\"$', "\\'"
 _QUOTES = "'\u2018\u2019\u201a\u201b"
 """What PowerShell takes for a single quotation mark."""
@@ -107,6 +104,15 @@ def slurm_text(settings: Sequence[AppliedSetting]) -> str:
     elif numbers:
         options.append("--cpu-bind=cores")
     return _text([*lines, f'srun {"".join(f"{option} " for option in options)}"$@"'])
+
+
+WRITERS: Mapping[str, Callable[[Sequence[AppliedSetting]], str]] = {
+    "dotenv": dotenv_text,
+    "docker": docker_text,
+    "slurm": slurm_text,
+    "kubernetes": kubernetes_text,
+}
+"""Formats of environment variables, besides the commands of a shell, each with its function."""
 
 
 def _variables(

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from advisor.domain.words import count, indicator_text
-from advisor.resolve.explanation.recommended_settings import CombinedGain
+from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.resolve.explanation.stack_requirements import PROJECT
-from knowledge.estimate.interface import Evidence, PredictedChange, Prediction
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.interface import Evidence, PredictedChange
 
 Required = Mapping[Any, Mapping[Any, tuple[str, ...]]]
 _CODE_SPAN = re.compile(r"`([^`]*)`")
@@ -27,16 +27,12 @@ class Interval:
 
     Attributes:
         label: Label of the row.
-        value: The ratio.
-        low: Lower end of the interval.
-        high: Upper end.
+        ratio: The ratio.
         note: Second line of the label.
     """
 
     label: str
-    value: float
-    low: float
-    high: float
+    ratio: Ratio
     note: str = ""
 
 
@@ -67,7 +63,7 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
     """
     if not intervals:
         return None
-    ends = sorted(abs(math.log(v)) for i in intervals for v in (i.low, i.high))
+    ends = sorted(abs(math.log(v)) for i in intervals for v in (i.ratio.low, i.ratio.high))
     half = max(1.15 * ends[min(len(ends) - 1, int(0.9 * len(ends)))], 0.01)
 
     def place(value: float) -> float:
@@ -77,11 +73,11 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
         {
             "label": i.label,
             "note": i.note,
-            "text": f"{i.value:.3f}x [{i.low:.3f}, {i.high:.3f}]",
-            "at": place(i.value),
-            "from": place(i.low),
-            "to": place(i.high),
-            "kind": "faster" if i.low > 1 else "slower" if i.high < 1 else "open",
+            "text": f"{ratio_text(i.ratio.speedup, 'exact')}x {interval_text(i.ratio, 'exact')}",
+            "at": place(i.ratio.speedup),
+            "from": place(i.ratio.low),
+            "to": place(i.ratio.high),
+            "kind": "faster" if i.ratio.low > 1 else "slower" if i.ratio.high < 1 else "open",
         }
         for i in intervals
     ]
@@ -112,7 +108,7 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
     return children(PROJECT)
 
 
-def render(template: str, **values: Any) -> str:
+def page(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup, escape
@@ -146,9 +142,7 @@ def evidence_of(changes: Iterable[PredictedChange]) -> list[Interval]:
     return [
         Interval(
             label=indicator_text(e.indicator),
-            value=e.speedup,
-            low=e.low,
-            high=e.high,
+            ratio=e.ratio,
             note=f"{change.package} {e.version} compared with {e.reference}, {_origin(e)}",
         )
         for change in changes
@@ -160,8 +154,3 @@ def _origin(evidence: Evidence) -> str:
     if evidence.source:
         return f"on {evidence.hardware}, published {evidence.year} by {evidence.source}"
     return f"{count(evidence.rounds, 'round')} on {evidence.hardware}"
-
-
-def predicted(label: str, ratio: Prediction | CombinedGain) -> Interval:
-    """Return the row of a plot for a predicted speed-up."""
-    return Interval(label=label, value=ratio.speedup, low=ratio.low, high=ratio.high)

@@ -71,7 +71,7 @@ def labelled(label: str, lines: Iterable[str], style: Style = "strong") -> list[
     return [TextRow(label="" if number else label, cells=(line,), style=style) for number, line in enumerate(lines)]
 
 
-def render(blocks: Iterable[Block], layout: Layout) -> str:
+def rendered(blocks: Iterable[Block], layout: Layout) -> str:
     """Return blocks of rows as a text, with an empty line between two blocks; empty blocks are left out."""
     texts = ("\n".join(_block_lines(list(block), layout)) for block in blocks)
     return "\n\n".join(filter(None, texts))

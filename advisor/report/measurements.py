@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
@@ -78,9 +77,9 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
                 "speedup": None
                 if c is None
                 else {
-                    "ratio": math.exp(c.mean),
-                    "low": math.exp(c.low),
-                    "high": math.exp(c.high),
+                    "ratio": c.speedup,
+                    "low": c.low,
+                    "high": c.high,
                     "rounds": c.rounds,
                     "conclusive": c.conclusive,
                     "significant": c.significant,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from advisor.api.session import AdviceResult
@@ -13,6 +13,7 @@ from advisor.domain.target import Target
 from advisor.domain.words import count, no_speedup_text
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
 from knowledge.domain.hardware import DETECTED, HardwareProfile
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Prediction
 
 SCHEMA_VERSION = 2
@@ -57,7 +58,7 @@ def prediction_document(prediction: Prediction | None) -> dict[str, Any] | None:
     """Return a prediction as JSON-ready values; its numbers are null if there is no speed-up to report."""
     if prediction is None:
         return None
-    document: dict[str, Any] = rounded(asdict(prediction))
+    document: dict[str, Any] = rounded_record(prediction)
     del document["obstacle"], document["is_same"]
     if reason := no_speedup_text(prediction):
         document |= {**dict.fromkeys(_NUMBERS), "kinds": []}
@@ -118,15 +119,24 @@ def _group_text(noun: str, group: Sequence[tuple[str, str, str]]) -> str:
     return f"{noun}s: {', '.join(parts)}"
 
 
-def rounded(value: Any) -> Any:
-    """Return a JSON-ready value with its numbers rounded to six decimal places.
+def rounded_record(value: Any) -> Any:
+    """Return a value as JSON-ready values with numbers rounded to six decimal places.
 
+    Dataclasses are dictionaries of their fields; a field that is a ratio has the speed-up and the ends of its interval.
     Further digits differ between linear-algebra libraries.
     """
     if isinstance(value, float):
         return round(value, 6)
-    if isinstance(value, dict):
-        return {key: rounded(item) for key, item in value.items()}
+    if isinstance(value, Ratio):
+        return rounded_record({"speedup": value.speedup, "low": value.low, "high": value.high})
+    if is_dataclass(value):
+        record: dict[str, Any] = {}
+        for field in fields(value):
+            own = getattr(value, field.name)
+            record |= rounded_record(own) if isinstance(own, Ratio) else {field.name: rounded_record(own)}
+        return record
+    if isinstance(value, Mapping):
+        return {key: rounded_record(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(item) for item in value]
+        return [rounded_record(item) for item in value]
     return value

@@ -16,20 +16,18 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.gain_model import half_shared, robust_inverse
-from knowledge.estimate.gains import NORMAL_QUANTILE
+from knowledge.domain.ratio import Ratio, WithRatio
+from knowledge.estimate.gain_fit import maximise_likelihood
+from knowledge.estimate.gain_model import robust_inverse
+from knowledge.estimate.gain_space import Array, half_shared
 from knowledge.estimate.programs import program_of_run
 from knowledge.evidence.accelerator_pairs import REGIMES, AcceleratorPair
 from knowledge.evidence.contrasts import features_of
 from knowledge.hardware.accelerators import AcceleratorModel, find_accelerator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 EFFECTS = (
     *(("rates", shared) for shared in ("all", "regime", "mode", "architecture", "task")),
@@ -55,32 +53,24 @@ _WITH_TF32 = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AcceleratorRatio:
+class AcceleratorRatio(WithRatio):
     """A predicted ratio of speed of two accelerators at a program of a workload.
 
     Attributes:
         regime: One of :data:`knowledge.evidence.accelerator_pairs.REGIMES`.
-        speedup: How much faster the accelerator is than the reference.
-        low: Lower end of the interval that contains the ratio of a program of this kind.
-        high: Upper end.
+        ratio: How much faster the accelerator is than the reference, at a program of this kind.
         pairs: Published pairs of just these accelerators at the tasks: those of one batch size first, then the newest.
         related: Number of pairs of any accelerators with which the model was conditioned.
     """
 
     regime: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     pairs: tuple[AcceleratorPair, ...]
     related: int
 
 
 def fit_ratios(pairs: Sequence[AcceleratorPair]) -> dict[str, float]:
     """Return the variance of each effect, and of the noise, that maximise the marginal likelihood."""
-    import numpy as np
-
-    from knowledge.estimate.gain_fit import maximise_likelihood
-
     pairs = _evenly(pairs, MOST_PAIRS)
     space, noise = _Space(pairs), _Noise(pairs)
     counts = Counter(pair.publisher for pair in pairs)
@@ -119,8 +109,6 @@ class RatioModel:
             pairs: The known pairs.
             variances: Variances, as :func:`fit_ratios` returns them.
         """
-        import numpy as np
-
         self.pairs = tuple(pairs)
         self._terms = {effect: variances[" ".join(effect)] for effect in EFFECTS}
         every = slice(None)
@@ -155,8 +143,6 @@ class RatioModel:
         Yields:
             A group, its predictions (n,), and their standard deviations (n,), with the noise of the rows.
         """
-        import numpy as np
-
         solved = self._inverse @ self._means
         for group in groups:
             spread = np.linalg.inv(self._inverse[np.ix_(group, group)])
@@ -198,14 +184,11 @@ def accelerator_ratios(
             for task in tasks
             if (regime, *task) in published
         ]
-        mean, half = _blend(*model.predict(targets), variances)
         own = [pair for pair in direct if pair.regime == regime]
         ratios.append(
             AcceleratorRatio(
                 regime=regime,
-                speedup=math.exp(mean),
-                low=math.exp(mean - half),
-                high=math.exp(mean + half),
+                ratio=_blend(*model.predict(targets), variances),
                 pairs=tuple(sorted(own, key=lambda pair: (not pair.has_one_batch, -pair.year, *astuple(pair)))),
                 related=len(model.pairs),
             )
@@ -213,14 +196,14 @@ def accelerator_ratios(
     return tuple(ratios)
 
 
-def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> tuple[float, float]:
-    """Return mean and half the interval of the log ratio of a program that is like any of some targets.
+def _blend(means: Array, covariances: Array, variances: Mapping[str, float]) -> Ratio:
+    """Return the ratio of a program that is like any of some targets.
 
     The program has a configuration of its own, which two accelerators run differently, too.
     """
     variance = float(covariances.diagonal().mean() + means.var())
     variance += 2 * statistics.fmean(_of_publishers(variances).values())
-    return float(means.mean()), NORMAL_QUANTILE * math.sqrt(variance)
+    return Ratio(mean=float(means.mean()), variance=variance)
 
 
 def _target(accelerator: str, reference: str, regime: str, task: str, mode: str) -> AcceleratorPair:
@@ -303,8 +286,6 @@ class _Space:
     """Pairs, and how much of each effect any two of them share."""
 
     def __init__(self, pairs: Sequence[AcceleratorPair]) -> None:
-        import numpy as np
-
         names = sorted({name for pair in pairs for name in (pair.accelerator, pair.reference)})
         self._kernels = _kernels(names)
         place = {name: number for number, name in enumerate(names)}
@@ -323,8 +304,6 @@ class _Space:
 
     def covariance(self, terms: Mapping[tuple[str, str], float], rows: slice, columns: slice) -> Array:
         """Return the covariance of effects with these variances, for some of the pairs with others (n, m)."""
-        import numpy as np
-
         sums: dict[str, Array] = {}
         for (effect, shared), variance in terms.items():
             numbers = self._shared[shared]
@@ -335,8 +314,6 @@ class _Space:
 
     def _differences(self, effect: str, rows: slice, columns: slice) -> Array:
         """Return the covariance (n, m) of unit variance of the effects on pairs."""
-        import numpy as np
-
         if effect == "batch":
             return np.outer(self._batch[rows], self._batch[columns])
         kernel, (a, r), (b, s) = self._kernels[effect], self._sides[rows].T, self._sides[columns].T
@@ -346,8 +323,6 @@ class _Space:
 
 def _numbers(values: Sequence[object]) -> Array:
     """Return values as numbers (n,): equal ones have the same."""
-    import numpy as np
-
     numbers: dict[object, int] = {}
     return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=int)
 
@@ -369,8 +344,6 @@ def _kernels(names: Sequence[str]) -> dict[str, Array]:
 
     A published name may stand for several variants: their mean.
     """
-    import numpy as np
-
     variants = {name: variants_of(name) for name in names}
     models = sorted({variant for listed in variants.values() for variant in listed})
     mean = np.array([[(model in variants[name]) / len(variants[name]) for model in models] for name in names])
@@ -412,8 +385,6 @@ class _Noise:
 
     def covariance(self, variances: Mapping[str, float]) -> Array:
         """Return the covariance (n, n) of the noise."""
-        import numpy as np
-
         of_publishers = _of_publishers(variances)
         # Nobody knows how an unknown publisher measures: it has the largest variance.
         own = np.sqrt([of_publishers.get(publisher, max(of_publishers.values())) for publisher in self._publishers])

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.gain_model import OWN as OWN_PROGRAM
-from knowledge.estimate.gain_model import Blend
+from knowledge.estimate.gain_terms import OWN as OWN_PROGRAM
+from knowledge.estimate.gain_terms import Blend
 from knowledge.estimate.programs import (
     PROGRAMS,
     Program,

@@ -15,10 +15,11 @@ from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import NO_FAILURE
+from knowledge.domain.ratio import CONFIDENCE, NO_GAIN, Ratio, product
 from knowledge.estimate.cases import AS_MEASURED, Case, case_of_benchmark, cases_of, is_program, measured_here
 from knowledge.estimate.compared_settings import Change, ComparedSetting, preferred, sources_of
-from knowledge.estimate.framework_model import FrameworkModel, OwnProgram, mixture
-from knowledge.estimate.gains import CONFIDENCE, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
+from knowledge.estimate.framework_model import FrameworkModel, OwnProgram
+from knowledge.estimate.gains import CompanionGains, FrameworkGains, ScoreTerms, SettingGains, mixture
 from knowledge.estimate.interface import Effect, KindPrediction, PredictedChange, Prediction
 from knowledge.estimate.measured_framework import MeasuredFramework
 from knowledge.estimate.model_cache import ModelCache, same_on
@@ -197,7 +198,7 @@ class WorkloadEstimator:
         Without a selected workload, it is that of the kind for which the stack gains least, with those of all kinds.
         """
         changes: list[PredictedChange] = []
-        by_workload: dict[str, dict[str, list[PredictedGain]]] = {}
+        by_workload: dict[str, dict[str, list[Ratio]]] = {}
         not_compared: list[str] = []
         for name, share in self._shares(baseline).items():
             model = self.model(name)
@@ -210,8 +211,7 @@ class WorkloadEstimator:
             by_case = model.gain_by_case(stack, baseline)
             changes.append(model.change(stack, baseline, mixture(list(by_case.values()))))
             for case, gain in by_case.items():
-                scaled = PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
-                by_workload.setdefault(case.workload, {}).setdefault(case.size, []).append(scaled)
+                by_workload.setdefault(case.workload, {}).setdefault(case.size, []).append(gain.scaled(share))
         return self._prediction(stack, baseline, changes, by_workload, not_compared)
 
     def _prediction(
@@ -219,26 +219,23 @@ class WorkloadEstimator:
         stack: Versions,
         baseline: Versions,
         changes: Sequence[PredictedChange],
-        by_workload: Mapping[str, Mapping[str, Sequence[PredictedGain]]],
+        by_workload: Mapping[str, Mapping[str, Sequence[Ratio]]],
         not_compared: Sequence[str],
     ) -> Prediction:
         models = {name: model for name, model in self._modelled(stack).items() if name in baseline and model.versions}
         unmeasured = sorted(n for n in self._frameworks & set(stack) - models.keys() if self._counts(n))
         sizes = {
-            workload: {size: _sum(gains) for size, gains in by_size.items()}
+            workload: {size: product(gains) for size, gains in by_size.items()}
             for workload, by_size in by_workload.items()
         }
         every = {workload: mixture(list(of_sizes.values())) for workload, of_sizes in sizes.items()}
         least = min(every, key=lambda workload: every[workload].cautious, default="")
-        gain = every.get(least, PredictedGain(mean=0.0, variance=0.0))
-        low, speedup, high = gain.ratios
+        gain = every.get(least, NO_GAIN)
         names = dict.fromkeys(case.workload for model in models.values() for case in model.cases)
         selected = self._workload.name if self._workload is not None else ""
         kinds = every or dict.fromkeys(names, gain)
         return Prediction(
-            speedup=speedup,
-            low=low,
-            high=high,
+            ratio=gain,
             score=min((g.cautious for of_sizes in sizes.values() for g in of_sizes.values()), default=0.0),
             confidence=CONFIDENCE,
             workload=least or selected or next(iter(names), ""),
@@ -365,26 +362,16 @@ def _measured_gains(gains: FrameworkGains, model: FrameworkModel, baseline: Vers
     Their uncertainty would be a cost of every version but the baseline's, and a stack without the framework would avoid
     it. Companions were not published.
     """
-    nothing = PredictedGain(mean=0.0, variance=0.0)
     alone = {
-        version: gain if model.measured.has_measured_step({model.name: version}, baseline) else nothing
+        version: gain if model.measured.has_measured_step({model.name: version}, baseline) else NO_GAIN
         for version, gain in gains.alone.items()
     }
     table = CompanionGains(own={version: str(version) for version in alone}, companions={}, cells={})
     return replace(gains, alone=alone, with_companion=table)
 
 
-def _sum(gains: Sequence[PredictedGain]) -> PredictedGain:
-    """Return the gain of several frameworks, which is independent of each other."""
-    return PredictedGain(mean=sum(g.mean for g in gains), variance=sum(g.variance for g in gains))
-
-
-def _predictions(gains: Mapping[str, PredictedGain]) -> tuple[KindPrediction, ...]:
-    return tuple(
-        KindPrediction(workload=name, speedup=speedup, low=low, high=high)
-        for name, gain in gains.items()
-        for low, speedup, high in [gain.ratios]
-    )
+def _predictions(gains: Mapping[str, Ratio]) -> tuple[KindPrediction, ...]:
+    return tuple(KindPrediction(workload=name, ratio=gain) for name, gain in gains.items())
 
 
 def _request(version: Version, change: Change) -> tuple[Version, dict[str, str], dict[str, str]]:
@@ -393,7 +380,7 @@ def _request(version: Version, change: Change) -> tuple[Version, dict[str, str],
 
 
 def _setting_effect(
-    model: FrameworkModel, setting: ComparedSetting, gains: Mapping[Case, PredictedGain], parts: Sequence[TimePart]
+    model: FrameworkModel, setting: ComparedSetting, gains: Mapping[Case, Ratio], parts: Sequence[TimePart]
 ) -> SettingEffect:
     """Return the effect of a setting on one workload, with its sources."""
     name, value, over = setting.change
@@ -401,24 +388,18 @@ def _setting_effect(
     contrasts: Sequence[Contrast] = own or setting.contrasts
     if model.own is not None and {case.workload for case in gains} == {OWN}:
         contrasts = own = tuple(c for c in setting.contrasts if c in model.own.contrasts) or setting.contrasts
-    low, speedup, high = mixture(list(gains.values())).ratios
-    at_sizes = [(case.flops, *gain.ratios) for case, gain in gains.items() if case.flops > 0]
+    at_sizes = [EffectAtSize(flops=case.flops, ratio=gain) for case, gain in gains.items() if case.flops > 0]
     return SettingEffect(
         package=model.name,
         setting="=".join(setting.value),
         measured_as=f"{name}={value}",
         over=f"{name}={over or DEFAULTS.get(name, 'default')}",
         workload=next(case.workload for case in gains),
-        speedup=speedup,
-        low=low,
-        high=high,
+        ratio=mixture(list(gains.values())),
         sources=sources_of(contrasts),
         same_tasks=bool(own),
         accelerator_pairs=sum(c.machine.is_like(model.machine) for c in contrasts),
-        sizes=tuple(
-            EffectAtSize(flops=flops, speedup=mean, low=least, high=most)
-            for flops, least, mean, most in sorted(at_sizes)
-        )
+        sizes=tuple(sorted(at_sizes, key=lambda size: (size.flops, size.low)))
         if len(at_sizes) > 1 or any(case.size == AS_MEASURED for case in gains)
         else (),
     )

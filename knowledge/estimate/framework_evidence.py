@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from knowledge.estimate.gains import PredictedGain
+from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.estimate.interface import Evidence
 from knowledge.evidence.contrasts import Contrast
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class Estimate(WithRatio):
     """A predicted speed-up and the contrasts that support it.
 
     Attributes:
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end of its interval.
+        ratio: Predicted speed-up.
         confidence: Probability, under the model, that the interval contains the true value.
         measured: Whether both versions were measured.
         weighted_contrasts: Contrasts with their weights, largest contribution first: to first
             order, the log speed-up is the sum of weight times mean.
     """
 
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     confidence: float
     measured: bool
     weighted_contrasts: tuple[tuple[float, Contrast], ...]
-
-
-def interval_of(gain: PredictedGain) -> tuple[float, float, float]:
-    """Return a speed-up with the ends of its interval."""
-    low, speedup, high = gain.ratios
-    return speedup, low, high
 
 
 def evidence_line(c: Contrast) -> Evidence:
@@ -45,9 +34,7 @@ def evidence_line(c: Contrast) -> Evidence:
         indicator=c.label,
         version=c.side.version,
         reference=c.reference.version,
-        speedup=math.exp(c.mean),
-        low=math.exp(c.low),
-        high=math.exp(c.high),
+        ratio=c.ratio,
         rounds=c.rounds,
         hardware=c.machine.name,
         source=c.source,

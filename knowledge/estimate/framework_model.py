@@ -7,26 +7,21 @@ counts for a choice is the case in which it gains least.
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 from packaging.version import Version
 
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.cases import Case
 from knowledge.estimate.compared_settings import ComparedSetting
-from knowledge.estimate.framework_evidence import Estimate, evidence_line, interval_of
-from knowledge.estimate.gain_model import Blend, GainModel, Predicted
-from knowledge.estimate.gains import (
-    CompanionGain,
-    CompanionGains,
-    FrameworkGains,
-    PairGain,
-    PredictedGain,
-    SettingGains,
-)
+from knowledge.estimate.framework_evidence import Estimate, evidence_line
+from knowledge.estimate.gain_model import GainModel, Predicted
+from knowledge.estimate.gain_terms import Blend
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PairGain, SettingGains, mixture
 from knowledge.estimate.interface import Effect, PredictedChange
 from knowledge.estimate.measured_framework import MeasuredFramework, with_version
 from knowledge.estimate.model_cache import number_left_out
@@ -94,7 +89,7 @@ class FrameworkModel:
         self._model = model
         # Where nothing stands for the workload, the benchmark is all that is known.
         self._cases = tuple(cases) or ((benchmark.case,) if benchmark is not None else ())
-        self._gains_of_settings: dict[object, dict[Case, PredictedGain]] = {}
+        self._gains_of_settings: dict[object, dict[Case, Ratio]] = {}
 
     @property
     def versions(self) -> frozenset[Version]:
@@ -126,8 +121,6 @@ class FrameworkModel:
             baseline: Versions of the baseline, including the framework's.
             share: Share of the workload's time that is spent in the framework.
         """
-        import numpy as np
-
         stacks = self.measured.compared_stacks(candidates, baseline)
         places = {key: number for number, key in enumerate(stacks.stacks)}
         predicted = self._predict([(side, stacks.baseline) for side in stacks.stacks.values()], self.cases, joint=True)
@@ -136,7 +129,7 @@ class FrameworkModel:
         others = [key for key in places if key[0] != self.name]
         columns = [places[key] for key in others]
         # Effects of the framework and of its companions add up, so those of both need no further predictions.
-        alone, own = ([_scaled(gain, share) for gain in self._least(predicted, n)] for n in (rows, columns))
+        alone, own = ([gain.scaled(share) for gain in self._least(predicted, n)] for n in (rows, columns))
         joint = np.array(self._least(predicted, rows, columns), dtype=object).reshape(len(rows), len(columns))
         return FrameworkGains(
             framework=self.name,
@@ -146,7 +139,7 @@ class FrameworkModel:
                 companions=stacks.companions,
                 cells={
                     (text, *other): CompanionGain(
-                        joint=_scaled(joint[row, column], share), own=own[column], framework=alone[row]
+                        joint=joint[row, column].scaled(share), own=own[column], framework=alone[row]
                     )
                     for row, text in enumerate(texts)
                     for column, other in enumerate(others)
@@ -157,10 +150,8 @@ class FrameworkModel:
 
     def _least(
         self, predicted: Mapping[Blend, Predicted], rows: Sequence[int], columns: Sequence[int] | None = None
-    ) -> list[PredictedGain]:
+    ) -> list[Ratio]:
         """Return the gains of changes, or of each two together, for the case in which they gain least."""
-        import numpy as np
-
         every = []
         for case in self.cases:
             parts = [predicted[blend] for blend in case.programs]
@@ -173,10 +164,7 @@ class FrameworkModel:
                 variances = variances[:, :, None] + own[:, None] + both
             every.append((means.mean(axis=0).ravel(), (variances.mean(axis=0) + means.var(axis=0)).ravel()))
         gains = (
-            [
-                PredictedGain(mean=m, variance=max(0.0, v))
-                for m, v in zip(means.tolist(), variances.tolist(), strict=True)
-            ]
+            [Ratio(mean=m, variance=max(0.0, v)) for m, v in zip(means.tolist(), variances.tolist(), strict=True)]
             for means, variances in every
         )
         return [min(listed, key=lambda gain: gain.cautious) for listed in zip(*gains, strict=True)]
@@ -185,13 +173,11 @@ class FrameworkModel:
         """Whether two stacks differ in a version that the model uses."""
         return self.measured.whole(stack) != self.measured.whole(baseline)
 
-    def gain_by_case(self, stack: Versions, baseline: Versions) -> dict[Case, PredictedGain]:
+    def gain_by_case(self, stack: Versions, baseline: Versions) -> dict[Case, Ratio]:
         """Return the log speed-up of a stack over a baseline in each case: those of the tables of the optimiser.
 
         What changes of companions have in common with each other is not counted.
         """
-        import numpy as np
-
         base, whole = self.measured.whole(baseline), self.measured.whole(stack)
         names = sorted({*base.companions, *whole.companions})
         changed = [name for name in names if base.companions.get(name) != whole.companions.get(name)]
@@ -210,16 +196,13 @@ class FrameworkModel:
         """Return the predicted speed-up of a stack over another, with the contrasts that support it."""
         pair = self.measured.whole(stack), self.measured.whole(against)
         gain = mixture(list(self.gain_by_case(stack, against).values()))
-        half = statistics.NormalDist().inv_cdf((1 + confidence) / 2) * math.sqrt(gain.variance)
         blends = [blend for case in self.cases for blend in case.programs]
         weights = self._model.weights(pair, blends, self.machine).tolist()
         weighted = sorted(
             zip(weights, self._model.contrasts, strict=True), key=lambda c: (-abs(c[0] * c[1].mean), c[1].label)
         )
         return Estimate(
-            speedup=math.exp(gain.mean),
-            low=math.exp(gain.mean - half),
-            high=math.exp(gain.mean + half),
+            ratio=replace(gain, quantile=statistics.NormalDist().inv_cdf((1 + confidence) / 2)),
             confidence=confidence,
             measured={stack[self.name], against[self.name]} <= self.versions,
             weighted_contrasts=tuple((float(w), c) for w, c in weighted if w),
@@ -232,7 +215,7 @@ class FrameworkModel:
         pair = self.measured.whole(stack), self.measured.whole(baseline)
         predicted = self._predict([pair], self.cases)
         listed = {
-            _subject(blend): PredictedGain(mean=float(own.means[0]), variance=max(0.0, float(own.variances[0])))
+            _subject(blend): Ratio(mean=float(own.means[0]), variance=max(0.0, float(own.variances[0])))
             for blend, own in predicted.items()
         }
         return [self._effect(subject, gain) for subject, gain in sorted(listed.items())]
@@ -250,9 +233,7 @@ class FrameworkModel:
         (by_case,) = self.gains_of_settings(stack, [request])
         return self._effect(f"{name}={value}", mixture(list(by_case.values())))
 
-    def gains_of_settings(
-        self, stack: Versions, requests: Sequence[SettingRequest]
-    ) -> list[Mapping[Case, PredictedGain]]:
+    def gains_of_settings(self, stack: Versions, requests: Sequence[SettingRequest]) -> list[Mapping[Case, Ratio]]:
         """Return the log speed-ups by settings over others in each case, each with another version of the framework.
 
         The optimum and the report ask for the same ones, so each is computed once.
@@ -309,7 +290,7 @@ class FrameworkModel:
         }
         answers = self.gains_of_settings(stack, list(requests.values()))
         gains = {
-            key: _scaled(min(by_case.values(), key=lambda gain: gain.cautious), share)
+            key: min(by_case.values(), key=lambda gain: gain.cautious).scaled(share)
             for key, by_case in zip(requests, answers, strict=True)
         }
         return SettingGains(
@@ -328,13 +309,11 @@ class FrameworkModel:
         cases = {self.cases_of_settings(dict([s.change[:2]])) for s in (one, other)}
         return len({*cases, self.cases_of_settings(dict([one.change[:2], other.change[:2]]))}) == 1
 
-    def _effect(self, subject: str, gain: PredictedGain) -> Effect:
-        speedup, low, high = interval_of(gain)
-        return Effect(subject=subject, package=self.name, speedup=speedup, low=low, high=high)
+    def _effect(self, subject: str, gain: Ratio) -> Effect:
+        return Effect(subject=subject, package=self.name, ratio=gain)
 
-    def change(self, stack: Versions, baseline: Versions, gain: PredictedGain) -> PredictedChange:
+    def change(self, stack: Versions, baseline: Versions, gain: Ratio) -> PredictedChange:
         """Return the prediction for a change, with the comparisons that support it."""
-        speedup, low, high = interval_of(gain)
         versions = {str(stack[self.name]), str(baseline[self.name])}
         plain = [c for c in self._model.contrasts if not (c.is_control or c.side.settings or c.reference.settings)]
         models = {program.model for case in self.cases for blend in case.programs for _, program in blend}
@@ -344,34 +323,19 @@ class FrameworkModel:
         related = direct or [c for c in contrasts if {c.side.version, c.reference.version} & versions]
         return PredictedChange(
             package=self.name,
-            speedup=speedup,
-            low=low,
-            high=high,
+            ratio=gain,
             measured=versions <= {str(v) for v in self.versions},
             evidence=tuple(evidence_line(c) for c in related or contrasts),
             left_out=number_left_out(self.measured.contrasts, self._model.contrasts),
         )
 
 
-def mixture(gains: Sequence[PredictedGain]) -> PredictedGain:
-    """Return the gain of one of several cases, of which nobody knows which it is."""
-    # Not with `statistics`: this is called thousands of times.
-    mean = sum(gain.mean for gain in gains) / len(gains)
-    return PredictedGain(mean=mean, variance=sum(g.variance + (g.mean - mean) ** 2 for g in gains) / len(gains))
-
-
-def _mixed(case: Case, predicted: Mapping[Blend, Predicted]) -> list[PredictedGain]:
+def _mixed(case: Case, predicted: Mapping[Blend, Predicted]) -> list[Ratio]:
     """Return the gain of each pair in a case: the mean of its programs', with their spread."""
-    import numpy as np
-
     means = np.array([predicted[blend].means for blend in case.programs])
     variances = np.maximum(0.0, [predicted[blend].variances for blend in case.programs]).mean(axis=0)
     columns = means.mean(axis=0).tolist(), (variances + means.var(axis=0)).tolist()
-    return [PredictedGain(mean=mean, variance=variance) for mean, variance in zip(*columns, strict=True)]
-
-
-def _scaled(gain: PredictedGain, share: float) -> PredictedGain:
-    return PredictedGain(mean=share * gain.mean, variance=share**2 * gain.variance)
+    return [Ratio(mean=mean, variance=variance) for mean, variance in zip(*columns, strict=True)]
 
 
 def _subject(blend: Blend) -> str:

@@ -5,23 +5,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from knowledge.domain.observation import PUBLISHED
-from knowledge.estimate.gain_model import (
-    Noise,
-    Registry,
-    Term,
-    Variances,
-    covariance,
-    terms_of,
-)
+from knowledge.estimate.gain_model import Noise
+from knowledge.estimate.gain_space import Array, Registry, covariance
+from knowledge.estimate.gain_terms import Term, Variances, terms_of
 from knowledge.estimate.programs import Program
 from knowledge.estimate.similarity import common_value, side_on
 from knowledge.evidence.contrasts import Contrast
-
-if TYPE_CHECKING:
-    from knowledge.estimate.gain_model import Array
 
 TYPICAL_VARIANCE = 0.05**2
 """Usual variance of a term, in squared natural-log units."""
@@ -90,8 +83,6 @@ class VarianceProblem:
             program_of: Returns the program of a ratio.
             usual: The terms, with the means of the priors of their variances.
         """
-        import numpy as np
-
         self._registry, self._usual = Registry(), usual
         self._points = self._registry.points_of(contrasts, program_of)
         self._noise = Noise(contrasts)
@@ -120,8 +111,6 @@ class VarianceProblem:
             scales: The scales.
             estimate: Returns the variances, from the arguments of :func:`maximise_likelihood`, the default.
         """
-        import numpy as np
-
         space, noise = self._registry.space(scales), self._noise
         parts = {term: covariance(space, self._points, {term: 1.0}) for term in self._usual}
         present = [term for term, matrix in parts.items() if np.abs(matrix).max(initial=0.0) > 1e-12]
@@ -151,8 +140,6 @@ class VarianceProblem:
         Most settings hardly change anything, and a few, such as a library that is switched off, change some programs
         much.
         """
-        import numpy as np
-
         if not self._settings:
             return {}
         terms = {term: value for term, value in variances.terms.items() if term.change in OF_ONE_SETTING}
@@ -201,7 +188,6 @@ def maximise_likelihood(
         loose: Standard deviations of the logarithms of the priors (k,).
         least: Least factors (k,).
     """
-    import numpy as np
     from scipy.linalg import cho_factor, cho_solve
     from scipy.optimize import minimize
 

@@ -7,55 +7,16 @@ don't have to worry about multiple comparisons", Journal of Research on Educatio
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from packaging.version import Version
 
-RISK = 16.0
-"""Risk aversion: weight of the variance against a gain. A gain must also be significant and at least one step of 1 %: a
-log speed-up of 0.05 counts if its standard deviation is at most 0.025, one of 0.60 if it is at most 0.27. The value is
-a judgement; `python -m benchmarks.held_out` prints the regret of the advice with it."""
-CONFIDENCE = 0.95
-NORMAL_QUANTILE = 1.959963984540054
-"""Number of standard deviations on both sides that contain :data:`CONFIDENCE` of a normal distribution."""
+from knowledge.domain.ratio import Ratio, product
+
 SettingValue = tuple[str, str]
 """Name of a setting, and its value."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedGain:
-    """A predicted log speed-up over the baseline.
-
-    Attributes:
-        mean: Mean, in natural-log units.
-        variance: Variance.
-    """
-
-    mean: float
-    variance: float
-
-    @property
-    def cautious(self) -> float:
-        """Certainty equivalent: the mean minus a penalty for the variance."""
-        return self.mean - RISK / 2 * self.variance
-
-    @property
-    def ratios(self) -> tuple[float, float, float]:
-        """The speed-up, between the lower and the upper end of its 95 % interval."""
-        half = NORMAL_QUANTILE * math.sqrt(max(0.0, self.variance))
-        return math.exp(self.mean - half), math.exp(self.mean), math.exp(self.mean + half)
-
-    def is_significant(self, comparisons: int = 1) -> bool:
-        """Whether its 95 % interval excludes zero, widened for the number of comparisons (Bonferroni)."""
-        tail = (1 - CONFIDENCE) / 2 / max(1, comparisons)
-        return abs(self.mean) > statistics.NormalDist().inv_cdf(1 - tail) * math.sqrt(max(0.0, self.variance))
-
-
-NO_GAIN = PredictedGain(mean=0.0, variance=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +29,9 @@ class CompanionGain:
         framework: Gain of the framework's change alone, with that version of the companion.
     """
 
-    joint: PredictedGain
-    own: PredictedGain
-    framework: PredictedGain
+    joint: Ratio
+    own: Ratio
+    framework: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +79,7 @@ class FrameworkGains:
     """
 
     framework: str
-    alone: Mapping[Version, PredictedGain]
+    alone: Mapping[Version, Ratio]
     with_companion: Mapping[tuple[Version, str, Version | None], CompanionGain]
     comparisons: int = 1
 
@@ -134,7 +95,7 @@ class FrameworkGains:
             if own in versions:
                 yield versions[own], companion, others[companion][other], gain
 
-    def gain(self, stack: Mapping[str, Version]) -> PredictedGain:
+    def gain(self, stack: Mapping[str, Version]) -> Ratio:
         """Return the gain of a stack: means and variances of the companions' changes add up."""
         version = stack[self.framework]
         alone = self.alone[version]
@@ -143,7 +104,7 @@ class FrameworkGains:
             for (v, c, w), g in self.with_companion.items()
             if v == version and c != self.framework and stack.get(c) == w
         ]
-        return PredictedGain(
+        return Ratio(
             mean=alone.mean + sum(g.mean - alone.mean for g in changes),
             variance=alone.variance + sum(g.variance - alone.variance for g in changes),
         )
@@ -185,9 +146,9 @@ class PairGain:
         second: Gain of the second where the first is set.
     """
 
-    joint: PredictedGain
-    first: PredictedGain
-    second: PredictedGain
+    joint: Ratio
+    first: Ratio
+    second: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,10 +162,10 @@ class SettingGains:
     """
 
     framework: str
-    alone: Mapping[Version, Mapping[SettingValue, PredictedGain]]
+    alone: Mapping[Version, Mapping[SettingValue, Ratio]]
     together: Mapping[Version, Mapping[tuple[SettingValue, SettingValue], PairGain]]
 
-    def of(self, version: Version, values: Collection[SettingValue]) -> PredictedGain:
+    def of(self, version: Version, values: Collection[SettingValue]) -> Ratio:
         """Return the gain of several settings together; means and variances add up.
 
         Args:
@@ -218,12 +179,12 @@ class SettingGains:
             if one in values and other in values:
                 joint, sums = pair.joint, (alone[one], alone[other])
                 parts.append(
-                    PredictedGain(
+                    Ratio(
                         mean=joint.mean - sum(g.mean for g in sums),
                         variance=max(0.0, joint.variance - sum(g.variance for g in sums)),
                     )
                 )
-        return PredictedGain(mean=sum(g.mean for g in parts), variance=sum(g.variance for g in parts))
+        return product(parts)
 
 
 def gains_record(gains: Sequence[SettingGains]) -> list[dict[str, Any]]:
@@ -253,7 +214,7 @@ def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
         SettingGains(
             framework=entry["framework"],
             alone={
-                Version(v): {(name, value): PredictedGain(mean=m, variance=s) for name, value, m, s in rows}
+                Version(v): {(name, value): Ratio(mean=m, variance=s) for name, value, m, s in rows}
                 for v, rows in entry["alone"]
             },
             together={
@@ -267,9 +228,16 @@ def gains_from(record: Sequence[Mapping[str, Any]]) -> tuple[SettingGains, ...]:
 
 def _pair_of(numbers: Sequence[float]) -> PairGain:
     pairs = zip(numbers[0::2], numbers[1::2], strict=True)
-    joint, first, second = (PredictedGain(mean=mean, variance=variance) for mean, variance in pairs)
+    joint, first, second = (Ratio(mean=mean, variance=variance) for mean, variance in pairs)
     return PairGain(joint=joint, first=first, second=second)
 
 
-def _numbers(gain: PredictedGain) -> tuple[float, float]:
+def _numbers(gain: Ratio) -> tuple[float, float]:
     return gain.mean, gain.variance
+
+
+def mixture(gains: Sequence[Ratio]) -> Ratio:
+    """Return the gain of one of several cases, of which nobody knows which it is."""
+    # Not with `statistics`: this is called thousands of times.
+    mean = sum(gain.mean for gain in gains) / len(gains)
+    return Ratio(mean=mean, variance=sum(g.variance + (g.mean - mean) ** 2 for g in gains) / len(gains))

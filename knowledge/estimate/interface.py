@@ -8,12 +8,13 @@ from typing import Protocol
 
 from packaging.version import Version
 
+from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.estimate.gains import ScoreTerms, SettingGains
 from knowledge.estimate.setting_effect import SettingEffect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(WithRatio):
     """One measured comparison that supports a prediction.
 
     Attributes:
@@ -21,9 +22,7 @@ class Evidence:
         indicator: Label of the indicator.
         version: Measured version.
         reference: Version of the reference.
-        speedup: Reference seconds over seconds.
-        low: Lower end of the speed-up's interval.
-        high: Upper end.
+        ratio: Reference seconds over seconds.
         rounds: Number of paired rounds.
         hardware: Microarchitecture or GPU model of the machine.
         source: Who published it; empty if it was measured in rounds.
@@ -34,9 +33,7 @@ class Evidence:
     indicator: str
     version: str
     reference: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     rounds: int
     hardware: str
     source: str = ""
@@ -44,53 +41,43 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PredictedChange:
+class PredictedChange(WithRatio):
     """Predicted effect of one package's change from the baseline.
 
     Attributes:
         package: The package.
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: Predicted speed-up.
         measured: Whether both versions were measured.
         evidence: Comparisons that support the prediction.
         left_out: Number of the user's comparisons that do not count, because there are too many.
     """
 
     package: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     measured: bool
     evidence: tuple[Evidence, ...]
     left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KindPrediction:
+class KindPrediction(WithRatio):
     """Predicted speed-up for one kind of workload, or one size of its programs.
 
     Attributes:
         workload: Name of the kind, or of the size.
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: Predicted speed-up.
     """
 
     workload: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prediction:
+class Prediction(WithRatio):
     """Predicted speed-up of a stack over the baseline.
 
     Attributes:
-        speedup: Predicted speed-up; 1 if no measured package changed.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: Predicted speed-up; 1 if no measured package changed.
         score: Cautious log speed-up; the optimiser compares stacks by it.
         confidence: Probability, under the model, that the interval contains the true value.
         workload: Name of the workload; without a selected one, that of the kind for which the stack gains least.
@@ -106,9 +93,7 @@ class Prediction:
         obstacle: Why one of the two stacks does not run on the target; empty if both do.
     """
 
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     score: float
     confidence: float
     workload: str
@@ -129,22 +114,18 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Effect:
+class Effect(WithRatio):
     """Predicted effect of one change on one indicator, or of one setting on a workload.
 
     Attributes:
         subject: Label of the indicator, or the setting as ``name=value``.
         package: The framework that it runs on.
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: Predicted speed-up.
     """
 
     subject: str
     package: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,16 +20,8 @@ from typing import Any
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.cases import own_ratios
-from knowledge.estimate.gain_model import (
-    LEAST_OWN,
-    MEASURED_HERE,
-    OWN_TERMS,
-    OWN_VARIANCE,
-    GainModel,
-    Term,
-    Variances,
-    terms_of,
-)
+from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.gain_terms import LEAST_OWN, MEASURED_HERE, OWN_TERMS, OWN_VARIANCE, Term, Variances, terms_of
 from knowledge.estimate.programs import Program, median_size, program_of_run
 from knowledge.evidence.block_evidence import BlockEvidence, RunOutcome, load_evidence, shipped_blocks
 from knowledge.evidence.contrasts import FORMAT as EVIDENCE_FORMAT

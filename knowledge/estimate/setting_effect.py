@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from knowledge.domain.ratio import Ratio, WithRatio
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingSource:
@@ -24,24 +26,20 @@ class SettingSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EffectAtSize:
+class EffectAtSize(WithRatio):
     """Predicted effect of a setting on programs of one size.
 
     Attributes:
         flops: Floating-point operations of a step.
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: Predicted speed-up.
     """
 
     flops: float
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingEffect:
+class SettingEffect(WithRatio):
     """Predicted effect of a run-time setting on a workload, compared with what happens without it.
 
     Attributes:
@@ -50,9 +48,7 @@ class SettingEffect:
         measured_as: The same with the names of the measurements.
         over: What it is compared with, as ``name=value``.
         workload: Name of the workload, or of a kind of workload.
-        speedup: Predicted speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: Predicted speed-up.
         sources: Sources of this comparison, most pairs first: pairs at the tasks of the workload, or at
             other tasks if there are none.
         same_tasks: Whether the pairs are at the tasks of the workload.
@@ -67,9 +63,7 @@ class SettingEffect:
     measured_as: str
     over: str
     workload: str
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     sources: tuple[SettingSource, ...]
     same_tasks: bool
     accelerator_pairs: int

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 from knowledge.evidence.contrasts import Machine, Side
 from knowledge.hardware.matrix_features import element_types
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
 
 SHORT_PRECISIONS = frozenset({"amp", "amp_bf16", "fp16", "bf16"})
 """Values of the setting `precision` that use the same cores. Sources name mixed precision in different ways; in the
@@ -99,24 +93,8 @@ def element_type_of(name: str, value: str) -> str:
     return short if short in element_types() else ""
 
 
-def similarity_of_machines(values: Sequence[object]) -> Array:
-    """Return the similarity of machines (n, n), by the features of their accelerators.
-
-    Args:
-        values: Features of each machine, or its kind if they are unknown: such a machine is similar to its kind only.
-    """
-    import numpy as np
-
-    similarity = np.array([[float(one == other) for other in values] for one in values])
-    rows = [i for i, value in enumerate(values) if isinstance(value, tuple)]
-    if not rows:
-        return similarity
-    features = np.array([values[i] for i in rows], dtype=float).reshape(len(rows), -1)
-    distances = ((features[:, None, :] - features[None, :, :]) ** 2).sum(axis=2)
-    similarity[np.ix_(rows, rows)] = np.exp(-0.5 * distances)
-    return similarity
-
-
 def similarity_of(one: Machine, other: Machine) -> float:
     """Return the similarity of two machines: 1 for the same properties, decreasing with their difference."""
-    return float(similarity_of_machines([machine.features or machine.kind for machine in (one, other)])[0, 1])
+    if one.features and other.features:
+        return math.exp(-0.5 * math.dist(one.features, other.features) ** 2)
+    return float((one.features or one.kind) == (other.features or other.kind))

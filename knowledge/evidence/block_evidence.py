@@ -270,13 +270,7 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
     widening = trust**-0.5
     # A published number has no error of its own.
     own = c.error or USUAL_ERROR * (1 - trust) ** 0.5
-    return replace(
-        c,
-        error=own * widening,
-        common=c.common * widening,
-        low=c.mean + (c.low - c.mean) * widening,
-        high=c.mean + (c.high - c.mean) * widening,
-    )
+    return replace(c, error=own * widening, common=c.common * widening)
 
 
 def _contrast_from(record: dict[str, Any]) -> Contrast:

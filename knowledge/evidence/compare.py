@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from knowledge.domain.observation import Observation
+from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.evidence.conditions import differing_conditions
 from knowledge.evidence.paired_ratio import Location, Prior, estimate_prior, locate, winsorised
 
@@ -20,7 +21,7 @@ References = Mapping[tuple[str, str], int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class Comparison(WithRatio):
     """Speed of one arm of a block relative to the reference, at one indicator.
 
     Attributes:
@@ -30,10 +31,10 @@ class Comparison:
         observation: An observation of the arm, for stack, framework and hardware.
         reference: An observation of the reference.
         rounds: Number of rounds that both ran in.
-        mean: Trimmed mean over rounds of log(reference seconds / arm seconds); positive is faster.
-        standard_error: Standard error of the mean, moderated by the variances of the other arms at this indicator.
-        degrees: Degrees of freedom of the standard error.
-        confidence: Confidence of the interval, corrected for the number of comparisons.
+        ratio: Reference seconds over the arm's: a trimmed mean over rounds of the logarithm. Its interval is Student's,
+            corrected for the number of comparisons. Its variance is moderated by the variances of
+            the other arms at this indicator.
+        degrees: Degrees of freedom of the variance.
         of_medians: log(median of the reference's rounds / median of the arm's), over the same rounds.
         medians_error: Standard error of ``of_medians``. It is not paired, so it includes the drift of the machine.
         is_control: Whether arm and reference are the same stack with the same settings (an A/A comparison).
@@ -45,23 +46,11 @@ class Comparison:
     observation: Observation
     reference: Observation
     rounds: int
-    mean: float
-    standard_error: float
+    ratio: Ratio
     degrees: float
-    confidence: float
     of_medians: float
     medians_error: float
     is_control: bool
-
-    @property
-    def low(self) -> float:
-        """Lower end of the interval of the mean."""
-        return self.mean - self._half
-
-    @property
-    def high(self) -> float:
-        """Upper end of the interval of the mean."""
-        return self.mean + self._half
 
     @property
     def conclusive(self) -> bool:
@@ -69,7 +58,7 @@ class Comparison:
 
         The ends of the interval are within :data:`WIDEST_FACTOR` of each other, and the ratio agrees with the medians.
         """
-        return self.high - self.low <= math.log(WIDEST_FACTOR) and self.agrees_with_medians
+        return 2 * self.ratio.half_width <= math.log(WIDEST_FACTOR) and self.agrees_with_medians
 
     @property
     def agrees_with_medians(self) -> bool:
@@ -77,12 +66,12 @@ class Comparison:
 
         They may differ by the half-width of the interval plus three standard errors of the medians.
         """
-        return abs(self.of_medians - self.mean) <= self._half + 3 * self.medians_error
+        return abs(self.of_medians - self.mean) <= self.ratio.half_width + 3 * self.medians_error
 
     @property
     def significant(self) -> bool:
         """Whether there is a result and its interval excludes zero."""
-        return self.conclusive and not self.low <= 0 <= self.high
+        return self.conclusive and self.is_significant
 
     @property
     def normal_error(self) -> float:
@@ -91,12 +80,7 @@ class Comparison:
         With few degrees of freedom, Student's interval is wider than a normal interval of the same standard error.
         """
         probability = 0.975
-        return self.standard_error * _student(probability, self.degrees) / _student(probability, math.inf)
-
-    @property
-    def _half(self) -> float:
-        half = self.standard_error * _student(1 - (1 - self.confidence) / 2, self.degrees)
-        return min(half, _WIDEST_HALF)
+        return self.ratio.deviation * _student(probability, self.degrees) / _student(probability, math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +196,6 @@ def _standardised(ratios: Sequence[float]) -> list[float]:
 _Key = tuple[str, str, int]
 """Block, label of the indicator run, arm."""
 _Pair = tuple[_Key, dict[int, Observation], dict[int, Observation]]
-_WIDEST_HALF = 100.0
-"""Largest half-width of an interval: with one degree of freedom, wider ones overflow when they are exponentiated."""
 _FEWEST_ROUNDS = 3
 _LARGEST_SHARE = 0.95
 
@@ -279,10 +261,12 @@ def _compare(pair: _Pair, location: Location, rounds: int, prior: Prior, confide
         observation=first,
         reference=other,
         rounds=rounds,
-        mean=location.value,
-        standard_error=math.sqrt(variance / rounds),
+        ratio=Ratio(
+            mean=location.value,
+            variance=variance / rounds,
+            quantile=_student(1 - (1 - confidence) / 2, degrees),
+        ),
         degrees=degrees,
-        confidence=confidence,
         of_medians=statistics.median(logs[0]) - statistics.median(logs[1]),
         medians_error=math.sqrt(sum(locate(values).variance for values in logs) / rounds),
         is_control=first.stack.identity == other.stack.identity and dict(first.settings) == dict(other.settings),

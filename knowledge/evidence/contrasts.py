@@ -16,6 +16,7 @@ from typing import Any
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.evidence.compare import WIDEST_FACTOR, Comparison
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models, find_accelerator, model_of
 from knowledge.hardware.matrix_features import matrix_units
@@ -23,15 +24,14 @@ from knowledge.hardware.matrix_features import matrix_units
 COMPANIONS = ("numpy", "triton", "mkl", "intel-openmp", "openblas")
 """Packages that may change the speed of a framework; versions of CUDA and its libraries count as well."""
 _CUDA_LIBRARIES = ("nvidia-nccl", "nvidia-cublas", "nccl", "cublas")
-FORMAT = 12
+FORMAT = 13
 """Version of the contrasts; raise it when the same observations give other contrasts, so that the cache is renewed, and
 run ``python docs/contrasts.py``."""
-_QUANTILE = 1.959964
 _PROCESSOR = "cpu "
 _MATRIX_UNITS, _WITH_MATRIX_UNITS = 3, 4
 """Generation that counts for matrix units of other makers than NVIDIA, which have no such number; they have them if
 float16 is at least this many times as fast as float32. The number is a judgement."""
-LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * _QUANTILE)
+LARGEST_ERROR = math.log(WIDEST_FACTOR) / (2 * NORMAL_QUANTILE)
 """Largest standard error of a contrast: with a larger one, its 95 % interval would be wider than that of any result."""
 
 
@@ -111,8 +111,6 @@ class Contrast:
         mean: Log speed-up of the arm over the reference: a trimmed mean over rounds.
         error: Standard error of the mean, such that a normal interval is as wide as Student's.
         common: Part of the error that all indicators of the arm have in common, as a standard error.
-        low: Lower end of the 95 % interval of this contrast alone.
-        high: Upper end of that interval.
         rounds: Number of rounds that both ran in.
         is_control: Whether both are the same stack with the same settings.
         reference_arm: Number of the reference, if other contrasts of the block have another reference; -1 if all have
@@ -135,8 +133,6 @@ class Contrast:
     mean: float
     error: float
     common: float
-    low: float
-    high: float
     rounds: int
     is_control: bool
     reference_arm: int = -1
@@ -144,6 +140,11 @@ class Contrast:
     flops: float = 0.0
     bytes: float = 0.0
     blocks: int = 1
+
+    @property
+    def ratio(self) -> Ratio:
+        """The contrast alone, with its 95 % interval; a published number has none of its own."""
+        return Ratio(mean=self.mean, variance=0.0 if self.source else self.error**2)
 
     @property
     def source(self) -> str:
@@ -182,8 +183,6 @@ def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
         mean=c.mean,
         error=error,
         common=error * math.sqrt(common_share),
-        low=c.mean - _QUANTILE * error,
-        high=c.mean + _QUANTILE * error,
         rounds=c.rounds,
         is_control=c.is_control,
         flops=o.flops,
@@ -304,7 +303,7 @@ def pack_contrasts(contrasts: Sequence[Contrast]) -> dict[str, Any]:
             place_of("machines", c.machine),
             place_of("sides", c.side),
             place_of("sides", c.reference),
-            *(round(value, 9) for value in (c.mean, c.error, c.common, c.low, c.high)),
+            *(round(value, 9) for value in (c.mean, c.error, c.common)),
             c.rounds,
             c.is_control,
             c.reference_arm,
@@ -336,14 +335,12 @@ def unpack_contrasts(record: dict[str, Any]) -> tuple[Contrast, ...]:
             mean=row[9],
             error=row[10],
             common=row[11],
-            low=row[12],
-            high=row[13],
-            rounds=row[14],
-            is_control=row[15],
-            reference_arm=row[16],
-            year=row[17],
-            flops=row[18],
-            bytes=row[19],
+            rounds=row[12],
+            is_control=row[13],
+            reference_arm=row[14],
+            year=row[15],
+            flops=row[16],
+            bytes=row[17],
         )
         for row in record["rows"]
     )

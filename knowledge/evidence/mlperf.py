@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
+from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
 from knowledge.exchange.mlperf.results import INFERENCE, TRAINING, distinct_results
 
@@ -119,29 +120,20 @@ def _score(key: tuple[str, str, str, str], runs: Sequence[Observation]) -> Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gain:
+class Gain(WithRatio):
     """Speed-up of one score over another: of software on identical hardware, or of hardware with the same software.
 
     Attributes:
         earlier: Score that is compared with.
         later: Compared score.
-        speedup: Minutes of ``earlier`` divided by minutes of ``later``.
-        low: Lower end of its 95 % interval.
-        high: Upper end of the interval.
+        ratio: Minutes of ``earlier`` divided by minutes of ``later``.
         note: Why the speed-up is not due to software alone, or empty.
     """
 
     earlier: Score
     later: Score
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     note: str = ""
-
-    @property
-    def significant(self) -> bool:
-        """Whether the interval excludes 1."""
-        return not self.low <= 1 <= self.high
 
 
 def software_gains(scores: Iterable[Score]) -> tuple[Gain, ...]:
@@ -196,14 +188,14 @@ def _gain(earlier: Score, later: Score) -> Gain:
     """Compare two scores; the interval is Welch's over the logarithms of all runs that converged."""
     from scipy.special import stdtrit
 
-    speedup = (earlier.minutes or 0.0) / (later.minutes or 1.0)
     parts, weights = 0.0, 0.0
     for score in (earlier, later):
         logs = [math.log(seconds) for seconds in score.all_seconds]
         variance = statistics.variance(logs) / len(logs)
         parts += variance
         weights += variance**2 / (len(logs) - 1)
-    half = float(stdtrit(parts**2 / weights, 0.975)) * math.sqrt(parts) if weights else 0.0
+    quantile = float(stdtrit(parts**2 / weights, 0.975)) if weights else 0.0
+    mean = math.log((earlier.minutes or 1.0) / (later.minutes or 1.0))
     note = ""
     if earlier.target != later.target:
         note = f"trains to {later.target} instead of {earlier.target}"
@@ -212,9 +204,7 @@ def _gain(earlier: Score, later: Score) -> Gain:
     return Gain(
         earlier=earlier,
         later=later,
-        speedup=speedup,
-        low=speedup * math.exp(-half),
-        high=speedup * math.exp(half),
+        ratio=Ratio(mean=mean, variance=parts, quantile=quantile),
         note=note,
     )
 

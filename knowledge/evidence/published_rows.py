@@ -211,8 +211,6 @@ def _contrast(arm: _Arm, reference: _Arm, mean: float) -> Contrast:
         mean=mean,
         error=0.0,
         common=0.0,
-        low=mean,
-        high=mean,
         rounds=min(arm.rows, reference.rows),
         is_control=False,
         reference_arm=number_of(reference.observation),

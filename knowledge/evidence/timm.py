@@ -203,8 +203,6 @@ def _contrasts(task: str, models: Sequence[TimmModel], shipped: TimmTables, *, f
             mean=mean,
             error=0.0,
             common=0.0,
-            low=mean,
-            high=mean,
             rounds=len(by_model),
             is_control=False,
             reference_arm=other.number,

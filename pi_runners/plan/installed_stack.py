@@ -11,19 +11,15 @@ from packaging.tags import platform_tags
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED, frameworks
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, Stack, make_stack
 from pi_runners.execution.environment import BuiltEnvironment, StackLock, read_interpreter
 from pi_runners.indicators import INDICATORS
 from pi_runners.plan.matrix import Arm, IndicatorCase, check_fit, choose_cases, fitting, plan_arms
-from pi_runners.vocabulary import BACKENDS, MEASURED
 
 _SMALLER = {"large": "medium", "medium": "small"}
-_CPU_ONLY_DISTRIBUTIONS = (
-    *("numpy", "onnxruntime", "opencv-python", "opencv-python-headless", "pillow", "tensorflow-cpu", "tokenizers"),
-)
-"""Distributions that support no accelerator."""
 
 RunKey = tuple[int, int, str]
 """Round, arm and indicator label of a run within its block."""
@@ -66,16 +62,18 @@ def installed_environment(python: Path) -> tuple[BuiltEnvironment, tuple[str, ..
 
 def installed_frameworks(stack: Stack) -> tuple[str, ...]:
     """Return the frameworks of a stack: one distribution for each backend."""
-    distributions: dict[str, str] = {}
-    for name in sorted(MEASURED, key=lambda framework: framework in _CPU_ONLY_DISTRIBUTIONS):
-        if stack.version_of(name) is not None:
-            distributions.setdefault(MEASURED[name], name)
-    return tuple(distributions[backend] for backend in BACKENDS if backend in distributions)
+    installed = []
+    for framework in frameworks().values():
+        names = [name for name in framework.distributions if stack.version_of(name) is not None]
+        # One that supports an accelerator comes first.
+        installed += sorted(names, key=framework.processor_distributions.__contains__)[:1]
+    return tuple(installed)
 
 
 def device_of(framework: str, hardware: HardwareProfile) -> str:
     """Return the device of a framework: ``cuda`` if there is a GPU and the distribution supports it, else ``cpu``."""
-    return "cpu" if hardware.gpu is None or framework in _CPU_ONLY_DISTRIBUTIONS else "cuda"
+    is_for_processors = framework in frameworks()[MEASURED[framework]].processor_distributions
+    return "cpu" if hardware.gpu is None or is_for_processors else "cuda"
 
 
 def cases_that_fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -28,8 +29,9 @@ from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms, SettingGains
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
@@ -206,5 +208,10 @@ class FixedScores:
         return None
 
 
-def exact_gain(score: float) -> PredictedGain:
-    return PredictedGain(mean=score, variance=0.0)
+def ratio_of(speedup: float, low: float, high: float) -> Ratio:
+    """Return a ratio whose interval is as wide as that from ``low`` to ``high``."""
+    return Ratio(mean=math.log(speedup), variance=(math.log(high / low) / 2 / NORMAL_QUANTILE) ** 2)
+
+
+def exact_gain(score: float) -> Ratio:
+    return Ratio(mean=score, variance=0.0)

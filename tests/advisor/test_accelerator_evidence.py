@@ -10,7 +10,8 @@ import pytest
 
 from advisor.report.advice.settings import setting_lines
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
-from tests.advisor.test_cli import is_error
+from tests.advisor.factories import ratio_of
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 
 
@@ -24,9 +25,7 @@ def effect(
         measured_as="precision=amp",
         over="precision=tf32",
         workload=workload,
-        speedup=speedup,
-        low=low,
-        high=high,
+        ratio=ratio_of(speedup, low, high),
         sources=(
             SettingSource(name="someone/benchmarks", pairs=2, first_year=2020, last_year=2023),
             SettingSource(name="others/tables", pairs=1, first_year=2021, last_year=2021),
@@ -37,14 +36,14 @@ def effect(
 
 
 def test_a_report_names_clear_effects_with_their_sources_and_the_largest_kinds_first() -> None:
-    kinds = ("a", "b", "c", "d")
-    effects = [effect(1.2 + number, 1.1, 9, workload=name) for number, name in enumerate(kinds)]
+    kinds = {"a": 1.2, "b": 2.2, "c": 3.2, "d": 4.2}
+    effects = [effect(speedup, speedup / 1.05, speedup * 1.05, workload=name) for name, speedup in kinds.items()]
 
     line, note = setting_lines(effects)
 
     assert line.startswith(
         "depends on the workload: `amp=float16` (measured as `precision=amp`) over `tf32` in torch, times as fast: "
-        "4.20 [1.10, 9.00] for `d` (3 pairs), "
+        "4.20 [4.00, 4.41] for `d` (3 pairs), "
     )
     assert "`a`" not in line
     assert "1 other kind" in line

@@ -25,7 +25,7 @@ from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from knowledge.catalogue.rule_book import RuleBook
 from tests.advisor.factories import MACHINE, build_problem, score_of
-from tests.advisor.test_package_choices import DictionarySource, Releases, problems, stacks
+from tests.advisor.package_problems import DictionarySource, Releases, problems, stacks
 from tests.conftest import Advisor
 from tests.examples import examples
 from tests.package_index import PackageIndex

@@ -19,26 +19,11 @@ from advisor.index.metadata.build_environment import BuildError
 from advisor.index.metadata.core import header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
 from advisor.resolve.candidates.problem import BuildsNeededError, CandidatePolicy
+from tests.advisor.direct_packages import BACKEND, PYPROJECT
 from tests.advisor.factories import build_client, build_problem, recommend_stack
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 from tests.processes import descendants_with, ends_within
-
-BACKEND = """
-import os, sys
-def prepare_metadata_for_build_wheel(directory, config_settings=None):
-    requires = []
-    {code}
-    folder = os.path.join(directory, "a-1.0.dist-info")
-    os.mkdir(folder)
-    with open(os.path.join(folder, "METADATA"), "w") as file:
-        file.write("Metadata-Version: 2.1\\nName: a\\nVersion: 1.0\\n")
-        file.writelines(f"Requires-Dist: {{name}}\\n" for name in requires)
-    return "a-1.0.dist-info"
-def build_wheel(*_, **__):
-    raise SystemExit("not needed")
-"""
-PYPROJECT = '[build-system]\nrequires = [{requires}]\nbuild-backend = "backend"\nbackend-path = ["."]\n'
 
 
 def sdist(code: str = "pass", *, version: str = "1.0", requires: str = "") -> bytes:

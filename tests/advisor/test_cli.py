@@ -14,6 +14,7 @@ import pytest
 from advisor.api import interpreters
 from advisor.cli.console import say_error
 from knowledge.domain.errors import InputError, UnavailableError
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -30,11 +31,6 @@ def project(index: PackageIndex, tmp_path: Path) -> Path:
         f'[project]\nname = "m"\ndependencies = ["a"]\n[tool.uv]\nindex-url = "{index.url}"\n'
     )
     return folder
-
-
-def is_error(text: str) -> bool:
-    """Whether an error output is an error message without a traceback."""
-    return text.startswith("error: ") and "Traceback" not in text
 
 
 def test_advice_is_written_and_reported(advisor: Advisor, project: Path) -> None:

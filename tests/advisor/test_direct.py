@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import subprocess
-import tomllib
-import zipfile
 from pathlib import Path
 from typing import Literal
 
@@ -19,9 +15,17 @@ from advisor.domain.target import make_target
 from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
+from tests.advisor.direct_packages import (
+    BACKEND,
+    advise,
+    archive_of,
+    git,
+    packages_of,
+    write_package,
+    write_repository,
+)
+from tests.advisor.direct_packages import PYPROJECT as BUILT_PYPROJECT
 from tests.advisor.factories import MACHINE
-from tests.advisor.test_builds import BACKEND
-from tests.advisor.test_builds import PYPROJECT as BUILT_PYPROJECT
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
@@ -29,37 +33,15 @@ LINUX = make_target(python="3.12", platform="manylinux_2_28_x86_64", hardware=MA
 WINDOWS = make_target(python="3.12", platform="win_amd64", hardware=MACHINE)
 
 
-def git(folder: Path, *arguments: str) -> str:
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "protocol.file.allow=always"]
-    process = subprocess.run(["git", *identity, "-C", str(folder), *arguments], capture_output=True, check=True)
-    return process.stdout.decode().strip()
-
-
-def write_package(folder: Path, name: str, *requires: str, version: str = "1.0", more: str = "") -> Path:
-    """Write a source tree whose metadata is stated."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "pyproject.toml").write_text(
-        f'[project]\nname = "{name}"\nversion = "{version}"\ndependencies = {json.dumps(requires)}\n{more}'
-    )
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    """A project without requirements yet, whose index has `b`, which may require `c`."""
+    index.add("b", "1.0", ["c"])
+    index.add("c", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "uv.toml").write_text(f'index-url = "{index.url}"\n')
     return folder
-
-
-def write_repository(folder: Path, name: str, *requires: str, version: str = "1.0", more: str = "") -> str:
-    """Create a repository with one commit and the tag `v1`, and return its address."""
-    write_package(folder, name, *requires, version=version, more=more)
-    git(folder, "init", "--quiet", "--initial-branch=main")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "first")
-    git(folder, "tag", "v1")
-    return folder.as_uri()
-
-
-def archive_of(files: dict[str, str]) -> bytes:
-    content = io.BytesIO()
-    with zipfile.ZipFile(content, "w") as archive:
-        for name, text in files.items():
-            archive.writestr(zipfile.ZipInfo(name), text)
-    return content.getvalue()
 
 
 def root_of(folder: Path, line: str) -> RootRequirement:
@@ -298,26 +280,6 @@ def test_what_only_a_build_generates_is_not_guessed(tmp_path: Path, text: str) -
     (tmp_path / "pyproject.toml").write_text(text)
 
     assert stated(tmp_path) is None
-
-
-@pytest.fixture
-def project(index: PackageIndex, tmp_path: Path) -> Path:
-    """A project without requirements yet, whose index has `b`, which may require `c`."""
-    index.add("b", "1.0", ["c"])
-    index.add("c", "1.0")
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "uv.toml").write_text(f'index-url = "{index.url}"\n')
-    return folder
-
-
-def advise(advisor: Advisor, project: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return advisor("advise", str(project), "--python", "3.12", "--hardware", "cpu-zen4", *options)
-
-
-def packages_of(project: Path) -> dict[str, dict[str, object]]:
-    document = tomllib.loads((project / "pylock.toml").read_text())
-    return {package["name"]: package for package in document["packages"]}
 
 
 def test_a_repository_is_locked_at_its_commit_and_what_it_requires_comes_from_the_index(

@@ -27,8 +27,8 @@ from advisor.project.metadata.copy import copied_project, list_files
 from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError, UnavailableError, without_secrets
+from tests.advisor.direct_packages import advise, archive_of, git, packages_of, write_package, write_repository
 from tests.advisor.factories import MACHINE
-from tests.advisor.test_direct import advise, archive_of, git, packages_of, write_package, write_repository
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

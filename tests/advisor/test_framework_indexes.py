@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import tomllib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -14,21 +11,11 @@ from packaging.utils import canonicalize_name
 from advisor.index.http.transport import IndexUnreachableError
 from advisor.index.pages.reader import IndexAnswerError, OfflineError
 from tests.advisor.factories import build_client
+from tests.advisor.publisher_index import PLATFORM, base, digest, packages, page, quoted, serve, wheel_of
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-PLATFORM = "manylinux_2_28_x86_64"
 HARDWARE = ("--hardware", "cpu-zen4", "--python", "3.12")
-
-
-def wheel_of(index: PackageIndex, name: str, version: str, requires: tuple[str, ...] = ()) -> str:
-    """Add a wheel to the files of an index, but to no page; return its name."""
-    before = list(index.entries.get(name, ()))
-    index.add(name, version, requires, tag=f"cp312-cp312-{PLATFORM}")
-    filename = str(index.entries.pop(name)[-1]["filename"])
-    if before:
-        index.entries[name] = before
-    return filename
 
 
 @pytest.fixture
@@ -48,39 +35,11 @@ def pytorch(index: PackageIndex) -> PackageIndex:
     return index
 
 
-def quoted(filename: str) -> str:
-    return filename.replace("+", "%2B")
-
-
-def digest(index: PackageIndex, filename: str) -> str:
-    return hashlib.sha256(index.files[filename]).hexdigest()
-
-
-def page(links: list[str]) -> bytes:
-    return f"<!DOCTYPE html><html><body><h1>Links</h1>{''.join(links)}</body></html>".encode()
-
-
-def serve(index: PackageIndex, path: str, body: bytes) -> None:
-    """Answer a path with an HTML page."""
-    index.raw[path] = (body, {})
-    index.raw_types[path] = "text/html"
-
-
-def base(index: PackageIndex, path: str) -> str:
-    """Return the address of a path of an index."""
-    return index.url.replace("/simple/", path)
-
-
 def project(folder: Path, index: PackageIndex, text: str) -> Path:
     """Write a requirements file that uses an index; return its folder."""
     folder.mkdir()
     (folder / "requirements.txt").write_text(f"--index-url {index.url}\n{text}")
     return folder
-
-
-def packages(folder: Path) -> dict[str, dict[str, Any]]:
-    """Return the packages of the lock in a folder."""
-    return {p["name"]: p for p in tomllib.loads((folder / "pylock.toml").read_text())["packages"]}
 
 
 @pytest.mark.parametrize("build", ["cpu", "cu126"])

@@ -11,18 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.exchange.files import observation_file, write_observations
-from tests.advisor.test_cli import is_error
+from knowledge.exchange.files import write_observations
+from tests.advisor.inputs import is_error, write
 from tests.conftest import Advisor
-from tests.knowledge.samples import MACHINE, block, observation
+from tests.knowledge.samples import MACHINE, observation
 
 pytestmark = pytest.mark.shipped
-
-
-def write(path: Path, name: str = "made-up", **asked: object) -> Path:
-    """Write an observation file with an invented block."""
-    path.write_bytes(observation_file(block({"2.0.0": 1.0, "1.26.4": 1.3, "1.25.0": 0.9}, name=name, **asked)))  # type: ignore[arg-type]
-    return path
 
 
 def test_a_round_of_mlperf_is_printed_as_published(advisor_here: Advisor) -> None:
@@ -235,7 +229,7 @@ def test_a_parquet_table_has_a_row_for_each_observation(advisor_here: Advisor, t
 
 
 def test_mlperf_runs_are_imported_and_skipped_files_are_reported(advisor_here: Advisor, tmp_path: Path) -> None:
-    from tests.knowledge.test_mlperf import FILES, _tree
+    from tests.knowledge.mlperf_files import FILES, _tree
 
     _tree(tmp_path / "tree", FILES)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.advisor.test_knowledge_cli import write
+from tests.advisor.inputs import write
 from tests.conftest import Advisor
 
 FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Advisor
-from tests.knowledge.test_published import ROW, written
-from tests.knowledge.test_published_tables import SMALL
+from tests.knowledge.published_tables import ROW, SMALL, written
 
 
 def test_counts_reasons_and_the_total_are_printed(advisor_here: Advisor, tmp_path: Path) -> None:

@@ -16,23 +16,18 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.api.lock_writers.sbom import write_sbom
-from advisor.domain.target import Target, make_target
 from advisor.locks.current import read_current
 from advisor.locks.read import read_lock
 from advisor.project.formats.pyproject import ProjectIdentity
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
 from pi_runners.execution.environment import find_uv
-from tests.advisor.factories import MACHINE
+from tests.advisor.inputs import target
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "locks"
 LOCKS = [FIXTURES / "uv" / "uv.lock", FIXTURES / "poetry" / "poetry.lock", FIXTURES / "pdm" / "pdm.lock"]
-
-
-def target(python: str = "3.12", platform: str = "manylinux_2_28_x86_64") -> Target:
-    return make_target(python=python, platform=platform, hardware=MACHINE)
 
 
 @pytest.mark.parametrize("lock", [*LOCKS, FIXTURES / "pipenv" / "Pipfile.lock"], ids=lambda path: path.name)

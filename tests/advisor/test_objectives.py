@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from advisor.resolve.score.speed_steps import SPEED_STEP, speed_steps
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
 from tests.advisor.factories import FixedScores, build_problem, exact_gain, recommend_stack, versions_of
 from tests.examples import examples
 from tests.package_index import PackageIndex
@@ -78,21 +79,21 @@ def test_an_absent_companion_gets_no_part_of_a_companions_gain(
 
 
 def test_no_package_leaves_the_baseline_for_a_gain_that_is_not_significant() -> None:
-    doubtful = PredictedGain(mean=0.032, variance=0.0215**2)
-    clear = PredictedGain(mean=0.046, variance=0.0215**2)
+    doubtful = Ratio(mean=0.032, variance=0.0215**2)
+    clear = Ratio(mean=0.046, variance=0.0215**2)
 
     assert doubtful.cautious > SPEED_STEP
     assert speed_steps(doubtful, 1) == 0
     assert speed_steps(clear, 1) > 0
-    assert speed_steps(PredictedGain(mean=-0.032, variance=0.0215**2), 1) < 0
+    assert speed_steps(Ratio(mean=-0.032, variance=0.0215**2), 1) < 0
     # The best of ten versions is likely to be that much better by chance.
     assert speed_steps(clear, 10) == 0
 
 
 @pytest.mark.parametrize(("mean", "counts", "too_doubtful"), [(0.05, 0.025, 0.026), (0.60, 0.271, 0.272)])
 def test_a_gain_counts_from_the_documented_significance(mean: float, counts: float, too_doubtful: float) -> None:
-    assert speed_steps(PredictedGain(mean=mean, variance=counts**2), 1) > 0
-    assert speed_steps(PredictedGain(mean=mean, variance=too_doubtful**2), 1) == 0
+    assert speed_steps(Ratio(mean=mean, variance=counts**2), 1) > 0
+    assert speed_steps(Ratio(mean=mean, variance=too_doubtful**2), 1) == 0
 
 
 @pytest.mark.parametrize(("sure", "expected"), [("a", {"a": "1.0", "b": "2.0"}), ("b", {"a": "2.0", "b": "1.0"})])
@@ -106,8 +107,8 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
     means = {name: 0.2 if name == sure else 0.05 for name in ("a", "b")}
     variances = {name: 0.0 if name == sure else 0.03**2 for name in ("a", "b")}
 
-    def of(*names: str) -> PredictedGain:
-        return PredictedGain(mean=sum(means[n] for n in names), variance=sum(variances[n] for n in names))
+    def of(*names: str) -> Ratio:
+        return Ratio(mean=sum(means[n] for n in names), variance=sum(variances[n] for n in names))
 
     gains = FrameworkGains(
         framework="a",
@@ -137,7 +138,7 @@ def test_neither_framework_nor_companion_leaves_the_baseline_for_the_gain_of_the
 def test_the_best_of_many_versions_must_gain_more(index: PackageIndex, tmp_path: Path) -> None:
     for version in ("1.0", "2.0"):
         index.add("a", version)
-    gain = PredictedGain(mean=0.046, variance=0.0215**2)
+    gain = Ratio(mean=0.046, variance=0.0215**2)
     selected = []
     for comparisons in (1, 10):
         gains = FrameworkGains(
@@ -165,10 +166,10 @@ def test_the_best_of_many_stacks_must_gain_more_with_each_of_its_packages(
         index.add("a", version, ["b"])
         index.add("b", version)
     # One old version gains significantly; the gain of the other is significant only as a single comparison.
-    of = {name: exact_gain(0.2) for name in ("a", "b")} | {doubtful: PredictedGain(mean=0.046, variance=0.0215**2)}
+    of = {name: exact_gain(0.2) for name in ("a", "b")} | {doubtful: Ratio(mean=0.046, variance=0.0215**2)}
 
-    def both(*names: str) -> PredictedGain:
-        return PredictedGain(mean=sum(of[n].mean for n in names), variance=sum(of[n].variance for n in names))
+    def both(*names: str) -> Ratio:
+        return Ratio(mean=sum(of[n].mean for n in names), variance=sum(of[n].variance for n in names))
 
     selected = []
     for comparisons in (1, 10):

@@ -14,15 +14,16 @@ from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.resolve.score.predictor import Predictor
-from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, PredictedGain, ScoreTerms
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, ScoreTerms
 from knowledge.store.base import KnowledgeBaseError
 from tests.advisor.factories import MACHINE
 
 OLD, NEW = Version("1.0"), Version("2.0")
 
 
-def gain(mean: float) -> PredictedGain:
-    return PredictedGain(mean=mean, variance=mean / 7)
+def gain(mean: float) -> Ratio:
+    return Ratio(mean=mean, variance=mean / 7)
 
 
 CELL = CompanionGain(joint=gain(0.1), own=gain(0.2), framework=gain(0.3))

@@ -7,17 +7,27 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.version import Version
 
 from knowledge.catalogue.builds import FrameworkIndex, shipped_builds
-from tests.advisor.test_framework_indexes import base, digest, packages, page, quoted, serve, wheel_of
+from tests.advisor.publisher_index import (
+    CPU,
+    NEW_GPU,
+    OLD_GPU,
+    base,
+    digest,
+    messages,
+    packages,
+    page,
+    quoted,
+    serve,
+    wheel_of,
+)
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 
-CPU, OLD_GPU, NEW_GPU = (("--hardware", name, "--python", "3.12") for name in ("cpu-zen4", "v100", "h100"))
 BUILDS = {"cpu": (), "cu126": ("nvidia-cuda-runtime-cu12==12.6.77",), "cu130": ("nvidia-cuda-runtime==13.0.48",)}
 
 
@@ -75,12 +85,6 @@ dependencies = {json.dumps(requirements)}
 """
     )
     return folder
-
-
-def messages(stdout: str, code: str) -> str:
-    """Return the messages of the findings with a code, one on each line."""
-    entries: list[dict[str, Any]] = json.loads(stdout)["findings"]
-    return "\n".join(finding["message"] for finding in entries if finding["code"] == code)
 
 
 @pytest.mark.parametrize(("hardware", "build"), [(CPU, "cpu"), (OLD_GPU, "cu126")])

@@ -17,7 +17,7 @@ from advisor.index.metadata.core import parse_metadata
 from advisor.locks.read import read_lock
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
-from tests.advisor.test_locks import target
+from tests.advisor.inputs import target
 from tests.examples import examples
 
 junk = st.text(max_size=60) | st.sampled_from(

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pi_runners.execution.environment import find_uv
-from tests.advisor.test_replacements import CPU, add_frameworks, findings, locked, write_project
+from tests.advisor.replacement_projects import CPU, add_frameworks, findings, locked, write_project
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,9 +13,10 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
-from advisor.domain.words import indicator_text
+from advisor.domain.words import indicator_text, ratio_text
 from advisor.gate.check import GateCase, GateResult, ProjectState, TargetResult
 from advisor.gate.compare import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
@@ -24,11 +26,13 @@ from advisor.gate.setting_changes import SettingChange
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.workload.proposal import Proposal
 from advisor.report.accelerators import hardware_comparison_text
+from advisor.report.advice.formats import ADVICE_FORMATS
+from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.settings import setting_rows
-from advisor.report.advice.text import advice_text, evidence_lines
-from advisor.report.check.text import check_text
-from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, render
+from advisor.report.check.formats import CHECK_FORMATS
+from advisor.report.formats import Presentation
+from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, rendered
 from advisor.resolve.explanation.alternatives import Alternative, Explanation
 from advisor.resolve.explanation.findings import AdviceFinding
 from advisor.resolve.explanation.prices import Price
@@ -41,7 +45,7 @@ from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.estimate.interface import Effect, Evidence, PredictedChange, Prediction
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 from knowledge.evidence.accelerator_pairs import AcceleratorPair
-from tests.advisor.factories import build_problem, build_request
+from tests.advisor.factories import build_problem, build_request, ratio_of
 from tests.package_index import PackageIndex
 
 REPORTS = Path(__file__).parents[1] / "fixtures" / "reports"
@@ -52,9 +56,7 @@ EVIDENCE = (
         indicator="model@1[batch=1,length=16,mode=training,model=bert_base] float32 torch/cpu",
         version="2.13.0",
         reference="2.15.0",
-        speedup=1.021,
-        low=0.972,
-        high=1.073,
+        ratio=ratio_of(1.021, 0.972, 1.073),
         rounds=8,
         hardware="icelake",
     ),
@@ -63,9 +65,7 @@ EVIDENCE = (
         indicator="published@1[batch=8,gpus=1,mode=training,task=bert,unit=samples] as-published torch/cuda",
         version="2.13.0",
         reference="2.15.0",
-        speedup=1.05,
-        low=1.0,
-        high=1.1,
+        ratio=ratio_of(1.05, 1.0, 1.1),
         rounds=1,
         hardware="NVIDIA A100",
         source="example/benchmarks",
@@ -73,13 +73,11 @@ EVIDENCE = (
     ),
 )
 PREDICTION = Prediction(
-    speedup=1.021,
-    low=0.972,
-    high=1.073,
+    ratio=ratio_of(1.021, 0.972, 1.073),
     score=0.0,
     confidence=0.95,
     workload="transformer-training",
-    changes=(PredictedChange(package="torch", speedup=1.021, low=0.972, high=1.073, measured=True, evidence=EVIDENCE),),
+    changes=(PredictedChange(package="torch", ratio=ratio_of(1.021, 0.972, 1.073), measured=True, evidence=EVIDENCE),),
     unmeasured=(),
 )
 
@@ -135,7 +133,7 @@ def advice(index: PackageIndex, tmp_path: Path) -> AdviceResult:
             setting("amp", "bfloat16", "offered", numerics="reduced", code=("with torch.autocast('cpu'): ...",)),
             setting("threads", "1", "advised-against", numerics="reordered"),
         ),
-        settings_gain=CombinedGain(speedup=1.18, low=1.08, high=1.28),
+        settings_gain=CombinedGain(ratio=ratio_of(1.18, 1.08, 1.28)),
         setting_effects=(
             effect("allocator=tcmalloc", 1.18, 1.08, 1.28),
             effect("amp=bfloat16", 1.62, 1.30, 2.02, pairs_here=0),
@@ -170,9 +168,7 @@ def effect(text: str, speedup: float, low: float, high: float, *, pairs_here: in
         measured_as=text,
         over=f"{text.partition('=')[0]}=default",
         workload="transformer-training",
-        speedup=speedup,
-        low=low,
-        high=high,
+        ratio=ratio_of(speedup, low, high),
         sources=(SettingSource(name="measured with this program", pairs=4, first_year=0, last_year=0),),
         same_tasks=True,
         accelerator_pairs=pairs_here,
@@ -192,9 +188,7 @@ def gate() -> GateResult:
     slower = Effect(
         subject="model@1[batch=1,length=16,mode=training,model=bert_base] float32 torch/cpu",
         package="torch",
-        speedup=0.683,
-        low=0.514,
-        high=0.908,
+        ratio=ratio_of(0.683, 0.514, 0.908),
     )
     case = GateCase(
         name="", head=ProjectState(lock=lock, problem=problem, allowed_indexes=()), client=NONE, predictor=NONE
@@ -222,7 +216,7 @@ def gate() -> GateResult:
             base="`HEAD~1`",
             changes=changes,
             listed=frozenset({"torch", "numpy"}),
-            prediction=replace(PREDICTION, speedup=0.683, low=0.514, high=0.908),
+            prediction=replace(PREDICTION, ratio=ratio_of(0.683, 0.514, 0.908)),
             effects=(slower,),
             settings=(
                 SettingChange(
@@ -250,7 +244,7 @@ PRICES = (
         constraint="numpy<2",
         origin="requirements.txt:1",
         binds=True,
-        prediction=replace(PREDICTION, speedup=1.06, low=1.04, high=1.08),
+        prediction=replace(PREDICTION, ratio=ratio_of(1.06, 1.04, 1.08)),
         libyears=3.4,
         changes=(("numpy", "1.26.4", "2.5.5"), ("pytz", "2026.1", "-"), ("scipy", "1.17.1", "1.18.1")),
     ),
@@ -283,9 +277,7 @@ COMPARISON = HardwareComparison(
     ratios=tuple(
         AcceleratorRatio(
             regime=regime,
-            speedup=speedup,
-            low=1.3,
-            high=3.13,
+            ratio=ratio_of(speedup, 1.3, 3.13),
             pairs=tuple(
                 AcceleratorPair(
                     source="lambdal/deeplearning-benchmark",
@@ -313,11 +305,12 @@ COMPARISON = HardwareComparison(
 @pytest.fixture
 def texts(advice: AdviceResult, gate: GateResult) -> dict[str, Callable[[Layout], str]]:
     """Each report, as a function of its layout."""
+    detailed = partial(Presentation, details=True)
     return {
-        "advise": lambda layout: advice_text(advice, layout),
-        "advise-details": lambda layout: advice_text(advice, layout, details=True),
-        "check": lambda layout: check_text(gate, layout),
-        "check-details": lambda layout: check_text(gate, layout, details=True),
+        "advise": lambda layout: ADVICE_FORMATS.render("text", advice, Presentation(layout=layout)),
+        "advise-details": lambda layout: ADVICE_FORMATS.render("text", advice, detailed(layout=layout)),
+        "check": lambda layout: CHECK_FORMATS.render("text", gate, Presentation(layout=layout)),
+        "check-details": lambda layout: CHECK_FORMATS.render("text", gate, detailed(layout=layout)),
         "prices": lambda layout: prices_text(PRICES, layout),
         "explain": lambda layout: explanation_text(EXPLANATION, layout),
         "hardware-compare": lambda layout: hardware_comparison_text(COMPARISON, layout),
@@ -325,6 +318,34 @@ def texts(advice: AdviceResult, gate: GateResult) -> dict[str, Callable[[Layout]
 
 
 NAMES = ("advise", "advise-details", "check", "check-details", "prices", "explain", "hardware-compare")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_one_function_rounds_the_ratios_of_all_reports(
+    texts: dict[str, Callable[[Layout], str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rounded(ratio: float, form: str = "short") -> str:
+        return "RATIO"
+
+    before = texts[name](Layout(width=1000))
+    # Modules import the function by its name.
+    monkeypatch.setattr(ratio_text, "__code__", rounded.__code__)
+    after = texts[name](Layout(width=1000))
+
+    ratio = r"(?<![\w.])\d+\.\d{2,3}(?= times as fast|x | \[)|(?<=\[)-?\d+\.\d+|(?<=, )-?\d+\.\d+(?=\])"
+    assert re.search(ratio, before)
+    assert not re.search(ratio, after)
+    assert "RATIO" in after
+
+
+def test_no_other_function_rounds_a_ratio() -> None:
+    root = Path(advisor.__file__).parent
+    sources = {path.relative_to(root): path.read_text() for path in root.rglob("*.py")}
+    ratio = re.compile(r"(speedup|\blow|\bhigh|math\.exp\([^()]*\)):[^}\"']*[fg]\}")
+
+    found_in = {str(path) for path, text in sources.items() if ratio.search(text)}
+
+    assert found_in == set()
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -366,7 +387,7 @@ def test_a_setting_that_the_program_makes_is_not_offered(advice: AdviceResult) -
     present = {("torch", "amp=bfloat16"): "amp=float16 (train.py:12)"}
     others = tuple(s for s in advice.settings if s.status != "offered")
 
-    text = advice_text(replace(advice, settings=others, present_settings=present))
+    text = ADVICE_FORMATS.render("text", replace(advice, settings=others, present_settings=present))
 
     assert re.search(r"have +amp=float16 +the program sets it \(train.py:12\)$", text, re.MULTILINE)
     assert "reduced-precision" not in text
@@ -413,11 +434,11 @@ def test_an_indicator_is_named_in_words(label: str, words: str) -> None:
 def test_control_characters_of_a_server_do_not_reach_the_terminal() -> None:
     row = TextRow(label="note", cells=("a\x1b[31m", "b\x07"), notes=("c\x9b",))
 
-    assert render([[row]], Layout()).isprintable() is False
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", render([[row]], Layout()))
+    assert rendered([[row]], Layout()).isprintable() is False
+    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]", rendered([[row]], Layout()))
 
 
 def test_own_comparisons_that_do_not_count_are_counted() -> None:
-    change = PredictedChange(package="torch", speedup=1.0, low=0.9, high=1.1, measured=True, evidence=(), left_out=2)
+    change = PredictedChange(package="torch", ratio=ratio_of(1.0, 0.9, 1.1), measured=True, evidence=(), left_out=2)
 
     assert list(evidence_lines(change))[-1].startswith("2 comparisons of yours not used: ")

@@ -15,10 +15,11 @@ from packaging.version import Version
 from advisor.resolve.explanation.recommended_settings import recommended_settings
 from advisor.resolve.score.setting_choice import TargetSettings, best_settings
 from knowledge.catalogue.fit import contradictions
-from knowledge.catalogue.settings import SettingChoice
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.estimate.gains import PairGain, PredictedGain, SettingGains, SettingValue, gains_from, gains_record
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.gains import PairGain, SettingGains, SettingValue, gains_from, gains_record
 from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.setting_estimates import ALLOCATOR, AMP, KnownTo
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -51,9 +52,9 @@ def machine_with(feature: str) -> HardwareProfile:
     return replace(MACHINE, cpu=replace(MACHINE.cpu, features=(feature,)))
 
 
-def gain(steps: int) -> PredictedGain:
+def gain(steps: int) -> Ratio:
     # A little more than whole steps, so that rounding does not change them.
-    return PredictedGain(mean=steps * 0.0101, variance=0.0)
+    return Ratio(mean=steps * 0.0101, variance=0.0)
 
 
 def gains_of(
@@ -77,7 +78,7 @@ def gains_of(
     )
 
 
-def whole_steps(predicted: PredictedGain) -> int:
+def whole_steps(predicted: Ratio) -> int:
     """Return a gain in steps, by the definition: 8 times the variance is the price of the uncertainty."""
     cautious = int((predicted.mean - 8 * predicted.variance) / 0.01)
     return cautious if cautious < 0 or predicted.mean > 1.96 * math.sqrt(predicted.variance) else 0
@@ -131,19 +132,6 @@ def test_the_best_settings_are_those_of_brute_force(
     assert best.steps == steps_of(best.values, gains, V)
     assert set(best.values) <= set(admissible)
     assert not contradictions(dict(best.values))
-
-
-class KnownTo(TargetSettings):
-    """Settings that some versions of each package know, whatever the catalogue says."""
-
-    def __init__(self, table: Mapping[tuple[str, SettingValue], Collection[int]]) -> None:
-        super().__init__(hardware=MACHINE)
-        object.__setattr__(self, "table", table)
-
-    def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
-        table: Mapping[tuple[str, SettingValue], Collection[int]] = self.table  # type: ignore[attr-defined]
-        is_known = int(str(version)) in table.get((framework, value), ())
-        return SettingChoice(value=value[1], numerics="reordered") if is_known else None
 
 
 class ScoresWithSettings(FixedScores):
@@ -212,7 +200,7 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
 def uncertain_gains(draw: st.DrawFn) -> SettingGains:
     """Gains of settings alone and in pairs, with variances of any size."""
     means, variances = st.floats(-0.5, 0.5), st.floats(0, 0.03)
-    predicted = st.builds(PredictedGain, mean=means, variance=variances)
+    predicted = st.builds(Ratio, mean=means, variance=variances)
     pairs = st.builds(PairGain, joint=predicted, first=predicted, second=predicted)
     return SettingGains(
         framework="torch",
@@ -228,9 +216,6 @@ def test_the_best_settings_are_those_of_brute_force_with_uncertain_gains(gains: 
 
     assert (best.steps, len(best.values)) == by_brute_force(gains, V, VALUES)
     assert best.steps == steps_of(best.values, gains, V)
-
-
-AMP, ALLOCATOR = ("amp", "bfloat16"), ("allocator", "tcmalloc")
 
 
 @pytest.mark.parametrize(
@@ -249,9 +234,9 @@ AMP, ALLOCATOR = ("amp", "bfloat16"), ("allocator", "tcmalloc")
 def test_what_two_settings_gain_together_is_uncertain(
     joint: tuple[float, float], second: tuple[float, float], expected: tuple[tuple[SettingValue, ...], int]
 ) -> None:
-    alone = {AMP: PredictedGain(mean=0.18, variance=0.001), ALLOCATOR: PredictedGain(mean=0.12, variance=0.001)}
-    both, more = (PredictedGain(mean=mean, variance=variance) for mean, variance in (joint, second))
-    pair = PairGain(joint=both, first=PredictedGain(mean=joint[0] - 0.12, variance=0.03), second=more)
+    alone = {AMP: Ratio(mean=0.18, variance=0.001), ALLOCATOR: Ratio(mean=0.12, variance=0.001)}
+    both, more = (Ratio(mean=mean, variance=variance) for mean, variance in (joint, second))
+    pair = PairGain(joint=both, first=Ratio(mean=joint[0] - 0.12, variance=0.03), second=more)
 
     best = best_settings(
         SettingGains(framework="torch", alone={V: alone}, together={V: {(AMP, ALLOCATOR): pair}}), V, [AMP, ALLOCATOR]
@@ -263,11 +248,11 @@ def test_what_two_settings_gain_together_is_uncertain(
 def test_a_setting_is_not_credited_with_what_its_partner_gains() -> None:
     """bfloat16 gains; the order of memory has no significant effect, alone or with bfloat16."""
     layout = ("memory_format", "channels_last")
-    alone = {AMP: PredictedGain(mean=0.181, variance=0.072**2), layout: PredictedGain(mean=-0.049, variance=0.031**2)}
+    alone = {AMP: Ratio(mean=0.181, variance=0.072**2), layout: Ratio(mean=-0.049, variance=0.031**2)}
     pair = PairGain(
-        joint=PredictedGain(mean=0.317, variance=0.141**2),
-        first=PredictedGain(mean=0.366, variance=0.07**2),
-        second=PredictedGain(mean=0.136, variance=0.098**2),
+        joint=Ratio(mean=0.317, variance=0.141**2),
+        first=Ratio(mean=0.366, variance=0.07**2),
+        second=Ratio(mean=0.136, variance=0.098**2),
     )
     gains = SettingGains(framework="torch", alone={V: alone}, together={V: {(AMP, layout): pair}})
 
@@ -290,7 +275,7 @@ def test_reduced_precision_needs_to_be_allowed() -> None:
 class GainsOfTorch(FixedScores):
     """An estimator with one gain of a setting of PyTorch."""
 
-    def __init__(self, version: Version, value: SettingValue, predicted: PredictedGain) -> None:
+    def __init__(self, version: Version, value: SettingValue, predicted: Ratio) -> None:
         super().__init__({})
         self.gains = SettingGains(framework="torch", alone={version: {value: predicted}}, together={version: {}})
 
@@ -311,7 +296,7 @@ def test_a_value_that_a_machine_emulates_is_advised_against_if_it_probably_loses
     features: tuple[str, ...], mean: float, expected: str | None
 ) -> None:
     version = Version("2.13.0")
-    estimator = GainsOfTorch(version, ("amp", "bfloat16"), PredictedGain(mean=mean, variance=1.5**2))
+    estimator = GainsOfTorch(version, ("amp", "bfloat16"), Ratio(mean=mean, variance=1.5**2))
     machine = replace(MACHINE, cpu=replace(MACHINE.cpu, features=features))
 
     advice = recommended_settings({"torch": version}, estimator, TargetSettings(hardware=machine))

@@ -13,19 +13,18 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.score.speed_steps import SpeedComparison
-from knowledge.estimate.gains import PredictedGain, ScoreTerms, SettingGains
+from knowledge.domain.ratio import Ratio
+from knowledge.estimate.gains import ScoreTerms, SettingGains
 from tests.advisor.factories import FixedScores
+from tests.advisor.setting_estimates import ALLOCATOR, KnownTo
 from tests.advisor.small_problems import Releases, ReleaseSource
-from tests.advisor.test_setting_choice import ALLOCATOR, KnownTo
 from tests.examples import examples
 
 
 class GainsByVersion(FixedScores):
     """An estimator with a gain of one setting by version of package ``a``."""
 
-    def __init__(
-        self, scores: Mapping[str, float], predicted: Mapping[str, PredictedGain], *, comparisons: int = 1
-    ) -> None:
+    def __init__(self, scores: Mapping[str, float], predicted: Mapping[str, Ratio], *, comparisons: int = 1) -> None:
         super().__init__({("a", version): score for version, score in scores.items()})
         self._predicted = predicted
         self._comparisons = comparisons
@@ -66,13 +65,13 @@ class GainsByVersion(FixedScores):
 def test_a_setting_that_gains_no_more_in_another_version_is_no_reason_to_choose_it(
     score: float, old: tuple[float, float], new: tuple[float, float], expected: dict[str, int]
 ) -> None:
-    predicted = {"1": PredictedGain(mean=old[0], variance=old[1]), "2": PredictedGain(mean=new[0], variance=new[1])}
+    predicted = {"1": Ratio(mean=old[0], variance=old[1]), "2": Ratio(mean=new[0], variance=new[1])}
 
     assert costs_of(GainsByVersion({"1": score, "2": 0.0}, predicted)) == expected
 
 
 def test_a_setting_that_only_the_older_version_has_is_a_reason_to_choose_it() -> None:
-    predicted = dict.fromkeys("12", PredictedGain(mean=0.305, variance=0.0025))
+    predicted = dict.fromkeys("12", Ratio(mean=0.305, variance=0.0025))
 
     assert costs_of(GainsByVersion({"1": 0.0, "2": 0.0}, predicted), having=[1]) == {"2": 28, "1": 0}
 
@@ -80,7 +79,7 @@ def test_a_setting_that_only_the_older_version_has_is_a_reason_to_choose_it() ->
 @pytest.mark.parametrize(("comparisons", "cost"), [(1, 8), (5, 0)])
 def test_of_many_versions_one_seems_better_by_chance(comparisons: int, cost: int) -> None:
     """A difference of 0.1 with a standard deviation of 0.045."""
-    predicted = {"1": PredictedGain(mean=0.305, variance=0.001), "2": PredictedGain(mean=0.205, variance=0.001)}
+    predicted = {"1": Ratio(mean=0.305, variance=0.001), "2": Ratio(mean=0.205, variance=0.001)}
 
     costs = costs_of(GainsByVersion({"1": 0.0, "2": 0.0}, predicted, comparisons=comparisons))
 
@@ -90,12 +89,12 @@ def test_of_many_versions_one_seems_better_by_chance(comparisons: int, cost: int
 @settings(max_examples=examples(200), deadline=None)
 @given(
     predicted=st.fixed_dictionaries(
-        dict.fromkeys("123", st.builds(PredictedGain, mean=st.floats(-0.5, 0.5), variance=st.floats(0, 0.03)))
+        dict.fromkeys("123", st.builds(Ratio, mean=st.floats(-0.5, 0.5), variance=st.floats(0, 0.03)))
     ),
     baseline=st.sampled_from("123"),
 )
 def test_versions_whose_settings_do_not_differ_significantly_are_no_better_than_the_baseline(
-    predicted: dict[str, PredictedGain], baseline: str
+    predicted: dict[str, Ratio], baseline: str
 ) -> None:
     mine = predicted[baseline]
     differences = {v: abs(other.mean - mine.mean) for v, other in predicted.items()}

@@ -25,13 +25,13 @@ from advisor.resolve.score.predictor import Predictor
 from advisor.resolve.score.slowdowns import gain_without, score_slowdown
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import HardwareCondition, Reproduction, SlowerRule
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.ratio import RISK
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import RISK
 from knowledge.estimate.interface import Estimator
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import Workload, find_workload, one_indicator
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.vocabulary import FRAMEWORKS
 from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, recommend_stack, versions_of
 from tests.advisor.small_problems import (
     NAMES,

@@ -14,7 +14,7 @@ from advisor.resolve.optimum.request import solve as solve_request
 from advisor.resolve.recommendation.agreement import agree
 from advisor.resolve.recommendation.problem_variants import ProblemVariant, Selection, compare_variants
 from tests.advisor.small_problems import Releases, Stack, VersionSet, newest_first, plain, problems, some_roots
-from tests.advisor.test_speed_rule import BruteForce, Speeds, request_for, solve, speeds_of_any_size
+from tests.advisor.speed_problems import BruteForce, Speeds, request_for, solve, speeds_of_any_size
 from tests.examples import examples
 
 Roots = Mapping[str, VersionSet]

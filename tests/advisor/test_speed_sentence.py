@@ -24,16 +24,10 @@ from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.estimate.gains import (
-    RISK,
-    CompanionGain,
-    FrameworkGains,
-    PredictedGain,
-    ScoreTerms,
-    SettingGains,
-    SettingValue,
-)
+from knowledge.domain.ratio import RISK, Ratio
+from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains, SettingValue
 from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -49,7 +43,6 @@ from tests.advisor.small_problems import (
     roots_with_a,
     stacks,
 )
-from tests.advisor.test_setting_choice import KnownTo
 from tests.examples import examples
 from tests.knowledge.samples import slower_rule
 
@@ -87,10 +80,10 @@ class World:
     def effect(self, change: Change) -> Effect:
         return {**self.speeds, **self.together}.get(change, _UNKNOWN if isinstance(change[0], str) else (0.0, 0.0))
 
-    def difference(self, one: set[Change], other: set[Change]) -> PredictedGain:
+    def difference(self, one: set[Change], other: set[Change]) -> Ratio:
         """Return the gain of one set of changes over another one; what is in both cancels."""
         more, less = ([self.effect(x) for x in sorted(xs, key=str)] for xs in (one - other, other - one))
-        return PredictedGain(
+        return Ratio(
             mean=sum(mean for mean, _ in more) - sum(mean for mean, _ in less),
             variance=sum(error**2 for _, error in more + less),
         )
@@ -138,23 +131,23 @@ class WorldEstimator(FixedScores):
         assert isinstance(candidates, dict)
         if not candidates.get("a"):
             return ()
-        alone: dict[Version, dict[SettingValue, PredictedGain]] = {v: {} for v in candidates["a"]}
+        alone: dict[Version, dict[SettingValue, Ratio]] = {v: {} for v in candidates["a"]}
         for (value, v), (mean, error) in self._world.gains.items():
             if Version(str(v)) in alone:
-                alone[Version(str(v))][value] = PredictedGain(mean=mean, variance=error**2)
+                alone[Version(str(v))][value] = Ratio(mean=mean, variance=error**2)
         return (SettingGains(framework="a", alone=alone, together={v: {} for v in alone}),)
 
 
-def is_significant(gain: PredictedGain, comparisons: int = 1) -> bool:
+def is_significant(gain: Ratio, comparisons: int = 1) -> bool:
     return abs(gain.mean) > statistics.NormalDist().inv_cdf(1 - 0.025 / comparisons) * math.sqrt(gain.variance)
 
 
-def cautious(gain: PredictedGain) -> float:
+def cautious(gain: Ratio) -> float:
     return abs(gain.mean) - RISK / 2 * gain.variance
 
 
-def total(*gains: PredictedGain) -> PredictedGain:
-    return PredictedGain(mean=sum(g.mean for g in gains), variance=sum(g.variance for g in gains))
+def total(*gains: Ratio) -> Ratio:
+    return Ratio(mean=sum(g.mean for g in gains), variance=sum(g.variance for g in gains))
 
 
 def slow(package: str, affected: str, ratio: float, *, reports: int, name: str = "slow") -> SlowerRule:
@@ -198,19 +191,19 @@ class Rule:
         of_c = changes(own["c"], framework="c") if "c" in own else set()
         return of_c | (changes(own["a"], own.get("b")) if "a" in own else set())
 
-    def gain(self, stack: Stack, other: Stack) -> PredictedGain:
+    def gain(self, stack: Stack, other: Stack) -> Ratio:
         """Return what a whole stack gains over another one, each with its best settings."""
         of_versions = self.world.difference(self.changes(stack), self.changes(other))
         own, others = self._slowdowns(stack), self._slowdowns(other)
         avoided = [gain for rule, gain in others.items() if rule not in own]
-        suffered = [PredictedGain(mean=-g.mean, variance=g.variance) for rule, g in own.items() if rule not in others]
+        suffered = [Ratio(mean=-g.mean, variance=g.variance) for rule, g in own.items() if rule not in others]
         return total(of_versions, self._settings_gain(stack, other), *avoided, *suffered)
 
-    def _slowdowns(self, stack: Stack) -> dict[tuple[str, str], PredictedGain]:
+    def _slowdowns(self, stack: Stack) -> dict[tuple[str, str], Ratio]:
         """Return the documented slow-downs that count, from the formula of the documentation."""
         matches = self.book.slowdowns_of({name: Version(str(version)) for name, version in stack.items()})
         losses = {
-            (rule.id, name): PredictedGain(
+            (rule.id, name): Ratio(
                 mean=statistics.fmean(map(math.log, rule.ratios)), variance=0.53**2 / len(rule.ratios)
             )
             for rule, name in matches
@@ -222,7 +215,7 @@ class Rule:
             if is_significant(loss) and cautious(loss) >= math.log(1 + MIN_GAIN)
         }
 
-    def _settings_gain(self, stack: Stack, other: Stack) -> PredictedGain:
+    def _settings_gain(self, stack: Stack, other: Stack) -> Ratio:
         """Return what the best settings of a stack gain beyond those of another one."""
         v, before = (self.versions(one).get("a", 0) for one in (stack, other))
         own, others = self._best_settings(v), self._best_settings(before)
@@ -235,14 +228,14 @@ class Rule:
         return total() if more.mean > 0 and not is_certain else more
 
     @staticmethod
-    def _more(own: Mapping[SettingValue, PredictedGain], others: Mapping[SettingValue, PredictedGain]) -> PredictedGain:
-        return total(*own.values(), *(PredictedGain(mean=-g.mean, variance=g.variance) for g in others.values()))
+    def _more(own: Mapping[SettingValue, Ratio], others: Mapping[SettingValue, Ratio]) -> Ratio:
+        return total(*own.values(), *(Ratio(mean=-g.mean, variance=g.variance) for g in others.values()))
 
-    def _known(self, version: int) -> dict[SettingValue, PredictedGain]:
+    def _known(self, version: int) -> dict[SettingValue, Ratio]:
         gains = {value: effect for (value, v), effect in self.world.gains.items() if v == version}
-        return {value: PredictedGain(mean=mean, variance=error**2) for value, (mean, error) in gains.items()}
+        return {value: Ratio(mean=mean, variance=error**2) for value, (mean, error) in gains.items()}
 
-    def _best_settings(self, version: int) -> dict[SettingValue, PredictedGain]:
+    def _best_settings(self, version: int) -> dict[SettingValue, Ratio]:
         gains = self._known(version)
         return {v: g for v, g in gains.items() if g.mean > 0 and is_significant(g) and cautious(g) >= 0.01}
 

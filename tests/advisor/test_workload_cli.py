@@ -12,7 +12,7 @@ import pytest
 
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, write_workload
 from knowledge.domain.workload import ProfiledWorkload
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 from tests.pi_runners.profile.programs import MODULE, PROGRAM, TRACES

@@ -19,8 +19,8 @@ from typing import Any
 import tomli_w
 
 from knowledge.exchange.files import observation_file
+from tests.knowledge.mlperf_files import MLL, MLLOG, V05
 from tests.knowledge.samples import block
-from tests.knowledge.test_mlperf import MLL, MLLOG, V05
 
 TRACES = Path(__file__).parents[1] / "fixtures" / "traces"
 MLPERF = Path(__file__).parents[1] / "fixtures" / "mlperf"

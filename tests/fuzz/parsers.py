@@ -57,7 +57,7 @@ from pi_runners.profile.read import read_trace
 from pi_runners.profile.summary import workload_of
 from tests.advisor.variant_wheels import ALL, description
 from tests.fuzz import documents
-from tests.knowledge.test_mlperf import MLL, MLLOG, V05
+from tests.knowledge.mlperf_files import MLL, MLLOG, V05
 
 ROOT = Path(__file__).parents[2]
 LOCKS = ROOT / "tests" / "fixtures" / "locks"

@@ -6,7 +6,6 @@ import json
 import random
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.fuzz.harness import ENDLESS_SECONDS, MOST_BYTES, Report, watchdog
+from tests.fuzz.harness import ENDLESS_SECONDS, MOST_BYTES, Report
 from tests.fuzz.mutations import mutate
-from tests.fuzz.parsers import PARSERS, Documented
+from tests.fuzz.parsers import PARSERS
+from tests.fuzz.reading import read
 
 CORPUS = Path(__file__).parent / "corpus"
-
-
-def read(name: str, content: bytes) -> bool:
-    """Read a document; return whether it was refused as documented."""
-    with tempfile.TemporaryDirectory() as folder, watchdog():
-        try:
-            PARSERS[name].read(content, Path(folder))
-        except Documented as error:
-            # A single line that any terminal and log can show.
-            assert str(error).strip()
-            return True
-    return False
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -24,7 +24,7 @@ from tests.fuzz.growth import GROWING
 from tests.fuzz.harness import ENDLESS_SECONDS, MOST_BYTES
 from tests.fuzz.mutations import mutate
 from tests.fuzz.parsers import Documented
-from tests.fuzz.test_fuzz import read
+from tests.fuzz.reading import read
 from tests.package_index import PackageIndex
 
 KINDS = [(parser, name) for parser, names in GROWING.items() for name in names]

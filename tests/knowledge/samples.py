@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.hardware import Cpu, Driver, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import PackageVersion, make_stack
+from knowledge.hardware.detect import detect
+from knowledge.hardware.nvml import NvmlReading, group_devices
 from knowledge.hardware.profiles import find_profile
-from pi_runners.vocabulary import FRAMEWORKS
+from tests.conftest import MACHINES
 
 MACHINE = HardwareProfile(
     name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4", vendor="AuthenticAMD"), libc="glibc"
@@ -164,3 +168,14 @@ def slower_rule(**fields: Any) -> SlowerRule:
         "source": "https://example.org",
     }
     return SlowerRule(**usual | fields)
+
+
+def recorded(name: str) -> HardwareProfile:
+    folder = MACHINES / name
+    reading = NvmlReading()
+    if (folder / "nvml.json").exists():
+        nvml = json.loads((folder / "nvml.json").read_text())
+        driver = Driver(version=nvml["driver"], newest_cuda=nvml["newest_cuda"])
+        reading = NvmlReading(accelerators=group_devices(nvml["devices"], nvml["interconnect"]), driver=driver)
+    about = json.loads((folder / "about.json").read_text())
+    return detect(folder, nvml=reading, machine=about["machine"])

@@ -34,7 +34,7 @@ from knowledge.evidence.accelerator_pairs import (
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.peaks import largest_ratio
 from knowledge.store.engine import open_knowledge_base
-from tests.knowledge.test_published_contrasts import row
+from tests.knowledge.published_rows import row
 
 GPUS = {
     "Tesla V100-SXM2-16GB": 1.0,

@@ -208,8 +208,8 @@ def test_the_interval_of_a_source_that_is_half_trusted_is_wider_on_both_sides(st
     store.trust("lab-a", 0.25)
     (weighed,) = load_evidence(store).contrasts
 
-    assert weighed.low == pytest.approx(full.mean - 2 * (full.mean - full.low))
-    assert weighed.high == pytest.approx(full.mean + 2 * (full.high - full.mean))
+    assert weighed.ratio.mean == full.ratio.mean
+    assert weighed.ratio.half_width == pytest.approx(2 * full.ratio.half_width)
     assert weighed.common == pytest.approx(2 * full.common)
 
 

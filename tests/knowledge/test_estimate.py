@@ -9,11 +9,12 @@ import pytest
 from packaging.version import Version
 from scipy.special import stdtrit
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, Observation
+from knowledge.domain.ratio import Ratio
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import PredictedGain
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import workload_catalogue
 from knowledge.evidence.block_evidence import evidence_of
@@ -21,7 +22,6 @@ from knowledge.evidence.compare import compare_block
 from knowledge.evidence.contrasts import machine_of
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.indicators import INDICATORS
-from pi_runners.vocabulary import BACKENDS
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, block, observation
 
@@ -60,9 +60,9 @@ def test_intervals_are_widened_for_the_number_of_comparisons() -> None:
 
     same = next(c for c in many if c.arm == 1)
     for comparison, count in ((few, 1), (same, 4)):
-        half = comparison.standard_error * stdtrit(comparison.degrees, 1 - 0.05 / count / 2)
-        assert comparison.high - comparison.mean == pytest.approx(half)
-        assert comparison.mean - comparison.low == pytest.approx(half)
+        half = comparison.ratio.deviation * stdtrit(comparison.degrees, 1 - 0.05 / count / 2)
+        assert math.log(comparison.high / comparison.speedup) == pytest.approx(half)
+        assert math.log(comparison.speedup / comparison.low) == pytest.approx(half)
 
 
 def disturbed(ratios: dict[str, float], slowed: dict[tuple[int, int], float], rounds: int) -> list[Observation]:
@@ -77,7 +77,7 @@ def test_a_disturbed_round_does_not_move_the_ratio() -> None:
     quiet = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}, rounds=8))[0]
     busy = compare_block(disturbed({"2.0.0": 1.0, "1.26.4": 1.1}, {(2, 0): 30.0, (5, 1): 4.0}, 8))[0]
 
-    assert math.exp(busy.mean) == pytest.approx(math.exp(quiet.mean), abs=0.005)
+    assert busy.speedup == pytest.approx(quiet.speedup, abs=0.005)
     assert busy.conclusive
     assert busy.significant
 
@@ -111,7 +111,7 @@ def test_drift_does_not_make_a_result_inconclusive() -> None:
 def test_a_ratio_that_contradicts_its_medians_is_inconclusive() -> None:
     comparison = compare_block(block({"2.0.0": 1.0, "1.26.4": 1.1}))[0]
 
-    allowed = comparison.high - comparison.mean + 3 * comparison.medians_error
+    allowed = comparison.ratio.half_width + 3 * comparison.medians_error
 
     assert comparison.conclusive
     for sign in (-1, 1):
@@ -143,7 +143,7 @@ def test_the_evidence_has_the_ratio_and_the_interval_that_the_report_prints() ->
     (contrast,) = evidence_of(rows).contrasts
 
     assert contrast.mean == printed.mean
-    assert 1.959964 * contrast.error == pytest.approx(printed.high - printed.mean)
+    assert 1.959964 * contrast.error == pytest.approx(printed.ratio.half_width)
 
 
 def test_failed_observations_are_not_compared() -> None:
@@ -172,7 +172,7 @@ def test_the_gain_of_an_unmeasured_version_is_uncertain() -> None:
     assert far.high / far.low > near.high / near.low > 1
 
 
-def gains(fitted: WorkloadEstimator, *candidates: str, baseline: str) -> dict[str, PredictedGain]:
+def gains(fitted: WorkloadEstimator, *candidates: str, baseline: str) -> dict[str, Ratio]:
     offered = {"numpy": [Version(v) for v in candidates], "other": [Version("1")]}
     (framework,) = fitted.terms(offered, {"numpy": Version(baseline)}).frameworks
     assert framework.framework == "numpy"
@@ -263,7 +263,7 @@ def test_every_workload_consists_of_indicators_and_runs_on_backends() -> None:
     for workload in workload_catalogue().values():
         for parts in workload.parts.values():
             assert {part.indicator for part in parts} <= {"model", PUBLISHED, *INDICATORS}
-        assert set(workload.backends) <= set(BACKENDS)
+        assert set(workload.backends) <= set(frameworks())
 
 
 def test_two_rounds_are_compared_and_one_is_not() -> None:

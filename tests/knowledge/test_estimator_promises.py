@@ -24,8 +24,8 @@ from knowledge.evidence.contrasts import Side, machine_of
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.base import KnowledgeBase
 from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.contrasts import ELSEWHERE, HERE, contrast, side
 from tests.knowledge.samples import InventedArm, invented_arms
-from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
 
 ICELAKE = find_profile("cpu-icelake")
 IDENTITY = "abcdabcdabcdabcd"

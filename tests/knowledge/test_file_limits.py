@@ -13,8 +13,8 @@ from knowledge.domain.errors import InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.tree import read_results
+from tests.knowledge.mlperf_files import MLL
 from tests.knowledge.samples import block, observation
-from tests.knowledge.test_mlperf import MLL
 
 MIB = 2**20
 

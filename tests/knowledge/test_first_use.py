@@ -10,15 +10,12 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from knowledge.domain.observation import Observation
 from knowledge.estimate.model_cache import frameworks_of
 from knowledge.evidence.block_evidence import SHIPPED, compute_evidence, evidence_of, load_evidence
-from knowledge.exchange.files import read_observations
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
@@ -26,6 +23,7 @@ from knowledge.store.shipped_files import ShippedFile, shipped_files
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.sqlite_file import connect_read_only
 from tests.knowledge.samples import observation
+from tests.knowledge.shipped_stores import content_of, rows, small_files
 
 KILLED = """
 import os, signal, sys
@@ -57,31 +55,6 @@ try:
 except KnowledgeBaseError as error:
     print(error.message)
 """
-
-
-SMALL_FILES = ("numpy", "input", "settings-torch", "mlperf-training-v0.5", "lambda-hosts")
-
-
-def small_files() -> tuple[ShippedFile, ...]:
-    """Return a tenth of the shipped observations: of operations, whole models, settings, MLPerf and a table."""
-    files = tuple(file for file in shipped_files() if any(name in file.name for name in SMALL_FILES))
-    assert len(files) > len(SMALL_FILES)
-    return files
-
-
-def content_of(file: ShippedFile) -> list[Observation]:
-    """Read and check the observations of a shipped file, as for an import."""
-    return list(read_observations(file.lines(), where=file.name))
-
-
-def rows(store: SqlKnowledgeBase) -> dict[str, list[tuple[Any, ...]]]:
-    """Return the rows of all tables with observations, as they are stored, but not what brought an observation."""
-    stored = (tables.hardware, tables.stack, tables.stack_package, tables.observation, tables.block)
-    columns = {table.name: [column for column in table.columns if column.name != "shipped"] for table in stored}
-    with store._engine.connect() as connection:
-        return {
-            name: sorted(map(tuple, connection.execute(sa.select(*some))), key=repr) for name, some in columns.items()
-        }
 
 
 def test_the_shipped_files_are_stored_as_an_import_stores_them(address: str, tmp_path: Path) -> None:

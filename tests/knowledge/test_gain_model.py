@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from docs.programs import compositions
 from knowledge.estimate.gain_fit import LEAST, fit_variances
-from knowledge.estimate.gain_model import Blend, GainModel, Space, Variances, terms_of
+from knowledge.estimate.gain_model import GainModel
+from knowledge.estimate.gain_space import Space
+from knowledge.estimate.gain_terms import Blend, Variances, terms_of
 from knowledge.estimate.programs import OPERATIONS, Program, program_of_run
 from knowledge.evidence.contrasts import Contrast, Machine, Side
 from tests.examples import examples
-from tests.knowledge.test_gains import ELSEWHERE, HERE, contrast, side
+from tests.knowledge.contrasts import ELSEWHERE, HERE, contrast, side
 
 TERMS = terms_of("cpu")
 VARIANCES = Variances(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,23 +12,20 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import BENCHMARK
+from knowledge.domain.ratio import NORMAL_QUANTILE, RISK, Ratio
 from knowledge.estimate.cases import cases_of
-from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import FrameworkModel, mixture
+from knowledge.estimate.framework_model import FrameworkModel
 from knowledge.estimate.gain_model import GainModel
-from knowledge.estimate.gains import NORMAL_QUANTILE, RISK, PredictedGain
-from knowledge.estimate.model_cache import ModelCache, shipped_variances
+from knowledge.estimate.gains import mixture
+from knowledge.estimate.model_cache import shipped_variances
 from knowledge.estimate.programs import program_of_run
 from knowledge.estimate.workloads import Workload, one_indicator
-from knowledge.evidence.block_evidence import RunOutcome
-from knowledge.evidence.contrasts import LARGEST_ERROR, Contrast, Machine, Side, machine_of
+from knowledge.evidence.contrasts import LARGEST_ERROR, Contrast, Side, machine_of
 from tests.examples import examples
+from tests.knowledge.contrasts import ELSEWHERE, HERE, LABEL, OTHER_MACHINE, contrast, estimator, old, side
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE
 
-OTHER_MACHINE = replace(MACHINE, cpu=replace(MACHINE.cpu, microarchitecture="icelake", vendor="GenuineIntel"))
-HERE, ELSEWHERE = (machine_of(hardware, "cpu") for hardware in (MACHINE, OTHER_MACHINE))
 OFFERED = {
     "torch": ("2.9.0", "2.8.0", "2.7.1", "2.4.0"),
     "jax": ("0.9.0", "0.7.0"),
@@ -42,85 +38,7 @@ CANDIDATES = {name: [Version(v) for v in listed] for name, listed in OFFERED.ite
 OF_OPERATIONS = shipped_variances("torch", "cpu", of_operations=True)
 PAIR = Side(version="2.4.0", companions={}, settings={}), Side(version="2.9.0", companions={}, settings={})
 OLD_AND_NEW = {"torch": Version("2.4.0")}, {"torch": Version("2.9.0")}
-LABEL = "sort@1[n=8] float32 torch/cpu"
 Stack = dict[str, str]
-
-
-def contrast(
-    side: Side,
-    reference: Side,
-    mean: float,
-    error: float,
-    *,
-    block: str = "b",
-    label: str = LABEL,
-    arm: int = 1,
-    machine: Machine = HERE,
-) -> Contrast:
-    """Return an invented contrast of the framework that the label names."""
-    framework = label.rpartition(" ")[2].partition("/")[0]
-    return Contrast(
-        block=block,
-        arm=arm,
-        label=label,
-        family=label.partition("@")[0],
-        backend=framework,
-        framework=framework,
-        machine=machine,
-        side=side,
-        reference=reference,
-        mean=mean,
-        error=error,
-        common=error / 2,
-        low=mean - 2 * error,
-        high=mean + 2 * error,
-        rounds=6,
-        is_control=False,
-    )
-
-
-def side(version: str, companions: Mapping[str, str] | None = None) -> Side:
-    return Side(version=version, companions=dict(companions or {}), settings={})
-
-
-class Models(ModelCache):
-    """Models of invented contrasts, with the shipped variances."""
-
-    def __init__(self, contrasts: Sequence[Contrast], own: Collection[str]) -> None:
-        super().__init__(None)  # type: ignore[arg-type]
-        self._contrasts = contrasts
-        self._own = frozenset(own)
-
-    def contrasts(self, framework: str, device: str) -> tuple[Contrast, ...]:
-        return tuple(c for c in self._contrasts if c.framework == framework and c.label.endswith(f"/{device}"))
-
-    @cached_property
-    def own_blocks(self) -> frozenset[str]:
-        return self._own
-
-    def benchmark(self, identity: str) -> tuple[Contrast, ...]:
-        return tuple(c for c in self._contrasts if c.family == BENCHMARK)
-
-    def runs(self, framework: str, device: str) -> tuple[RunOutcome, ...]:
-        return ()
-
-
-def estimator(
-    contrasts: Sequence[Contrast],
-    *,
-    workload: Workload | None = EVERY_OPERATION,
-    hardware: HardwareProfile = MACHINE,
-    own: Collection[str] = (),
-) -> WorkloadEstimator:
-    """Return the estimator with invented contrasts; blocks in `own` do not ship with the program."""
-    has_benchmark = any(c.family == BENCHMARK for c in contrasts)
-    return WorkloadEstimator(
-        Models(contrasts, own),
-        hardware=hardware,
-        workload=workload,
-        frameworks=("torch", "jax"),
-        benchmark="identity" if has_benchmark else "",
-    )
 
 
 def model(
@@ -144,18 +62,13 @@ def versions(stack: Mapping[str, str]) -> dict[str, Version]:
     return {name: Version(version) for name, version in stack.items()}
 
 
-def gain_over(fitted: FrameworkModel, stack: Mapping[str, Version], other: Mapping[str, Version]) -> PredictedGain:
+def gain_over(fitted: FrameworkModel, stack: Mapping[str, Version], other: Mapping[str, Version]) -> Ratio:
     return mixture(list(fitted.gain_by_case(stack, other).values()))
 
 
-def gain_of(contrasts: Sequence[Contrast], hardware: HardwareProfile = MACHINE) -> PredictedGain:
+def gain_of(contrasts: Sequence[Contrast], hardware: HardwareProfile = MACHINE) -> Ratio:
     """Return the gain of 2.4.0 over 2.9.0."""
     return gain_over(model(contrasts, hardware=hardware), *OLD_AND_NEW)
-
-
-def old(mean: float, error: float, version: str = "2.4.0", *, block: str = "b", label: str = LABEL) -> Contrast:
-    """Return a contrast of an old version with 2.9.0."""
-    return contrast(side(version), side("2.9.0"), mean, error, block=block, label=label)
 
 
 stacks = st.fixed_dictionaries(
@@ -287,7 +200,7 @@ def test_an_own_size_counts_for_predictions_of_the_sizes_that_ship() -> None:
 def test_names_and_order_of_blocks_do_not_change_a_prediction(
     rows: list[tuple[float, float, str, int]],
 ) -> None:
-    def predicted(names: Sequence[int], order: Sequence[int]) -> PredictedGain:
+    def predicted(names: Sequence[int], order: Sequence[int]) -> Ratio:
         blocks = [
             old(mean, error, version, block=f"b{name}", label=f"sort@1[n={n}] float32 torch/cpu")
             for name, (mean, error, version, n) in zip(names, rows, strict=True)

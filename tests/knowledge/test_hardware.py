@@ -9,24 +9,12 @@ from types import SimpleNamespace
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
-from knowledge.hardware.nvml import NvmlReading, group_devices, read_nvml
+from knowledge.hardware.nvml import read_nvml
 from knowledge.hardware.profiles import find_profile, read_profile, shipped_machine, shipped_names
 from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
-from tests.conftest import MACHINES
-
-
-def recorded(name: str) -> HardwareProfile:
-    folder = MACHINES / name
-    reading = NvmlReading()
-    if (folder / "nvml.json").exists():
-        nvml = json.loads((folder / "nvml.json").read_text())
-        driver = Driver(version=nvml["driver"], newest_cuda=nvml["newest_cuda"])
-        reading = NvmlReading(accelerators=group_devices(nvml["devices"], nvml["interconnect"]), driver=driver)
-    about = json.loads((folder / "about.json").read_text())
-    return detect(folder, nvml=reading, machine=about["machine"])
+from tests.knowledge.samples import recorded
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from knowledge.hardware.nvml import NvmlReading
 from knowledge.hardware.profiles import find_profile, read_profile
 from knowledge.hardware.shipped_machines import cloud_instances, shipped_machines
 from tests.conftest import MACHINES
-from tests.knowledge.test_hardware import recorded
+from tests.knowledge.samples import recorded
 
 AMX = ("amx_tile", "amx_bf16", "amx_int8")
 REFUSED = AmxPermission(granted=False, reason="the kernel refuses")

@@ -13,7 +13,7 @@ from knowledge.domain.observation import Observation
 from knowledge.evidence.accelerator_pairs import SHORT, accelerator_pairs
 from knowledge.evidence.published_rows import published_contrasts
 from knowledge.exchange.files import read_lines, read_observations
-from tests.knowledge.test_published_contrasts import row
+from tests.knowledge.published_rows import row
 
 PAGE = Path(__file__).parents[1] / "fixtures" / "published" / "megatron-bridge.md"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "megatron-bridge" / "performance-summary-archive.md"

@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib.resources
 import io
 import tarfile
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from knowledge.exchange.mlperf.logs import UnreadableLogError, read_log
 from knowledge.exchange.mlperf.results import without_details
 from knowledge.exchange.mlperf.systems import make_system
 from knowledge.exchange.mlperf.tree import read_results
+from tests.knowledge.mlperf_files import DESCRIPTIONS, FILES, MLL, MLLOG, V05, _tree
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
@@ -50,24 +50,6 @@ UNCHECKED_V06 = {
     "tpu-v3-2048": {"resnet": "1.28", "ssd": "1.21", "transformer": "0.85"},
 }
 """The other cells of the round as the program computes them; they were not compared with the published figures."""
-
-V05 = """:::MLPv0.5.0 resnet 100.5 (train.py:1) run_start
-:::MLPv0.5.0 resnet 101.0 (train.py:2) input_batch_size: 2048
-:::MLPv0.5.0 resnet 140.0 (train.py:3) eval_target: 0.749
-:::MLPv0.5.0 resnet 150.0 (train.py:4) eval_accuracy: {"epoch": 61, "value": 0.75}
-:::MLPv0.5.0 resnet 160.5 (train.py:5) run_stop
-"""
-MLL = """noise before the log
-:::MLL 0.0 submission_benchmark: {"value": "gnmt", "metadata": {"lineno": 0, "file": "N/A"}}
-:::MLL 100.5 run_start: {"value": null, "metadata": {'lineno': 615, 'file': 'train.py'}}
-:::MLL 101.5 weather: {"value": "fine", "metadata": {}}
-:::MLL 160.5 run_stop: {"value": null, "metadata": {"status": "success", "file": "fit.py"}}
-:::MLL 170.5 run_stop: {"value": null, "metadata": {"status": "aborted", "file": "fit.py"}}
-"""
-MLLOG = """:::MLLOG {"time_ms": 100500, "key": "run_start", "value": null, "metadata": {"file": "a.py"}}
-:::MLLOG {"time_s": 120.0, "key": "submission_benchmark", "value": "bert", "metadata": {}}
-:::MLLOG {"time_ms": 160500, "key": "run_stop", "value": null, "metadata": {"status": "aborted"}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -113,26 +95,6 @@ def test_without_a_status_a_run_below_the_target_did_not_converge() -> None:
 def test_a_log_without_a_time_is_reported_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(UnreadableLogError, match=reason):
         read_log(text)
-
-
-DESCRIPTIONS = {
-    "json": '{"divison": "closed", "number of nodes": "2", "accelerators_per_node": "8", "accelerator_model_name": '
-    '"NVIDIA V100-SXM2-16GB (300W)", "framework": "MXNet NVIDIA Release 20.06", "other_software_stack": [{'
-    '"cuda_version": "11.0.167", "cudnn_version": "8.0.1.13", "nccl_version": "2.7.5", "cuda_driver_version": '
-    '"450.36.06"}], "colour": "green"}',
-    "stray comma": '{"division": "Closed", "number_of_nodes": "2", "accelerators_per_node": "8",\n\t"framework": '
-    '"MXNet NGC20.06", "accelerator_model_name": "Nvidia Tesla V100-SXM2-16GB", "other_software_stack": {'
-    '"cuda_version": "11.0.167", "cudnn_version": "8.0.1.13", "nccl_version": "2.7.5", "cuda_driver_version": '
-    '"450.36.06",}, "colour": "green",}',
-    "lines of literals": 'division: {"value": "closed", "metadata": {"lineno": 1}}\n'
-    "entry: {\"value\": \"{'framework': 'MXNet NVIDIA Release 20.06', 'colour': 'green', 'libraries': "
-    "\\\"{'cuda_version': '11.0.167', 'cudnn_version': '8.0.1.13', 'nccl_version': '2.7.5', 'cuda_driver_version': "
-    "'450.36.06'}\\\", 'nodes': \\\"{'num_nodes': '2', 'num_accelerators': '8', 'accelerator': "
-    '\'Tesla V100-SXM2-16GB\'}\\"}", "metadata": {}}',
-    "prose": '{"division": "closed", "framework": "NGC MXNet 20.06", "colour": "green", "libraries": "cuda_version '
-    '11.0.167 / cudnn 8.0.1.13, nccl_version 2.7.5 / cuda_driver_version 450.36.06", "nodes": [{"num_nodes": 2, '
-    '"num_accelerators": 8, "accelerator": "Tesla V100-SXM2-16GB"}]}',
-}
 
 
 @pytest.mark.parametrize("text", DESCRIPTIONS.values(), ids=DESCRIPTIONS)
@@ -224,7 +186,7 @@ def test_software_made_a_dgx1_faster(scores: tuple[Score, ...]) -> None:
 
     resnet = gains["resnet", "v0.6", "v0.7"]
     assert resnet.speedup == pytest.approx(115.22 / 71.28, abs=0.001)
-    assert resnet.significant
+    assert resnet.is_significant
     assert resnet.note == ""
     assert gains["gnmt", "v0.5", "v0.6"].note == "trains to 24.0 instead of 21.8"
 
@@ -250,21 +212,6 @@ def test_the_shipped_runs_are_those_of_the_result_trees(shipped: tuple[Observati
     reasons = [s.reason for part in results for s in part.skipped]
     assert sorted(set(reasons)) == ["it contains no MLPerf log line", "it contains no `run_stop`"]
     assert len(reasons) == 15
-
-
-def _tree(folder: Path, files: Iterable[tuple[str, str]]) -> None:
-    for name, text in files:
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-
-
-FILES = (
-    ("v1.1/Us/systems/box.json", DESCRIPTIONS["json"]),
-    ("v1.1/Us/results/box/bert/result_0.txt", MLLOG.replace("aborted", "success")),
-    ("v1.1/Us/results/box/bert/result_1.txt", "cut off"),
-    ("v1.1/Us/README.md", "not a result"),
-)
 
 
 def test_a_directory_and_its_tar_file_give_the_same_results(tmp_path: Path) -> None:

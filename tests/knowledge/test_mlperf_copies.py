@@ -25,7 +25,7 @@ from knowledge.exchange.mlperf.results import (
 from knowledge.exchange.mlperf.tree import read_results
 from knowledge.store.engine import open_knowledge_base
 from tests.conftest import Advisor
-from tests.knowledge.test_mlperf_inference import INFERENCE_TREE, TRAINING_TREE
+from tests.knowledge.mlperf_files import INFERENCE_TREE, TRAINING_TREE
 
 
 @pytest.fixture(scope="module")

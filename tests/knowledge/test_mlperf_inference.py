@@ -14,9 +14,7 @@ from knowledge.exchange.mlperf.catalogue import inference_rules
 from knowledge.exchange.mlperf.results import INFERENCE, content_key, distinct_results
 from knowledge.exchange.mlperf.summaries import UnreadableSummaryError, read_summary
 from knowledge.exchange.mlperf.tree import TreeKindError, read_results
-
-PARTS = Path(__file__).parents[1] / "fixtures" / "mlperf"
-INFERENCE_TREE, TRAINING_TREE = PARTS / "inference.tar.gz", PARTS / "training.tar.gz"
+from tests.knowledge.mlperf_files import INFERENCE_TREE, PARTS
 
 
 def text_of(path: str) -> str:

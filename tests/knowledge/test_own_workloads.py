@@ -19,9 +19,9 @@ from knowledge.estimate.programs import OPERATIONS
 from knowledge.estimate.workloads import OWN, PROFILE, find_workload, workload_of_profile
 from knowledge.evidence.contrasts import Contrast
 from knowledge.store.engine import open_knowledge_base
+from tests.knowledge.contrasts import HERE, estimator, old
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, block
-from tests.knowledge.test_gains import HERE, estimator, old
 
 PRODUCT = "matmul@1[k=8,m=8,n=8] float32 torch/cpu"
 ENCODER = "model@1[batch=8,mode=training,model=bert_base] float32 torch/cpu"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
-from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
+from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
@@ -17,64 +15,17 @@ from knowledge.exchange.admission import implausibilities
 from knowledge.exchange.published.columns import OPTIONAL, REQUIRED
 from knowledge.exchange.published.names import read_framework, read_phase, read_precision, read_task, task_names
 from knowledge.exchange.published.observations import (
-    PublishedTable,
     read_published_content,
 )
 from knowledge.exchange.published.units import read_unit
 from pi_runners.catalogue import Indicators
-
-TODAY = date(2026, 6, 1)
-ROW = {
-    "repository": "someone/benchmarks",
-    "commit": "0" * 40,
-    "path": "results/table.csv",
-    "date": "2023-05-06",
-    "task": "ResNet-50",
-    "phase": "training",
-    "framework": "PyTorch",
-    "framework_version": "2.0.1",
-    "container": "",
-    "cuda": "11.8",
-    "cudnn": "8.7.0",
-    "driver": "525.85.12",
-    "gpu": "A100-SXM4-80GB",
-    "gpus": "1",
-    "cpu": "AMD EPYC 7742",
-    "precision": "amp",
-    "settings": "channels_last=yes;data=syn",
-    "batch": "256",
-    "runs": "3",
-    "value": "2500",
-    "unit": "images/s",
-    "better": "higher",
-}
-
-
-def table(*rows: Mapping[str, str], columns: tuple[str, ...] = tuple(ROW)) -> PublishedTable:
-    """Read a table with these rows."""
-    return read_published_content(written(*rows, columns=columns), where="t.csv", today=TODAY)
-
-
-def written(*rows: Mapping[str, str], columns: tuple[str, ...] = tuple(ROW)) -> bytes:
-    """Return a CSV file with these rows."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=columns, lineterminator="\n", extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
+from tests.knowledge.published_tables import ROW, TODAY, reason, table, written
 
 
 def only(**changes: str) -> Observation:
     """Return the observation of one row."""
     (observation,) = table({**ROW, **changes}).observations
     return observation
-
-
-def reason(**changes: str) -> str:
-    """Return why a changed row is skipped, where another row is sound."""
-    (skipped,) = table(ROW, {**ROW, **changes}).skipped
-    assert skipped.number == 3
-    return skipped.reason
 
 
 def test_a_row_is_one_observation_with_everything_that_it_says() -> None:

@@ -14,11 +14,10 @@ from packaging.version import Version
 from advisor.domain.words import no_speedup_text
 from docs.gpu_evidence import h100_key
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
-from knowledge.domain.stack import PackageVersion, Stack
+from knowledge.domain.observation import Observation
 from knowledge.estimate.compared_settings import setting_change
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_model import mixture
+from knowledge.estimate.gains import mixture
 from knowledge.estimate.interface import Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
@@ -29,57 +28,10 @@ from knowledge.evidence.published_rows import published_contrasts
 from knowledge.hardware.accelerators import find_accelerator
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.engine import open_knowledge_base
-from tests.knowledge.test_gains import estimator
+from tests.knowledge.contrasts import estimator
+from tests.knowledge.published_rows import row
 
 GPUS = ("Tesla V100-SXM2-16GB", "A100-SXM4-40GB", "H100 PCIe", "GeForce RTX 3090", "Tesla T4")
-
-
-def row(
-    seconds: float,
-    *,
-    gpu: str = "A100-SXM4-40GB",
-    version: str = "1.13.0",
-    task: str = "resnet50",
-    mode: str = "training",
-    index: str = "published",
-    block: str = "published/someone/benchmarks",
-    batch: int = 64,
-    **settings: str,
-) -> Observation:
-    """Return a published row."""
-    model = find_accelerator(gpu)
-    assert model is not None
-    return Observation(
-        indicator=IndicatorRun(
-            name=PUBLISHED,
-            version=1,
-            backend="torch",
-            device="cuda",
-            dtype="as-published",
-            parameters={"task": task, "mode": mode, "batch": batch, "gpus": 1, "unit": "samples"},
-        ),
-        framework="torch",
-        stack=Stack(
-            packages=(PackageVersion(name="torch", version=version, index=index),) if version else (),
-            python="",
-            platform="",
-        ),
-        hardware=HardwareProfile(
-            name=model.name, cpu=Cpu(architecture="x86_64", microarchitecture=""), accelerators=(model.accelerator(),)
-        ),
-        block=block,
-        round=0,
-        arm=0,
-        reference=False,
-        started_at="2023-05-01T00:00:00+00:00",
-        status="ok",
-        samples=(seconds,),
-        loops=1,
-        steady=True,
-        settings=settings,
-        schema=2,
-        metrics={"value": 1 / seconds, "runs": 1.0},
-    )
 
 
 def ratios(observations: Iterable[Observation]) -> list[tuple[str, str, float]]:

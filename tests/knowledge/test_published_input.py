@@ -16,7 +16,7 @@ from knowledge.exchange.published.machine import accelerators_in
 from knowledge.exchange.published.observations import (
     read_published_content,
 )
-from tests.knowledge.test_published import ROW, TODAY, reason, table, written
+from tests.knowledge.published_tables import ROW, TODAY, reason, table, written
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "published"
 

@@ -18,8 +18,8 @@ from knowledge.exchange.published.observations import (
     PublishedTable,
     read_published,
 )
+from tests.knowledge.published_tables import SMALL
 
-SMALL = Path(__file__).parents[1] / "fixtures" / "published" / "small.csv"
 HOSTS = SMALL.parent / "lambda-hosts.csv"
 REAL = Path(__file__).parents[3] / "shared" / "data" / "published"
 

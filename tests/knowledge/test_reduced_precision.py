@@ -15,8 +15,8 @@ from knowledge.estimate.similarity import element_type_of, side_on
 from knowledge.estimate.workloads import find_workload
 from knowledge.evidence.contrasts import Contrast, Side, machine_from, machine_of
 from knowledge.hardware.profiles import find_profile
-from tests.knowledge.test_gains import contrast, estimator
-from tests.knowledge.test_hardware import recorded
+from tests.knowledge.contrasts import contrast, estimator
+from tests.knowledge.samples import recorded
 
 STACK = {"torch": Version("2.9.0")}
 PLAIN = Side(version="2.9.0", companions={}, settings={})

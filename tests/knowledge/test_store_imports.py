@@ -12,7 +12,7 @@ from knowledge.store import tables
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.conftest import Advisor
-from tests.knowledge.test_store_shipped import (
+from tests.knowledge.shipped_stores import (
     identities,
     import_as_user,
     in_files,

@@ -11,7 +11,7 @@ from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_import_source, open_knowledge_base
 from tests.knowledge.samples import observation
-from tests.knowledge.test_store_shipped import open_with
+from tests.knowledge.shipped_stores import open_with
 
 ALL = "SELECT, INSERT, UPDATE, DELETE"
 ON_ALL_TABLES = "ON ALL TABLES IN SCHEMA public"

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import importlib.resources
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -17,16 +15,26 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from advisor.api.resources import AdmittingSink
 from knowledge.domain.observation import Observation
-from knowledge.exchange.files import write_observations
 from knowledge.store import tables
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, digest_of_files, shipped_files, version_record
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.examples import examples
 from tests.knowledge.samples import observation
-from tests.knowledge.test_first_use import content_of, rows, small_files
+from tests.knowledge.shipped_stores import (
+    content_of,
+    identities,
+    import_as_user,
+    in_files,
+    open_with,
+    removed_blocks,
+    rounds,
+    rows,
+    sets_of_files,
+    shipped,
+    small_files,
+)
 
 FROZEN = Path(__file__).parents[1] / "fixtures" / "databases"
 KILLED = """
@@ -34,7 +42,7 @@ import os, signal, sys
 from pathlib import Path
 from knowledge.store import shipped_rows
 from knowledge.store.engine import open_knowledge_base
-from tests.knowledge.test_store_shipped import sets_of_files
+from tests.knowledge.shipped_stores import sets_of_files
 
 def stop(*_, **__):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -45,57 +53,10 @@ with open_knowledge_base(sys.argv[1], shipped=False) as store:
 """
 
 
-def shipped(name: str, observations: Iterable[Observation]) -> ShippedFile:
-    """Return observations as a shipped file."""
-    content = "".join(f"{line}\n" for line in write_observations(observations)).encode()
-    content = gzip.compress(content) if name.endswith(".gz") else content
-    return ShippedFile(name=name, sha256=hashlib.sha256(content).hexdigest(), content=content)
-
-
 def without_a_third(file: ShippedFile) -> tuple[ShippedFile, list[Observation]]:
     """Return the file as a later version of the program ships it, without each third observation, and those."""
     content = content_of(file)
     return shipped(file.name, (o for number, o in enumerate(content) if number % 3)), content[::3]
-
-
-def rounds(block: str, *numbers: int) -> list[Observation]:
-    """Return an observation of each round."""
-    return [observation(block=block, round=number) for number in numbers]
-
-
-def sets_of_files() -> tuple[tuple[ShippedFile, ...], ...]:
-    """Return what the versions 1, 2 and 3 of a program ship: 2 corrects a file, and 3 ships the first one again."""
-    first = shipped("first.jsonl", [*rounds("b1", 0, 1, 2), *rounds("b2", 0, 1)])
-    corrected = shipped("first.jsonl", [*rounds("b1", 1, 2, 3), *rounds("b2", 0)])
-    other = shipped("other.jsonl", rounds("b3", 0, 1))
-    further = shipped("further.jsonl", [*rounds("b1", 3), *rounds("b4", 0)])
-    return (first, other), (corrected, other), (first, further)
-
-
-def identities(observations: Iterable[Observation]) -> set[str]:
-    """Return the identities of observations."""
-    return {o.identity for o in observations}
-
-
-def in_files(files: Iterable[ShippedFile]) -> set[str]:
-    """Return the identities of the observations of files."""
-    return identities(o for file in files for o in content_of(file))
-
-
-def open_with(store: SqlKnowledgeBase, version: int) -> None:
-    """Use a knowledge base with a version of the program, as opening it does."""
-    store.add_shipped(sets_of_files()[version - 1], version=version)
-
-
-def import_as_user(store: SqlKnowledgeBase, observations: Iterable[Observation], source: str = "") -> None:
-    """Import observations as the command line does."""
-    assert AdmittingSink(store, source=source).add(observations).quarantined == ()
-
-
-def removed_blocks(store: SqlKnowledgeBase) -> set[str]:
-    """Return the names of the blocks that the user removed."""
-    with store._engine.connect() as connection:
-        return set(connection.execute(sa.select(tables.removed_block.c.name)).scalars())
 
 
 def test_the_version_of_the_shipped_data_belongs_to_the_shipped_files() -> None:

@@ -19,7 +19,7 @@ from knowledge.evidence.timm import BLOCK, FEWEST, architecture_of, family_of, t
 from knowledge.exchange.published.observations import read_published
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from tests.knowledge.test_timm_tables import REAL, TABLES
+from tests.knowledge.timm_files import REAL, TABLES
 
 RTX_5090, MAX_Q = "NVIDIA GeForce RTX 5090", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition"
 
@@ -126,8 +126,8 @@ def test_the_documented_medians_are_those_of_what_ships(capsys: pytest.CaptureFi
     print_medians(timm_tables())
 
     *table, _, total = capsys.readouterr().out.splitlines()
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "gpu-evidence.md").read_text(encoding="utf-8")
-    assert "\n".join(table) in page
+    page = Path(__file__).parents[2] / "docs/reference/evidence/accelerators.md"
+    assert "\n".join(table) in page.read_text(encoding="utf-8")
     assert total == "1157 models, 11064 ratios"
 
 

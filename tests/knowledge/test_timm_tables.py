@@ -17,9 +17,8 @@ from knowledge.exchange.admission import implausibilities
 from knowledge.exchange.published.observations import read_published, read_published_content
 from knowledge.exchange.published.timm import read_name
 from pi_runners.catalogue import Indicators
+from tests.knowledge.timm_files import REAL, TABLES
 
-TABLES = Path(__file__).parents[1] / "fixtures" / "timm"
-REAL = Path(__file__).parents[3] / "shared" / "data" / "timm"
 HEADER = b"model,train_img_size,train_batch_size,train_samples_per_sec,train_gmacs,train_macts,param_count\n"
 
 

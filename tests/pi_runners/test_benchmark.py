@@ -17,7 +17,7 @@ from pi_runners.execution.campaign import FailureLimit
 from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.knowledge.samples import observation
-from tests.pi_runners.test_campaign import Sink
+from tests.pi_runners.campaigns import Sink
 from tests.processes import ends_within
 
 THROUGHPUT = Metric(pattern=r"throughput: (\S+)", unit="images/s", better="higher")

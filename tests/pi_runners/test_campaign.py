@@ -3,66 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from knowledge.domain.errors import InputError
-from knowledge.domain.observation import Observation, Scalar
+from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import PackageVersion, make_stack
 from pi_runners.execution.campaign import Block, measured_cells, run_block
-from pi_runners.execution.environment import BuiltEnvironment, LockedPackage, StackLock, locked_stack
+from pi_runners.execution.environment import BuiltEnvironment, StackLock, locked_stack
 from pi_runners.execution.subprocess_runner import Ending, ProcessEnd, ProcessRequest
-from pi_runners.plan.matrix import Arm, IndicatorCase, choose_cases, plan_arms
+from pi_runners.plan.matrix import Arm, plan_arms
 from tests.conftest import Advisor
-from tests.knowledge.samples import MACHINE
-
-
-def lock(*requested: str) -> StackLock:
-    packages = tuple(
-        LockedPackage(
-            package=PackageVersion(name=text.partition("==")[0], version=text.partition("==")[2]),
-            url=f"file:///nowhere/{text}.whl",
-            sha256="0" * 64,
-        )
-        for text in requested
-    )
-    return StackLock(requested=requested, packages=packages, python="3.11", platform="manylinux_2_28_x86_64")
-
+from tests.pi_runners.campaigns import NoProcesses, Sink, block_of, cases, lock
 
 Stack = tuple[StackLock, dict[str, Scalar]]
-
-
-class Sink:
-    """Stores observations in memory."""
-
-    def __init__(self) -> None:
-        self.observations: list[Observation] = []
-
-    def add(self, observations: Iterable[Observation]) -> None:
-        self.observations += observations
-
-
-class NoProcesses:
-    """A runner that must not be called."""
-
-    def run(self, job: ProcessRequest) -> ProcessEnd:
-        raise AssertionError(job)
-
-
-def cases(*names: str) -> tuple[IndicatorCase, ...]:
-    return tuple(choose_cases([name])[0] for name in names)
 
 
 def arms_of(*requested: str, control: bool = False) -> tuple[Arm, ...]:
     stacks: list[Stack] = [(lock(text), {}) for text in requested]
     return plan_arms(stacks, cases("matmul"), device="cpu", control=control)
-
-
-def block_of(arms: tuple[Arm, ...], rounds: int = 1) -> Block:
-    return Block(name="b", arms=arms, rounds=rounds, hardware=MACHINE)
 
 
 def test_the_first_stack_of_each_framework_is_its_reference() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.domain.hardware import Accelerator, HardwareProfile
-from knowledge.domain.stack import PackageVersion, Stack, make_stack
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.stack import Stack
 from pi_runners.execution.environment import BuiltEnvironment, EnvironmentBuildError
 from pi_runners.plan.installed_stack import (
     ArmSpec,
@@ -23,19 +23,7 @@ from pi_runners.plan.installed_stack import (
 )
 from pi_runners.plan.matrix import Arm, IndicatorCase, choose_cases
 from tests.knowledge.samples import MACHINE
-
-WITH_GPU = replace(
-    MACHINE,
-    memory_bytes=128 * 2**30,
-    accelerators=(
-        Accelerator(vendor="nvidia", model="NVIDIA H100", compute_capability="9.0", memory_bytes=80 * 2**30),
-    ),
-)
-
-
-def stack_of(**versions: str) -> Stack:
-    packages = [PackageVersion(name=name.replace("_", "-"), version=version) for name, version in versions.items()]
-    return make_stack(packages, python="3.12.3", platform="manylinux_2_39_x86_64")
+from tests.pi_runners.machines import WITH_GPU, stack_of
 
 
 def arms_of(stack: Stack, framework: str, *specs: ArmSpec, device: str = "cpu") -> tuple[Arm, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
@@ -14,8 +15,8 @@ from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.reference import EXPECTED, expected_results
-from tests.pi_runners.test_whole_models import FRAMEWORKS, OnnxBackend, make_wrong
 from tests.pi_runners.trials import PLAN
+from tests.pi_runners.whole_models import FRAMEWORKS, OnnxBackend, make_wrong
 
 INDICATOR = INDICATORS["block"]
 WEIGHTS = {
@@ -31,7 +32,7 @@ SMALL = [
     (framework, case)
     for framework in FRAMEWORKS
     for case in INDICATOR.sets["small"]
-    if INDICATOR.supports(case, framework)
+    if INDICATOR.supports(case, frameworks()[framework])
 ]
 
 

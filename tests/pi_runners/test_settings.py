@@ -20,7 +20,7 @@ from pi_runners.harness.settings import allocator, apply_settings, huge_pages, l
 from pi_runners.plan import arm_settings
 from pi_runners.plan.arm_settings import obstacle, unknown_flag, variables_of
 from pi_runners.plan.matrix import fitting, plan_arms
-from tests.pi_runners.test_campaign import NoProcesses, Sink, block_of, cases, lock
+from tests.pi_runners.campaigns import NoProcesses, Sink, block_of, cases, lock
 
 XLA_REFUSAL = (
     "F1125 13:42:49.112891   12928 parse_flags_from_env.cc:234] Unknown flag in XLA_FLAGS: --xla_cpu_nonsense=1\n"

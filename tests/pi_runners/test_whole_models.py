@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks import make_backend
-from pi_runners.frameworks.numpy.operations import NumpyBackend
-from pi_runners.frameworks.onnxruntime.models import build
-from pi_runners.frameworks.onnxruntime.onnx_format import Symbol
-from pi_runners.harness.contract import Array, Parameters, Unsupported
+from pi_runners.harness.contract import Parameters, Unsupported
 from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS
 from pi_runners.models.blocks import BLOCKS
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
-from pi_runners.models.layers import InitialWeight, make_inputs
+from pi_runners.models.layers import make_inputs
 from pi_runners.models.network import Network
 from pi_runners.models.reference import EXPECTED, expected_results
 from tests.pi_runners.trials import PLAN
+from tests.pi_runners.whole_models import FRAMEWORKS, OnnxBackend, make_wrong
 
 INDICATOR = INDICATORS["model"]
-FRAMEWORKS = ("jax", "onnxruntime", "torch")
-"""Frameworks with whole models; none of them is installed by `.ci/run`."""
 QUICK = {"dlrm": "top2.matrix", "seq2seq": "decoder2.recurrent"}
 """Models whose probe has few weights, and one of these."""
 UNSUPPORTED = {
@@ -38,7 +34,7 @@ SMALL = [
     (framework, case)
     for framework in FRAMEWORKS
     for case in INDICATOR.sets["small"]
-    if INDICATOR.supports(case, framework)
+    if INDICATOR.supports(case, frameworks()[framework])
 ]
 PUBLISHED = [network for network in NETWORKS.values() if network.published]
 
@@ -48,27 +44,6 @@ def name_of(value: Any) -> str:
     if isinstance(value, dict):
         return "{model}-{mode}".format(**value)
     return value.name if isinstance(value, Network) else str(value)
-
-
-def make_wrong(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Reverse the numbers of a weight."""
-    original = vars(InitialWeight)["raw"].fget
-    monkeypatch.setattr(InitialWeight, "raw", property(lambda w: original(w)[:: -1 if w.name == name else 1]))
-
-
-class OnnxBackend(NumpyBackend):
-    """Evaluates graphs of ONNX operators with the reference implementation of the package `onnx`."""
-
-    def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
-        return build(self, network, parameters, mode, self._start)
-
-    def _start(self, output: Symbol, inputs: dict[str, Array]) -> Callable[[], Any]:
-        onnx = pytest.importorskip("onnx")
-        reference = pytest.importorskip("onnx.reference")
-        model = onnx.load_from_string(output.graph.encode(output))
-        onnx.checker.check_model(model, full_check=True)
-        evaluator = reference.ReferenceEvaluator(model)
-        return lambda: evaluator.run(None, inputs)[0]
 
 
 @pytest.mark.parametrize("network", PUBLISHED, ids=name_of)

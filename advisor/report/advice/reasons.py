@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from advisor.gate.compare import is_significant
+from advisor.domain.words import interval_text, ratio_text
+from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.interpreters import criterion_text
-from advisor.report.advice.text import evidence_lines
-from advisor.report.layout import Block, Layout, TextRow, labelled, render
+from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, version_change
 from advisor.resolve.explanation.alternatives import Alternative, Explanation, alternatives_of
 from advisor.resolve.explanation.prices import Price
@@ -25,7 +25,7 @@ def prices_text(prices: Sequence[Price], layout: Layout | None = None) -> str:
         return "the project has no constraints: every requirement admits every version"
     own = [price for price in prices if not _is_interpreter(price)]
     interpreters = [price for price in prices if _is_interpreter(price)]
-    return render([_price_block("cost", own), _price_block("gain", interpreters)], layout or Layout())
+    return rendered([_price_block("cost", own), _price_block("gain", interpreters)], layout or Layout())
 
 
 def prices_json(prices: Sequence[Price]) -> str:
@@ -71,8 +71,8 @@ def _speed(prediction: Prediction | None) -> str:
     """Return a predicted speed-up in percent, with its interval."""
     if prediction is None or not prediction.is_known:
         return "speed unknown"
-    mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
-    return f"{mean:.1f} % of speed [{low:.1f}, {high:.1f}]{'' if is_significant(prediction) else ', not significant'}"
+    gain, interval = ratio_text(prediction.speedup, "percent"), interval_text(prediction, "percent")
+    return f"{gain} % of speed {interval}{'' if prediction.is_significant else ', not significant'}"
 
 
 def _changes(changes: Sequence[tuple[str, str, str]]) -> str:
@@ -83,7 +83,7 @@ def _changes(changes: Sequence[tuple[str, str, str]]) -> str:
 
 def explanation_text(explanation: Explanation, layout: Layout | None = None) -> str:
     """Return an explanation as plain text."""
-    return render(_explanation_blocks(explanation), layout or Layout())
+    return rendered(_explanation_blocks(explanation), layout or Layout())
 
 
 def explanation_json(explanation: Explanation) -> str:

@@ -13,6 +13,7 @@ from advisor.domain.words import (
     interval_text,
     operations_text,
     quoted,
+    ratio_text,
     size_text,
     speed_text,
     workload_text,
@@ -256,4 +257,4 @@ def alike_lines(findings: Iterable[AdviceFinding], listed: Sequence[AdviceFindin
 def range_lines(prediction: Prediction) -> Iterator[str]:
     """Yield the predicted speed for each kind of workload."""
     for kind in prediction.kinds:
-        yield f"{kind.workload}: {kind.speedup:.2f} {interval_text(kind)}"
+        yield f"{kind.workload}: {ratio_text(kind.speedup)} {interval_text(kind)}"

@@ -8,11 +8,11 @@ from typing import Any
 
 from advisor.api.targets import TargetResults
 from advisor.domain.words import count, quoted
-from advisor.report.advice.json import advice_document
+from advisor.report.advice.formats.json import advice_document
+from advisor.report.advice.formats.text import summary_block
 from advisor.report.advice.reasons import price_difference
-from advisor.report.advice.text import summary_block
-from advisor.report.layout import Block, Layout, TextRow, labelled, render
-from advisor.report.phrases import SCHEMA_VERSION, rounded
+from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
+from advisor.report.phrases import SCHEMA_VERSION, rounded_record
 from advisor.resolve.explanation.prices import Price
 from advisor.resolve.recommendation.agreement import Agreement
 
@@ -21,7 +21,7 @@ _MAX_CHANGES = 10
 
 def targets_text(results: TargetResults, layout: Layout | None = None) -> str:
     """Return a summary of the advice for each target as plain text."""
-    return render(_blocks(results), layout or Layout())
+    return rendered(_blocks(results), layout or Layout())
 
 
 def _blocks(results: TargetResults) -> Iterator[Block]:
@@ -74,7 +74,7 @@ def targets_json(results: TargetResults) -> str:
 def _cost_document(price: Price) -> dict[str, Any]:
     return {
         "changes": [{"name": name, "before": own, "after": agreed} for name, agreed, own in price.changes],
-        "speedup_without": rounded(price.prediction.speedup)
+        "speedup_without": rounded_record(price.prediction.speedup)
         if price.prediction and price.prediction.is_known
         else None,
         "libyears": round(price.libyears, 3),

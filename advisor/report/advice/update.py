@@ -11,7 +11,7 @@ from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
-from advisor.report.check.markdown import effect_lines, table
+from advisor.report.check.formats.markdown import effect_lines
 from advisor.report.check.summary import (
     describe_changes,
     describe_prediction,
@@ -19,8 +19,9 @@ from advisor.report.check.summary import (
     listed_effects,
     places_and_name,
 )
-from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
-from advisor.report.phrases import prediction_document, rounded, target_line, version_change
+from advisor.report.layout import Block, Layout, Style, TextRow, labelled, rendered
+from advisor.report.phrases import prediction_document, rounded_record, target_line, version_change
+from advisor.report.tables import table_lines
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
@@ -28,7 +29,7 @@ _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_pre
 
 def update_text(change: LockChange, layout: Layout | None = None) -> str:
     """Return a change as plain text."""
-    return render(_text(change), layout or Layout())
+    return rendered(_text(change), layout or Layout())
 
 
 def update_json(change: LockChange) -> str:
@@ -51,7 +52,7 @@ def update_json(change: LockChange) -> str:
         "commands": list(change.commands),
         "instructions": list(change.instructions),
     }
-    return json.dumps(rounded(document), indent=2)
+    return json.dumps(rounded_record(document), indent=2)
 
 
 def pull_request_body(change: LockChange) -> str:
@@ -143,13 +144,13 @@ def _markdown(change: LockChange) -> Iterator[str]:
         yield "### Resolved findings"
         yield ""
         rows = [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(change.cleared)]
-        yield from table(("finding", "message", "source"), rows)
+        yield from table_lines(("finding", "message", "source"), rows)
         yield ""
     if change.remaining:
         yield "### Remaining findings"
         yield ""
         remaining = [(places_and_name(same), same[0].message) for same in equal_findings(change.remaining)]
-        yield from table(("finding", "message"), remaining)
+        yield from table_lines(("finding", "message"), remaining)
         yield ""
     if change.changes:
         yield "### Packages"
@@ -157,7 +158,7 @@ def _markdown(change: LockChange) -> Iterator[str]:
         packages = [
             (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
         ]
-        yield from table(("package", "before", "after", "why"), packages)
+        yield from table_lines(("package", "before", "after", "why"), packages)
         yield ""
     yield from effect_lines(listed_effects(change.prediction, change.effects))
     if change.commands:

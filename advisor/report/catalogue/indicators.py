@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from advisor.report.tables import table_lines
+from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from pi_runners.indicators import INDICATORS, Indicator
-from pi_runners.vocabulary import FRAMEWORKS
 
 
 def indicator_records() -> list[dict[str, Any]]:
@@ -20,7 +21,7 @@ def indicator_records() -> list[dict[str, Any]]:
             "bytes": i.bytes_formula,
             "source": i.source,
             "sample": i.sample,
-            "backends": list(i.backends),
+            "backends": i.backends(frameworks().values()),
             "devices": list(i.devices),
             "dtypes": list(i.dtypes),
             "parameters": {name: _meaning(i, name) for name in i.parameters},
@@ -35,7 +36,8 @@ def indicator_text(*, long: bool) -> str:
     lines: list[str] = []
     for i in INDICATORS.values():
         lines.append(f"{i.name} (version {i.version}): {i.summary}")
-        lines.append(f"  backends: {', '.join(i.backends)}; on: {', '.join(i.devices)}; {', '.join(i.dtypes)}")
+        backends = ", ".join(i.backends(frameworks().values()))
+        lines.append(f"  backends: {backends}; on: {', '.join(i.devices)}; {', '.join(i.dtypes)}")
         if not long:
             continue
         lines.append(f"  flops: {i.flops_formula}")
@@ -64,31 +66,33 @@ def indicator_page(indicator: Indicator) -> str:
         f"| bytes | {i.bytes_formula} |",
         f"| source of the formulae | {i.source} |",
         f"| a sample is | {i.sample} |",
-        f"| backends | {', '.join(i.backends)} |",
+        f"| backends | {', '.join(i.backends(frameworks().values()))} |",
         f"| devices | {', '.join(i.devices)} |",
         f"| element types | {', '.join(i.dtypes)} |",
         "",
         *([*(f"- {note}" for note in i.notes), ""] if i.notes else []),
         "## Parameters",
         "",
-        "| parameter | meaning |",
-        "| --- | --- |",
-        *(f"| `{name}` | {_meaning(i, name)} |" for name in i.parameters),
+        *table_lines(("parameter", "meaning"), ((f"`{name}`", _meaning(i, name)) for name in i.parameters)),
         "",
         "## Parameter sets",
         "",
-        "| set | parameters | FLOP | bytes (float32) |",
-        "| --- | --- | --- | --- |",
+        *table_lines(
+            ("set", "parameters", "FLOP", "bytes (float32)"),
+            (
+                (size, _text_of(case), f"{i.flops(full):.4g}", f"{i.bytes_moved(full, 'float32'):.4g}")
+                for size, cases in i.sets.items()
+                for case in cases
+                for full in [i.complete(case)]
+            ),
+        ),
     ]
-    for size, cases in i.sets.items():
-        for case in cases:
-            full = i.complete(case)
-            lines.append(f"| {size} | {_text_of(case)} | {i.flops(full):.4g} | {i.bytes_moved(full, 'float32'):.4g} |")
-    missing = sorted(set(FRAMEWORKS.values()) - set(i.backends))
+    backends = i.backends(frameworks().values())
+    missing = sorted(set(FRAMEWORKS.values()) - set(backends))
     if missing:
         lines += ["", f"Backends without it: {', '.join(missing)}."]
-    for backend in i.backends:
-        if refused := [_text_of(c) for c in i.sets["small"] if not i.supports(c, backend)]:
+    for backend in backends:
+        if refused := [_text_of(c) for c in i.sets["small"] if not i.supports(c, frameworks()[backend])]:
             lines += ["", f"{backend} does not run: {'; '.join(refused)}."]
     return "\n".join(lines) + "\n"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.report.tables import table_lines
 from knowledge.catalogue.settings import ANY, FrameworkSetting, Setting, SettingChoice, shipped_settings
 
 _NUMBER = "N"
@@ -22,7 +23,7 @@ def settings_text() -> str:
 def settings_page() -> str:
     """Return the reference page of the run-time settings, as Markdown."""
     rows = [
-        f"| [`{name}`](#{name}) | {s.meaning} | {_values(s)} | {_backends(s)} | {', '.join(s.devices)} |"
+        (f"[`{name}`](#{name})", s.meaning, _values(s), _backends(s), ", ".join(s.devices))
         for name, s in shipped_settings().items()
     ]
     return "\n".join(
@@ -32,9 +33,7 @@ def settings_page() -> str:
             "Run-time settings that change speed, for `advisor pi run --settings NAME=VALUE,...` and matrix files.",
             "A backend that does not support a setting is measured without it.",
             "",
-            "| setting | meaning | values | backends | devices |",
-            "| --- | --- | --- | --- | --- |",
-            *rows,
+            *table_lines(("setting", "meaning", "values", "backends", "devices"), rows),
             "",
             "The column *numbers* says what a value does to results, compared with the default: `exact` is bitwise",
             "equal, `reordered` differs by rounding only, because operations have another order, and `reduced`",
@@ -60,11 +59,11 @@ def _framework_lines(framework: FrameworkSetting) -> Iterator[str]:
     name = "all backends" if framework.backend == ANY else framework.backend
     notes = _sentence(framework.notes, before=" ")
     yield f"**{name}** ([documentation]({framework.documentation})). Without the setting: {framework.default}.{notes}"
-    yield from ("", "| value | numbers | how to apply it | needs |", "| --- | --- | --- | --- |")
-    for choice in framework.choices:
-        value = _NUMBER if choice.value == ANY else choice.value
-        yield f"| {value} | {choice.numerics} | {_application(choice)} | {_needs(choice)} |"
-    yield ""
+    rows = [
+        (_NUMBER if choice.value == ANY else choice.value, choice.numerics, _application(choice), _needs(choice))
+        for choice in framework.choices
+    ]
+    yield from ("", *table_lines(("value", "numbers", "how to apply it", "needs"), rows), "")
 
 
 def _application(choice: SettingChoice) -> str:

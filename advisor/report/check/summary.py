@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from advisor.domain.words import count, no_speedup_text, operations_text, speed_text, workload_text
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.compare import PackageChange, is_significant
+from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Cause, Finding, Place, gate_codes
 from advisor.gate.setting_changes import SettingChange
 from knowledge.estimate.interface import Effect, Prediction
@@ -62,7 +62,7 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
 
 def listed_effects(prediction: Prediction | None, effects: Sequence[Effect]) -> Sequence[Effect]:
     """Return the effects of a change to list: all of them if one is significant, otherwise none."""
-    if prediction is None or not prediction.changes or not any(map(is_significant, effects)):
+    if prediction is None or not prediction.changes or not any(e.is_significant for e in effects):
         return ()
     return effects
 

@@ -11,8 +11,8 @@ from advisor.resolve.candidates.problem import CandidateStack
 from advisor.resolve.explanation.findings import AdviceFinding
 from advisor.resolve.optimum.result import Optimum
 from advisor.resolve.score.criteria import CRITERIA, ObjectiveName, StackScore
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
-from pi_runners.vocabulary import FRAMEWORKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

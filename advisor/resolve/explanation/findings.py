@@ -21,8 +21,8 @@ from knowledge.catalogue.builds import Build
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Verdict
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
-from pi_runners.vocabulary import FRAMEWORKS
 
 CUDA_LIBRARIES = ("nvidia-", "cuda-")
 """First parts of the names of packages with NVIDIA's libraries."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
-from advisor.domain.words import quoted
+from advisor.domain.words import interval_text, quoted, ratio_text
 from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
 from advisor.resolve.optimum.result import Optimum
@@ -115,10 +115,10 @@ def _with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[s
     """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
     newest = optimum.newest.versions
     older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
-    low, speedup, high = optimum.gain.ratios
     documented = any(AVOIDED_SLOWDOWN in reason for reason in reasons.values())
     without = "without the documented slow-downs, " if documented else ""
-    gain = f"{without}the whole stack is predicted {speedup:.3f} times as fast [{low:.3f}, {high:.3f}]"
+    ratio, interval = ratio_text(optimum.gain.speedup, "exact"), interval_text(optimum.gain, "exact")
+    gain = f"{without}the whole stack is predicted {ratio} times as fast {interval}"
     further = {str(name): f"{reasons[name]}; older than {newest[name]}, the newest that runs: {gain}" for name in older}
     return {**reasons, **further}
 
@@ -191,7 +191,8 @@ def _reason(
         return f"{plain.version} {forbidden[candidate.name]}"
     for change in prediction.changes:
         if change.package == candidate.name and plain is not None and not prediction.obstacle:
-            return f"predicted {change.speedup:.3f}x the speed of {plain.version} [{change.low:.3f}, {change.high:.3f}]"
+            ratio, interval = ratio_text(change.speedup, "exact"), interval_text(change, "exact")
+            return f"predicted {ratio}x the speed of {plain.version} {interval}"
     if candidate.version.public == source.candidates(candidate.name)[0].version.public:
         return "newest for the target"
     if plain is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -12,12 +11,13 @@ from packaging.version import Version
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.speed_steps import speed_steps
 from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
-from knowledge.estimate.gains import NORMAL_QUANTILE, SettingGains, SettingValue
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.ratio import Ratio, WithRatio, product
+from knowledge.estimate.gains import SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.hardware.this_machine import installed_libraries
-from pi_runners.vocabulary import FRAMEWORKS
 
 Status = Literal["recommended", "offered", "advised-against"]
 """Whether a setting is a part of the advice, would be if reduced precision were allowed, or makes programs slower."""
@@ -61,20 +61,16 @@ class RecommendedSetting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CombinedGain:
+class CombinedGain(WithRatio):
     """Predicted speed-up that the recommended settings of a stack have a part in.
 
     Attributes:
-        speedup: The speed-up.
-        low: Lower end of its interval.
-        high: Upper end.
+        ratio: The speed-up.
         frameworks: Number of frameworks that have an equal share of the time; the effect of a setting alone is that on
             the part of its framework.
     """
 
-    speedup: float
-    low: float
-    high: float
+    ratio: Ratio
     frameworks: int = 1
 
 
@@ -159,16 +155,12 @@ def combined_gain(
     values = {(s.package, (s.name, s.value)) for s in recommended if s.status == "recommended"}
     if not values:
         return None
-    mean = variance = 0.0
     every = estimator.setting_gains({name: [version] for name, version in stack.items()}, stack)
-    for gains in every:
-        own = {value for package, value in values if package == gains.framework}
-        total = gains.of(stack[gains.framework], own)
-        mean, variance = mean + total.mean, variance + total.variance
-    half = NORMAL_QUANTILE * math.sqrt(max(0.0, variance))
-    return CombinedGain(
-        speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half), frameworks=len(every)
+    factors = (
+        gains.of(stack[gains.framework], {value for package, value in values if package == gains.framework})
+        for gains in every
     )
+    return CombinedGain(ratio=product(factors), frameworks=len(every))
 
 
 def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> CombinedGain | None:
@@ -185,9 +177,7 @@ def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> Com
     """
     if gain is None or prediction.is_same or not prediction.is_known:
         return None
-    half = math.hypot(*(math.log(p.high / p.low) / 2 for p in (prediction, gain)))
-    mean = math.log(prediction.speedup * gain.speedup)
-    return CombinedGain(speedup=math.exp(mean), low=math.exp(mean - half), high=math.exp(mean + half))
+    return CombinedGain(ratio=prediction.ratio.times(gain.ratio))
 
 
 def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -> Iterator[tuple[Status, SettingValue]]:
@@ -203,7 +193,7 @@ def _statuses(gains: SettingGains, version: Version, settings: TargetSettings) -
             continue
         is_slower = settings.choice(gains.framework, value, version) is not None and gain.is_significant()
         # Without the feature it cannot gain: a loss beyond one standard deviation is evidence enough.
-        is_loss = gain.mean + math.sqrt(gain.variance) < 0
+        is_loss = gain.mean + gain.deviation < 0
         if is_slower or (is_loss and settings.emulated(gains.framework, value, version)):
             yield "advised-against", value
 

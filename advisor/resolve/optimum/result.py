@@ -12,7 +12,7 @@ from advisor.domain.words import quoted
 from advisor.resolve.candidates.problem import NO_PACKAGES, CandidateStack
 from advisor.resolve.score.costs import Bound
 from knowledge.domain.errors import UnsatisfiableError
-from knowledge.estimate.gains import NO_GAIN, PredictedGain
+from knowledge.domain.ratio import NO_GAIN, Ratio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Optimum:
     not_compared: str = ""
     failed_builds: tuple[str, ...] = ()
     newest: CandidateStack = NO_PACKAGES
-    gain: PredictedGain = NO_GAIN
+    gain: Ratio = NO_GAIN
 
     @property
     def proven(self) -> bool:

@@ -15,9 +15,9 @@ from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import Bound, Budget, Candidates, Choice, Limits, Objective, OptionCosts, PairedChoice
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.slowdowns import add_slowdowns, gain_by_slowdowns
-from advisor.resolve.score.speed_steps import MIN_GAIN, SpeedComparison, added_gain
+from advisor.resolve.score.speed_steps import MIN_GAIN, SpeedComparison
 from knowledge.catalogue.rule_book import RuleBook
-from knowledge.estimate.gains import PredictedGain
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
@@ -179,18 +179,18 @@ class StackScore:
         paired = {name for pair in speed.pairs for name, _ in pair}
         return frozenset(lacking.intersection([*speed.absent, *paired, *(name for name, _ in speed.costs)]))
 
-    def gain_over_reference(self, stack: CandidateStack) -> PredictedGain:
+    def gain_over_reference(self, stack: CandidateStack) -> Ratio:
         """Return what a whole stack gains over the reference, each with its best settings."""
         return self._whole_gain(stack, self._offered(stack))[0]
 
     def _whole_gain(
         self, stack: CandidateStack, offered: Candidates, *, only_counted: bool = False
-    ) -> tuple[PredictedGain, int]:
+    ) -> tuple[Ratio, int]:
         """Return the gain of a stack over the reference, and the number of versions that were compared."""
         versions, before = stack.versions, (self.reference or NO_PACKAGES).versions
         gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
         of_slowdowns = gain_by_slowdowns(versions, before, self.rules, self.estimator, self.min_gain)
-        return added_gain(gain, of_slowdowns), comparisons
+        return gain.times(of_slowdowns), comparisons
 
     def is_untried_sdist(self, candidate: Candidate) -> bool:
         """Whether a candidate violates the rule about sdists whose build was not tried.

@@ -17,13 +17,14 @@ from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
+from knowledge.domain.ratio import Ratio
 from knowledge.estimate.gains import (
     CompanionGain,
     CompanionGains,
     FrameworkGains,
-    PredictedGain,
     ScoreTerms,
     SettingGains,
     gains_from,
@@ -89,8 +90,6 @@ class Predictor:
 
         Nothing is loaded if the predictions for these packages were computed before.
         """
-        from pi_runners.vocabulary import FRAMEWORKS
-
         frameworks = sorted(FRAMEWORKS.keys() & set(packages))
         if not self._memo.knows(self._question(["prepared", frameworks])):
             # Not in the thread: a build that starts meanwhile would inherit the environment.
@@ -122,8 +121,6 @@ class Predictor:
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         # The project's own benchmark may have compared versions of any package.
         if name not in FRAMEWORKS and not self._benchmark:
             return True
@@ -132,8 +129,6 @@ class Predictor:
 
     def has_compared(self, name: str, version: Version, other: Version) -> bool:
         """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         # The project's own benchmark may have compared versions of any package.
         if name not in FRAMEWORKS and not self._benchmark:
             return False
@@ -159,7 +154,7 @@ class Predictor:
         """Predict the speed-up of a stack over the baseline at each indicator of the workload."""
         query = ["effects", self._texts(stack), self._texts(baseline)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.effects(stack, baseline)])
-        return tuple(Effect(**effect) for effect in effects)
+        return tuple(_with_ratio(Effect, effect) for effect in effects)
 
     def setting_effects(
         self,
@@ -176,27 +171,24 @@ class Predictor:
         """
         query = ["settings", self._texts(stack), settings, *([over] if over else [])]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.setting_effects(stack, settings, over)])
-        return tuple(Effect(**effect) for effect in effects)
+        return tuple(_with_ratio(Effect, effect) for effect in effects)
 
     def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
         query = ["compared settings", self._texts(stack)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
         return tuple(
-            SettingEffect(
-                **{
-                    **effect,
-                    "sources": tuple(SettingSource(**source) for source in effect["sources"]),
-                    "sizes": tuple(EffectAtSize(**size) for size in effect["sizes"]),
-                }
+            _with_ratio(
+                SettingEffect,
+                effect,
+                sources=tuple(SettingSource(**source) for source in effect["sources"]),
+                sizes=tuple(_with_ratio(EffectAtSize, size) for size in effect["sizes"]),
             )
             for effect in effects
         )
 
     def setting_gains(self, candidates: Mapping[str, Sequence[Version]], stack: Versions) -> tuple[SettingGains, ...]:
         """Return the gains of the settings of each framework, for its candidates."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         offered = {name: list(versions) for name, versions in sorted(candidates.items()) if name in FRAMEWORKS}
         texts = {name: list(map(str, versions)) for name, versions in offered.items()}
         query = ["gains of settings", texts, self._texts(stack)]
@@ -204,8 +196,6 @@ class Predictor:
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
         """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         frameworks = {name: version for name, version in sorted(stack.items()) if name in FRAMEWORKS}
         if not frameworks:
             return ()
@@ -257,11 +247,11 @@ class Predictor:
     @cached_property
     def estimator(self) -> WorkloadEstimator:
         """The estimator that computes results which are not cached."""
+        # Before the estimator loads it.
+        _load_numpy()
         from knowledge.estimate.estimator import WorkloadEstimator
         from knowledge.estimate.model_cache import ModelCache
-        from pi_runners.vocabulary import FRAMEWORKS
 
-        _load_numpy()
         return WorkloadEstimator(
             ModelCache(self._store),
             hardware=self._hardware,
@@ -289,7 +279,6 @@ def _load_numpy() -> None:
 def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:
     """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
     from knowledge.evidence.contrasts import COMPANIONS
-    from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
 
@@ -320,8 +309,8 @@ def _rows(terms: ScoreTerms) -> list[dict[str, Any]]:
 
 
 def _terms(rows: list[dict[str, Any]]) -> ScoreTerms:
-    def gain(pair: Sequence[float]) -> PredictedGain:
-        return PredictedGain(mean=pair[0], variance=pair[1])
+    def gain(pair: Sequence[float]) -> Ratio:
+        return Ratio(mean=pair[0], variance=pair[1])
 
     return ScoreTerms(
         frameworks=tuple(
@@ -349,19 +338,23 @@ def _terms(rows: list[dict[str, Any]]) -> ScoreTerms:
 
 
 def _prediction(document: dict[str, Any]) -> Prediction:
-    changes = tuple(
-        PredictedChange(**{**change, "evidence": tuple(Evidence(**e) for e in change["evidence"])})
+    changes = (
+        _with_ratio(PredictedChange, change, evidence=tuple(_with_ratio(Evidence, e) for e in change["evidence"]))
         for change in document["changes"]
     )
-    return Prediction(
-        **{
-            **document,
-            "changes": changes,
-            "unmeasured": tuple(document["unmeasured"]),
-            "newest_measured": tuple((name, version) for name, version in document["newest_measured"]),
-            "not_compared": tuple(document["not_compared"]),
-            "operations_only": tuple(document["operations_only"]),
-            "kinds": tuple(KindPrediction(**kind) for kind in document["kinds"]),
-            "sizes": tuple(KindPrediction(**size) for size in document["sizes"]),
-        }
+    return _with_ratio(
+        Prediction,
+        document,
+        changes=tuple(changes),
+        unmeasured=tuple(document["unmeasured"]),
+        newest_measured=tuple((name, version) for name, version in document["newest_measured"]),
+        not_compared=tuple(document["not_compared"]),
+        operations_only=tuple(document["operations_only"]),
+        kinds=tuple(_with_ratio(KindPrediction, kind) for kind in document["kinds"]),
+        sizes=tuple(_with_ratio(KindPrediction, size) for size in document["sizes"]),
     )
+
+
+def _with_ratio(kind: Callable[..., _T], record: Mapping[str, Any], **values: object) -> _T:
+    """Return a value of a JSON record, with some of its fields replaced."""
+    return kind(**{**record, "ratio": Ratio(**record["ratio"]), **values})

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.words import count
+from advisor.domain.words import count, interval_text, ratio_text
 from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice
-from advisor.resolve.score.speed_steps import MIN_GAIN, added_gain, counted_steps, negated_gain
+from advisor.resolve.score.speed_steps import MIN_GAIN, counted_steps
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.estimate.gains import NO_GAIN, PredictedGain
+from knowledge.domain.ratio import NO_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 FEWEST_PROGRAMS = 2
@@ -32,7 +32,7 @@ class SlowdownScore:
     """
 
     steps: int = 0
-    gain: PredictedGain = NO_GAIN
+    gain: Ratio = NO_GAIN
     reason: str = ""
 
 
@@ -108,9 +108,9 @@ def gain_by_slowdowns(
     rules: RuleBook,
     estimator: Estimator,
     min_gain: float,
-) -> PredictedGain:
+) -> Ratio:
     """Return what a stack gains over another one by documented slow-downs that only one of them has, as they count."""
-    losses: list[dict[tuple[str, str], PredictedGain]] = [
+    losses: list[dict[tuple[str, str], Ratio]] = [
         {
             (rule.id, name): score_slowdown(rule, name, versions[name], estimator, min_gain).gain
             for rule, name in rules.slowdowns_of(versions)
@@ -120,11 +120,11 @@ def gain_by_slowdowns(
     own, avoided = losses
     total = NO_GAIN
     for key in sorted(own.keys() ^ avoided.keys()):
-        total = added_gain(total, avoided[key] if key in avoided else negated_gain(own[key]))
+        total = total.times(avoided[key] if key in avoided else own[key].inverse())
     return total
 
 
-def gain_without(rule: SlowerRule, share: float) -> PredictedGain:
+def gain_without(rule: SlowerRule, share: float) -> Ratio:
     """Return the gain of a workload from a version without a documented slow-down.
 
     Of a workload whose part takes the share f of the time, a part that takes r times as long makes 1 + f (r - 1) times
@@ -136,7 +136,7 @@ def gain_without(rule: SlowerRule, share: float) -> PredictedGain:
     """
     slower = 1 + share * (rule.ratio - 1)
     derivative = share * rule.ratio / slower
-    return PredictedGain(mean=math.log(slower), variance=(derivative * rule.deviation) ** 2)
+    return Ratio(mean=math.log(slower), variance=(derivative * rule.deviation) ** 2)
 
 
 def slowdown_texts(
@@ -166,9 +166,10 @@ def slowdown_texts(
 
 def describe_slowdown(rule: SlowerRule, versions: Mapping[str, Version], name: str) -> str:
     """Return one sentence about a documented slow-down of a stack."""
+    ratio = ratio_text(rule.reported_ratio, "time")
     with_other = f" with `{rule.other} {versions[rule.other]}`" if rule.other else ""
     text = (
-        f"`{name} {versions[name]}`{with_other} is reported to take {rule.reported_ratio:.3g}x the time of {rule.than} "
+        f"`{name} {versions[name]}`{with_other} is reported to take {ratio}x the time of {rule.than} "
         f"({count(len(rule.ratios), 'report')}): {rule.workload}"
     )
     if rule.reproduction is not None:
@@ -189,6 +190,6 @@ def reproduction_text(rule: SlowerRule) -> str:
     slow, fast = measured.versions
     program = f" with {measured.program}" if measured.program else ""
     return (
-        f"{confirmed} by this program: {slow} takes {measured.ratio:.3g}x the time of {fast} "
-        f"[{measured.low:.3g}, {measured.high:.3g}]{program} on {measured.machine}"
+        f"{confirmed} by this program: {slow} takes {ratio_text(measured.ratio, 'time')}x the time of "
+        f"{fast} {interval_text(measured, 'time')}{program} on {measured.machine}"
     )

@@ -16,7 +16,8 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice
-from knowledge.estimate.gains import NO_GAIN, RISK, FrameworkGains, PredictedGain
+from knowledge.domain.ratio import NO_GAIN, RISK, Ratio
+from knowledge.estimate.gains import FrameworkGains
 from knowledge.estimate.interface import Estimator
 
 SPEED_STEP = 0.01
@@ -39,12 +40,8 @@ class BestSettings:
 
     values: tuple[tuple[str, str], ...] = ()
     steps: int = 0
-    gain: PredictedGain = NO_GAIN
-    at_baseline: PredictedGain = NO_GAIN
-
-    def beyond(self, other: PredictedGain) -> PredictedGain:
-        """Return what they gain more than others; the errors count as independent."""
-        return PredictedGain(mean=self.gain.mean - other.mean, variance=self.gain.variance + other.variance)
+    gain: Ratio = NO_GAIN
+    at_baseline: Ratio = NO_GAIN
 
 
 SettingsByVersion = Mapping[str, Mapping[Version, BestSettings]]
@@ -111,7 +108,7 @@ class SpeedComparison:
 
     def gain(
         self, stack: Mapping[str, Version], candidates: Candidates, *, only_counted: bool = False
-    ) -> tuple[PredictedGain, int]:
+    ) -> tuple[Ratio, int]:
         """Return the gain of a whole stack over the reference, and the number of compared versions.
 
         Args:
@@ -133,12 +130,10 @@ class SpeedComparison:
                 of_framework = _gain_with_settings(gains.gain(stack), own, other, comparisons)
                 if only_counted:
                     of_framework = self._without_uncounted(of_framework, gains, stack)
-                total = added_gain(total, of_framework)
+                total = total.times(of_framework)
         return total, comparisons
 
-    def _without_uncounted(
-        self, gain: PredictedGain, gains: FrameworkGains, stack: Mapping[str, Version]
-    ) -> PredictedGain:
+    def _without_uncounted(self, gain: Ratio, gains: FrameworkGains, stack: Mapping[str, Version]) -> Ratio:
         """Return the gain of a framework without gains that do not count: of its companions, and of the remainder."""
         own = [
             pair.own.mean
@@ -151,7 +146,7 @@ class SpeedComparison:
             remaining = replace(remaining, mean=0.0)
         return remaining
 
-    def counts(self, gain: PredictedGain, comparisons: int) -> bool:
+    def counts(self, gain: Ratio, comparisons: int) -> bool:
         """Whether a gain is significant and large enough."""
         return counted_steps(gain, comparisons, self.min_gain) > 0
 
@@ -235,11 +230,11 @@ class SpeedComparison:
             for (versions, companion), of_others in added.items()
         }
 
-    def _counted(self, gain: PredictedGain, comparisons: int) -> int:
+    def _counted(self, gain: Ratio, comparisons: int) -> int:
         return counted_steps(gain, comparisons, self.min_gain)
 
 
-def speed_steps(gain: PredictedGain, comparisons: int = 1) -> int:
+def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
     """Return a gain in whole steps, rounded towards zero; one that is not significant counts as zero.
 
     Args:
@@ -250,7 +245,7 @@ def speed_steps(gain: PredictedGain, comparisons: int = 1) -> int:
     return steps if steps < 0 or gain.is_significant(comparisons) else 0
 
 
-def counted_steps(gain: PredictedGain, comparisons: int, min_gain: float) -> int:
+def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
     """Return a gain or a loss in whole steps, as far as it counts: if it is significant, and large enough.
 
     The penalty for its uncertainty makes a gain smaller, and a loss, too.
@@ -266,19 +261,7 @@ def counted_steps(gain: PredictedGain, comparisons: int, min_gain: float) -> int
     return int(math.copysign(size / SPEED_STEP, gain.mean))
 
 
-def added_gain(one: PredictedGain, other: PredictedGain) -> PredictedGain:
-    """Return the sum of two gains whose errors are independent."""
-    return PredictedGain(mean=one.mean + other.mean, variance=one.variance + other.variance)
-
-
-def negated_gain(gain: PredictedGain) -> PredictedGain:
-    """Return the loss that a gain is to those that do without it."""
-    return PredictedGain(mean=-gain.mean, variance=gain.variance)
-
-
-def _gain_with_settings(
-    change: PredictedGain, own: BestSettings | None, other: BestSettings | None, comparisons: int
-) -> PredictedGain:
+def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSettings | None, comparisons: int) -> Ratio:
     """Return the gain of a version with its best settings over the reference's version with its best settings.
 
     More than the settings of the reference's version counts only if it is significant over these, and over the same
@@ -292,10 +275,10 @@ def _gain_with_settings(
         comparisons: Number of versions that were compared.
     """
     own, other = own or BestSettings(), other or BestSettings()
-    more = own.beyond(other.gain)
-    if more.mean > 0 and any(speed_steps(x, comparisons) <= 0 for x in (more, own.beyond(own.at_baseline))):
+    more = own.gain.over(other.gain)
+    if more.mean > 0 and any(speed_steps(x, comparisons) <= 0 for x in (more, own.gain.over(own.at_baseline))):
         return change
-    return added_gain(change, more)
+    return change.times(more)
 
 
 def _in_tiers(steps: Mapping[_T, int], beaten_by: Callable[[_T], Collection[_T]]) -> dict[_T, int]:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
+from tests.advisor.campaign.plans import workers
 from tests.kubernetes_double.cluster import KubernetesDouble
 from tests.slurm.cluster import Cluster
 
@@ -35,19 +36,6 @@ LOCAL_FIRST = pytest.mark.parametrize(
     indirect=True,
 )
 """Marks slow repetitions: the conformance suite tests these cases on the executor of every engine."""
-
-
-def workers(bench: Bench) -> list[psutil.Process]:
-    """Return the worker processes of a bench."""
-    processes = []
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-            if "work" in words and str(bench.folder) in " ".join(words) and process.name() != "slurmstepd":
-                processes.append(process)
-        except psutil.Error:
-            continue
-    return processes
 
 
 @LOCAL_FIRST

@@ -23,7 +23,7 @@ from knowledge.domain.errors import AdvisorError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
-from tests.advisor.campaign.test_campaigns import workers
+from tests.advisor.campaign.plans import workers
 from tests.slurm.cluster import NODES, Cluster
 
 TRIALS = 100

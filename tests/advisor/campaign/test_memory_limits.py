@@ -9,7 +9,7 @@ import pytest
 from advisor.campaign.directory import CampaignDirectory
 from advisor.campaign.engines import open_engine
 from knowledge.domain.errors import InputError
-from tests.advisor.campaign.test_trouble import build_plan
+from tests.advisor.campaign.plans import build_plan
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import (
     CampaignDirectory,
     CampaignDirectoryError,
-    CampaignPlan,
     Cell,
     cell_files,
     plan_document,
@@ -27,13 +26,11 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Driver, HardwareProfile
 from knowledge.exchange.files import observation_file
 from knowledge.store.base import KnowledgeBaseError
-from pi_runners.execution.campaign import Block
-from pi_runners.plan.matrix import Arm
 from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
+from tests.advisor.campaign.plans import build_plan
 from tests.conftest import Advisor
-from tests.knowledge.samples import MACHINE, RUN, observation
+from tests.knowledge.samples import MACHINE, observation
 from tests.kubernetes_double.cluster import KubernetesDouble
-from tests.pi_runners.test_campaign import lock
 from tests.slurm.cluster import Cluster
 
 H200 = replace(
@@ -41,17 +38,6 @@ H200 = replace(
     accelerators=(Accelerator(vendor="nvidia", model="NVIDIA H200", compute_capability="9.0"),),
     driver=Driver(version="550.54", newest_cuda="12.4"),
 )
-
-
-def build_plan(hardware: HardwareProfile = MACHINE, device: str = "cpu", rounds: int = 1) -> CampaignPlan:
-    arm = Arm(
-        number=0,
-        lock=lock("numpy==2.0.0"),
-        framework="numpy",
-        reference=True,
-        indicators=(replace(RUN, device=device),),
-    )
-    return CampaignPlan(name="c", blocks=(Block(name="b", arms=(arm,), rounds=rounds, hardware=hardware),))
 
 
 class MemorySink:

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.advisor.gate.steps import Run, places
-from tests.advisor.test_framework_indexes import packages
-from tests.advisor.test_publisher_builds import CPU, NEW_GPU, messages
+from tests.advisor.publisher_index import CPU, NEW_GPU, messages, packages
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

@@ -16,7 +16,7 @@ from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.locks.lock import Lock, LockedVersion
 from knowledge.estimate.interface import PredictedChange, Prediction
-from tests.advisor.factories import build_problem
+from tests.advisor.factories import build_problem, ratio_of
 from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -145,9 +145,9 @@ def test_a_loss_of_a_framework_by_another_package_alone_is_reported(tmp_path: Pa
         path=tmp_path / "pylock.toml",
         packages={canonicalize_name(name): LockedVersion(version=version) for name, version in versions.items()},
     )
-    slower = PredictedChange(package="torch", speedup=0.5, low=0.4, high=0.6, measured=True, evidence=())
+    slower = PredictedChange(package="torch", ratio=ratio_of(0.5, 0.4, 0.6), measured=True, evidence=())
     prediction = Prediction(
-        speedup=0.5, low=0.4, high=0.6, score=-0.7, confidence=0.95, workload="w", changes=(slower,), unmeasured=()
+        ratio=ratio_of(0.5, 0.4, 0.6), score=-0.7, confidence=0.95, workload="w", changes=(slower,), unmeasured=()
     )
     comparison = LockComparison(
         base="main",

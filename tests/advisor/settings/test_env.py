@@ -19,7 +19,7 @@ from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import SETTINGS_FILE, locked_settings, settings_text
 from advisor.report.environment import docker_text, kubernetes_text, shell_text, slurm_text
 from knowledge.hardware.profiles import shipped_profile
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.forked import run_forked
 from tests.slurm.cluster import Cluster

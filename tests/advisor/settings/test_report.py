@@ -9,6 +9,7 @@ from advisor.report.advice.settings import setting_lines
 from advisor.resolve.explanation.recommended_settings import RecommendedSetting
 from knowledge.estimate.numerical_effect import effects_of
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
+from tests.advisor.factories import ratio_of
 
 EFFECT = SettingEffect(
     package="torch",
@@ -16,9 +17,7 @@ EFFECT = SettingEffect(
     measured_as="amp=bfloat16",
     over="amp=default",
     workload="cnn-training",
-    speedup=1.5,
-    low=1.2,
-    high=1.9,
+    ratio=ratio_of(1.5, 1.2, 1.9),
     sources=(SettingSource(name="measured with this program", pairs=2, first_year=0, last_year=0),),
     same_tasks=True,
     accelerator_pairs=2,

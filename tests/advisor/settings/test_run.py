@@ -15,7 +15,7 @@ import pytest
 
 from advisor.locks.settings_table import SETTINGS_FILE, locked_settings, settings_text
 from knowledge.hardware.this_machine import installed_libraries
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
 from tests.forked import run_forked
 
 ADVISOR = (sys.executable, "-m", "advisor", "run")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from advisor.report.environment import settings_code
-from tests.advisor.test_cli import is_error
+from tests.advisor.inputs import is_error
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
 

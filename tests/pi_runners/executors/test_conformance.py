@@ -15,29 +15,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pi_runners.executors.base import Batch, Executor, RefusedError, TaskStatus
-from pi_runners.executors.kubernetes import KubernetesExecutor
+from pi_runners.executors.base import Batch, Executor, RefusedError
 from pi_runners.executors.local import LocalExecutor
-from pi_runners.executors.manifests import KubernetesOptions
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 from tests.kubernetes_double.cluster import KubernetesDouble
+from tests.pi_runners.executors.engines import on_kubernetes, wait, wait_until_final
 from tests.slurm.cluster import Cluster
 
 MakeBatch = Callable[..., Batch]
-
-
-@pytest.fixture(params=["local", "slurm", "kubernetes"])
-def executor(request: pytest.FixtureRequest) -> Executor:
-    if request.param == "local":
-        return LocalExecutor()
-    if request.param == "slurm":
-        request.getfixturevalue("slurm")
-        return SlurmExecutor(SlurmOptions(exclusive=False))
-    return on_kubernetes(request.getfixturevalue("kubernetes"))
-
-
-def on_kubernetes(cluster: KubernetesDouble) -> KubernetesExecutor:
-    return KubernetesExecutor(KubernetesOptions(image="here", kubeconfig=str(cluster.kubeconfig()), retries=0))
 
 
 @pytest.fixture
@@ -59,22 +44,6 @@ def make_batch(tmp_path: Path) -> MakeBatch:
         )
 
     return make
-
-
-def wait(
-    executor: Executor, batch: Batch, handle: str, until: Callable[[TaskStatus], bool], seconds: float = 90
-) -> tuple[TaskStatus, ...]:
-    deadline = time.monotonic() + seconds
-    statuses = executor.poll(batch, handle)
-    while not all(map(until, statuses)):
-        assert time.monotonic() < deadline, statuses
-        time.sleep(0.1)
-        statuses = executor.poll(batch, handle)
-    return statuses
-
-
-def wait_until_final(executor: Executor, batch: Batch, handle: str, seconds: float = 90) -> dict[int, TaskStatus]:
-    return {status.task: status for status in wait(executor, batch, handle, lambda s: s.final, seconds)}
 
 
 def test_tasks_that_succeed_are_done_and_their_output_is_stored(executor: Executor, make_batch: MakeBatch) -> None:

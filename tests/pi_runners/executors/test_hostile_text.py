@@ -26,9 +26,7 @@ from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 from tests.examples import examples
 from tests.kubernetes_double.cluster import expand
 from tests.kubernetes_double.schema import violation
-from tests.pi_runners.executors.test_conformance import executor, wait_until_final
-
-__all__ = ["executor"]
+from tests.pi_runners.executors.engines import wait_until_final
 
 HOSTILE = (
     "a b",

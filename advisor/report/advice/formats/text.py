@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, indicator_text, interval_text, range_text
+from advisor.domain.words import count, indicator_text, interval_text, range_text, ratio_text
 from advisor.report.advice.interpreters import interpreters_text, measured_lines
 from advisor.report.advice.outputs import output_lines, uv_sources
 from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
@@ -23,23 +23,21 @@ from advisor.report.advice.summary import (
     unknown_lines,
     workload_line,
 )
-from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.environment import settings_code
+from advisor.report.formats import Presentation
+from advisor.report.layout import Block, Style, TextRow, labelled, rendered
 from advisor.report.phrases import changes, target_line, version_change
 from advisor.resolve.explanation.findings import AdviceFinding
 from knowledge.estimate.interface import Evidence, PredictedChange
 
+SUFFIX = ".txt"
 _MOST_EVIDENCE = 10
 """Lines of evidence of a package in the details."""
 
 
-def advice_text(report: AdviceResult, layout: Layout | None = None, *, details: bool = False) -> str:
-    """Return the advice as plain text.
-
-    Args:
-        report: The advice.
-        layout: Width and colour; by default those of a file.
-        details: Whether to add what the advice rests on.
-    """
+def render(report: AdviceResult, presentation: Presentation) -> str:
+    """Return the advice as plain text; details are what the advice rests on."""
+    details = presentation.details
     blocks = [
         _head(report),
         _changes(report),
@@ -49,7 +47,8 @@ def advice_text(report: AdviceResult, layout: Layout | None = None, *, details: 
         *(_details(report) if details else ()),
         _outputs(report, details=details),
     ]
-    return render(blocks, layout or Layout())
+    text = rendered(blocks, presentation.layout)
+    return f"{text}\n\n{settings_code(report.setting_values)}" if presentation.show_code else text
 
 
 def summary_block(report: AdviceResult, *, name: str) -> Block:
@@ -181,7 +180,7 @@ def evidence_lines(change: PredictedChange, most: int = _MOST_EVIDENCE) -> Itera
 def evidence_text(evidence: Evidence) -> str:
     """Return one measured comparison in words."""
     e = evidence
-    compared = f"{e.version} against {e.reference}: {e.speedup:.2f}"
+    compared = f"{e.version} against {e.reference}: {ratio_text(e.speedup)}"
     if e.source:
         return f"{compared}; {indicator_text(e.indicator)}, on {e.hardware}, published {e.year} by {e.source}"
     rounds = count(e.rounds, "round")

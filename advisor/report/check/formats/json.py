@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from typing import Any
 
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes, unique_fingerprints
 from advisor.gate.setting_changes import SettingChange
-from advisor.report.phrases import prediction_document, rounded
+from advisor.report.formats import Presentation
+from advisor.report.phrases import prediction_document, rounded_record
 from knowledge.estimate.interface import Effect, Prediction
 
+SUFFIX = ".json"
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = (
     *("workload", "speedup", "low", "high", "confidence", "unmeasured", "newest_measured"),
@@ -19,7 +20,7 @@ _PREDICTION_KEYS = (
 )
 
 
-def check_json(result: GateResult) -> str:
+def render(result: GateResult, _: Presentation) -> str:
     """Return the report as JSON; the same findings give the same bytes."""
     document = {
         "schema_version": SCHEMA_VERSION,
@@ -38,7 +39,7 @@ def check_json(result: GateResult) -> str:
         ],
         "targets": [_target(target_result) for target_result in result.targets],
     }
-    return json.dumps(rounded(document), indent=2)
+    return json.dumps(rounded_record(document), indent=2)
 
 
 def _finding(finding: Finding, fingerprint: str) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
             "packages": {name: str(version) for name, version in sorted(target_result.recommended.versions.items())},
             "proven": target_result.recommended.proven,
             "prediction": _prediction(target_result.recommended_prediction),
-            "gain_with_settings": rounded(asdict(total)) if (total := target_result.gain_with_settings) else None,
+            "gain_with_settings": rounded_record(total) if (total := target_result.gain_with_settings) else None,
             "not_predicted": target_result.not_predicted or None,
         },
     }

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from advisor.gate.check import GateResult
 from advisor.gate.findings import Finding, gate_codes
 from advisor.report.check.summary import count_findings, target_names
+from advisor.report.formats import Presentation
 
+SUFFIX = ""
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
-def check_github(result: GateResult) -> str:
+def render(result: GateResult, _: Presentation) -> str:
     """Return a workflow command for each finding, and a line for the log."""
     return "\n".join(_lines(result))
 

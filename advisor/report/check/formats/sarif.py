@@ -13,12 +13,14 @@ from urllib.parse import quote
 from advisor.gate.check import GateResult
 from advisor.gate.findings import Code, Finding, gate_codes, unique_fingerprints
 from advisor.report.check.summary import target_names
+from advisor.report.formats import Presentation
 from knowledge.domain.errors import AdvisorError
 
+SUFFIX = ".sarif"
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
 
-def check_sarif(gate_result: GateResult) -> str:
+def render(gate_result: GateResult, _presentation: Presentation) -> str:
     """Return the findings as a log of one run; ignored findings are included and marked as suppressed."""
     codes = gate_codes()
     places = {code: place for place, code in enumerate(codes)}

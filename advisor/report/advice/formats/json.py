@@ -9,14 +9,17 @@ from typing import Any
 from advisor.api.session import AdviceResult
 from advisor.report.advice.interpreters import interpreters_document
 from advisor.report.advice.sizes import sizes_document
-from advisor.report.phrases import SCHEMA_VERSION, changes_from_current, prediction_document, rounded
+from advisor.report.formats import Presentation
+from advisor.report.phrases import SCHEMA_VERSION, changes_from_current, prediction_document, rounded_record
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.optimum.result import Optimum
 from knowledge.domain.stack import carried_cuda
 
+SUFFIX = ".json"
 
-def advice_json(report: AdviceResult) -> str:
+
+def render(report: AdviceResult, _: Presentation) -> str:
     """Return the recommendation as JSON; the same recommendation gives the same bytes."""
     return json.dumps(advice_document(report), indent=2)
 
@@ -57,7 +60,7 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
             "cudnn": carried[1],
         },
         "sizes": sizes_document(report.sizes),
-        "startup": rounded([asdict(time) for time in report.startup]),
+        "startup": rounded_record(report.startup),
         "score": {
             "criteria": list(advice.basis.criteria),
             "workload": advice.prediction.workload,
@@ -69,10 +72,10 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         },
         "current": _current(report),
         "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
-        "settings": rounded([asdict(setting) for setting in report.settings]),
-        "settings_gain": rounded(asdict(report.settings_gain)) if report.settings_gain else None,
-        "gain_with_settings": rounded(asdict(total)) if total else None,
-        "setting_effects": rounded([asdict(effect) for effect in report.setting_effects]),
+        "settings": rounded_record(report.settings),
+        "settings_gain": rounded_record(report.settings_gain) if report.settings_gain else None,
+        "gain_with_settings": rounded_record(total) if total else None,
+        "setting_effects": rounded_record(report.setting_effects),
         "present_settings": [
             {"package": package, "setting": setting, "present": text}
             for (package, setting), text in sorted(report.present_settings.items())
@@ -105,10 +108,9 @@ def _newest(optimum: Optimum) -> dict[str, Any]:
     """Return the newest stack that runs on the target, and the gain over it; empty without speed in the score."""
     if not optimum.newest:
         return {}
-    low, speedup, high = optimum.gain.ratios
     return {
         "packages": [{"name": c.name, "version": str(c.version)} for c in optimum.newest],
-        "gain": rounded({"speedup": speedup, "low": low, "high": high}),
+        "gain": rounded_record(optimum.gain),
     }
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, interval_text, no_speedup_text, range_text, workload_text
+from advisor.domain.words import count, interval_text, no_speedup_text, range_text, ratio_text, workload_text
 from advisor.report.advice.interpreters import interpreter_rows, interpreters_text, measured_lines
 from advisor.report.advice.outputs import output_lines, uv_sources
 from advisor.report.advice.reasons import price_text
@@ -23,23 +23,21 @@ from advisor.report.advice.summary import (
     unknown_lines,
     workload_line,
 )
-from advisor.report.html import Interval, evidence_of, plot, predicted, render, tree
+from advisor.report.formats import Presentation
+from advisor.report.html import Interval, evidence_of, page, plot, tree
 from advisor.report.phrases import changes, changes_from_current, target_line, version_change
 from advisor.resolve.explanation.prices import Price
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.explanation.stack_requirements import requirements_within
 
+SUFFIX = ".html"
 _MOST_NAMES = 2
 """Packages, and settings, that the heading names."""
 
 
-def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
-    """Return a recommendation as a page.
-
-    Args:
-        report: The recommendation.
-        prices: Prices of the project's constraints.
-    """
+def render(report: AdviceResult, presentation: Presentation) -> str:
+    """Return a recommendation as a page."""
+    prices = presentation.prices()
     advice, stack = report.advice, report.advice.optimum.stack
     required = requirements_within(report.request.problem, report.request.source, stack)
     listed, groups = listed_changes(report)
@@ -47,7 +45,7 @@ def advice_html(report: AdviceResult, prices: Sequence[Price]) -> str:
     rows, others = setting_rows(report)
     interpreters = report.interpreters
     reason = "interrupted" if advice.optimum.interrupted else "--dry-run"
-    return render(
+    return page(
         "advice.html",
         title=headline(report),
         about=[*_about(report)],
@@ -153,7 +151,7 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
     if text := range_text(prediction):
         workload += f"; {text}"
     if total := gain_with_settings(prediction, settings):
-        alone = f"{prediction.speedup:.2f} {interval_text(prediction)} without them"
+        alone = f"{ratio_text(prediction.speedup)} {interval_text(prediction)} without them"
         text = f"as the newest versions {interval_text(total)}, with the settings below; {alone}{workload}"
         ratio: float = total.speedup
     elif settings is not None:
@@ -166,24 +164,24 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
     elif prediction.is_same:
         stated = stated_text(report)
         return "same speed", f"these are the newest versions{f' {stated}' if stated else ', as pip would install them'}"
-    elif prediction.low <= 1 <= prediction.high:
-        return "no clear difference in speed", f"{prediction.speedup:.2f} {interval_text(prediction)}{workload}"
+    elif not prediction.is_significant:
+        return "no clear difference in speed", f"{ratio_text(prediction.speedup)} {interval_text(prediction)}{workload}"
     else:
         text = f"as the newest versions {interval_text(prediction)}{workload}"
         ratio = prediction.speedup
-    return f"{ratio:.2f} times as fast", text
+    return f"{ratio_text(ratio)} times as fast", text
 
 
 def _price_lines(prices: Iterable[Price]) -> Iterator[Interval]:
     for price in prices:
         if price.prediction is not None and price.prediction.is_known:
-            yield predicted(f"without {price.constraint}", price.prediction)
+            yield Interval(label=f"without {price.constraint}", ratio=price.prediction.ratio)
 
 
 def _overall(report: AdviceResult) -> Iterator[Interval]:
     prediction = report.advice.prediction
     if not prediction.is_known or prediction.is_same:
         return
-    yield predicted("predicted speed over the newest versions", prediction)
+    yield Interval(label="predicted speed over the newest versions", ratio=prediction.ratio)
     if total := gain_with_settings(prediction, report.settings_gain):
-        yield predicted("with the recommended settings", total)
+        yield Interval(label="with the recommended settings", ratio=total.ratio)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from advisor.domain.words import count, indicator_text, interval_text
+from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import LockComparison
 from advisor.gate.findings import Finding
@@ -23,24 +23,20 @@ from advisor.report.check.summary import (
     places_and_name,
     target_names,
 )
-from advisor.report.layout import Block, Layout, Style, TextRow, labelled, render
+from advisor.report.formats import Presentation
+from advisor.report.layout import Block, Style, TextRow, labelled, rendered
 from advisor.report.phrases import change_groups, target_line, version_change
 
+SUFFIX = ".txt"
 _MOST_LINES = 12
 _MOST_ALIKE = 5
 """Findings with the same code and level, and dependencies that change, that are listed."""
 _STYLES: dict[str, Style] = {"error": "bad", "warning": "warning", "note": "strong"}
 
 
-def check_text(result: GateResult, layout: Layout | None = None, *, details: bool = False) -> str:
-    """Return the report as plain text.
-
-    Args:
-        result: The result.
-        layout: Width and colour; by default those of a file.
-        details: Whether to list every finding with its source, every change and every effect.
-    """
-    return render(_blocks(result, details=details), layout or Layout())
+def render(result: GateResult, presentation: Presentation) -> str:
+    """Return the report as plain text; details are every finding with its source, every change and every effect."""
+    return rendered(_blocks(result, details=presentation.details), presentation.layout)
 
 
 def _blocks(result: GateResult, *, details: bool) -> Iterator[Block]:
@@ -137,7 +133,7 @@ def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
     yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
     effects = listed_effects(comparison.prediction, comparison.effects)
     yield from _first(
-        [TextRow(cells=(f"{e.speedup:.2f}", interval_text(e), indicator_text(e.subject))) for e in effects], most
+        [TextRow(cells=(ratio_text(e.speedup), interval_text(e), indicator_text(e.subject))) for e in effects], most
     )
     settings = [
         TextRow(

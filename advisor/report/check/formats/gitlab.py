@@ -10,11 +10,13 @@ import json
 from advisor.gate.check import GateResult
 from advisor.gate.findings import Finding, unique_fingerprints
 from advisor.report.check.summary import target_names
+from advisor.report.formats import Presentation
 
+SUFFIX = ""
 _SEVERITIES = {"error": "critical", "warning": "minor", "note": "info"}
 
 
-def check_gitlab(result: GateResult) -> str:
+def render(result: GateResult, _: Presentation) -> str:
     """Return the findings as a list of issues; a finding without a place points to the policy's file."""
     document = [
         {

@@ -15,13 +15,16 @@ from advisor.report.check.summary import (
     listed_effects,
     target_names,
 )
-from advisor.report.html import Interval, evidence_of, plot, render, tree
+from advisor.report.formats import Presentation
+from advisor.report.html import Interval, evidence_of, page, plot, tree
 from advisor.report.phrases import target_line
 
+SUFFIX = ".html"
 
-def check_html(result: GateResult) -> str:
+
+def render(result: GateResult, _: Presentation) -> str:
     """Return the report as a page."""
-    return render(
+    return page(
         "check.html",
         title=f"gate {result.state}",
         state=result.state,
@@ -55,8 +58,7 @@ def _target(target_result: TargetResult) -> dict[str, Any]:
     if target_result.comparison is not None:
         comparison = target_result.comparison
         effects = [
-            Interval(label=e.subject, value=e.speedup, low=e.low, high=e.high)
-            for e in listed_effects(comparison.prediction, comparison.effects)
+            Interval(label=e.subject, ratio=e.ratio) for e in listed_effects(comparison.prediction, comparison.effects)
         ]
         context["comparison"] = {
             "base": comparison.base,

@@ -11,9 +11,12 @@ from xml.etree import ElementTree
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes
 from advisor.project.text_file import UnreadableFileError
+from advisor.report.formats import Presentation
+
+SUFFIX = ".xml"
 
 
-def check_junit(result: GateResult) -> str:
+def render(result: GateResult, _: Presentation) -> str:
     """Return the findings as test suites; errors are failures, others are in the output of their case."""
     root = ElementTree.Element("testsuites", name="advisor check")
     for target_result in result.targets:

@@ -1,0 +1,91 @@
+"""Formats of reports: each is one module of a package, and the list of formats is the list of its modules."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+
+from advisor.report.layout import Layout
+
+if TYPE_CHECKING:
+    from advisor.resolve.explanation.prices import Price
+
+Report = TypeVar("Report")
+_Report = TypeVar("_Report", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Presentation:
+    """How a report is presented; a format may ignore what has no place in it.
+
+    Attributes:
+        layout: Width and colour of plain text; by default those of a file.
+        details: Whether to add what the report rests on.
+        show_code: Whether to add the lines of code that run-time settings need.
+        prices: Returns the prices of the project's constraints.
+    """
+
+    layout: Layout = field(default_factory=Layout)
+    details: bool = False
+    show_code: bool = False
+    prices: Callable[[], Sequence[Price]] = tuple
+
+
+class ReportFormat(Protocol[_Report]):
+    """A module of a format.
+
+    Attributes:
+        SUFFIX: Suffix of the files that have this format, such as ``.json``; empty if the name of a file does not say
+            that it has this format.
+    """
+
+    SUFFIX: str
+
+    def render(self, report: _Report, presentation: Presentation, /) -> str:
+        """Return the report as text, without a line break at its end."""
+
+
+class ReportFormats(Generic[Report]):
+    """The formats of one report."""
+
+    def __init__(self, package: str, paths: Sequence[str], *, first: Sequence[str]) -> None:
+        """List the formats; none is imported.
+
+        Args:
+            package: Name of the package that contains their modules.
+            paths: Its folders.
+            first: Names that come first, in this order; the others are sorted.
+        """
+        self._package = package
+        self._paths = paths
+        self._first = first
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the formats."""
+        modules = sorted(module.name for module in pkgutil.iter_modules(self._paths))
+        return (*self._first, *(name for name in modules if name not in self._first))
+
+    def of_file(self, path: Path) -> str | None:
+        """Return the format that the name of a file stands for, or `None` if it stands for none."""
+        if not path.suffix:
+            return None
+        return next((name for name in self.names if path.suffix == self._module(name).SUFFIX), None)
+
+    def render(self, name: str, report: Report, presentation: Presentation | None = None) -> str:
+        """Return a report in a format.
+
+        Args:
+            name: One of :attr:`names`.
+            report: The report.
+            presentation: How it is presented; by default like a file.
+        """
+        return self._module(name).render(report, presentation or Presentation())
+
+    def _module(self, name: str) -> ReportFormat[Report]:
+        # Only the module of the requested format is imported, for a fast start.
+        return cast("ReportFormat[Report]", importlib.import_module(f"{self._package}.{name}"))
