@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
 from advisor.api.lock_files import lock_texts, write_locks
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.domain.progress import activity, announcing
@@ -138,7 +138,7 @@ class AdviceSession:
             self.client.prefetch(projects=[root.name for root in roots])
             self.estimator.prepare(root.name for root in roots)
             with activity("reading the project's packages"), self._other_python_named():
-                limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
+                limit = TimeLimit(self.context.options.time_limit, keeps_result=self.keeps_result)
                 selection = self._take_best_python(limit) if self.context.compared_pythons else None
                 if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
@@ -380,9 +380,7 @@ class AdviceSession:
 
 
 @contextmanager
-def open_session(
-    files: ProjectFiles, target: TargetOptions, indexes: IndexOptions, resolution: ResolutionOptions
-) -> Iterator[AdviceSession]:
+def open_session(options: ProjectOptions) -> Iterator[AdviceSession]:
     """Read a project and open its indexes and predictions for one target.
 
     Raises:
@@ -392,7 +390,7 @@ def open_session(
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
 
-    with open_sessions(files, target, indexes, resolution) as sessions:
+    with open_sessions(options) as sessions:
         if len(sessions) > 1:
             raise InputError(
                 f"this is for one target at a time, and the project has {quoted([s.context.name for s in sessions])}",
@@ -402,20 +400,15 @@ def open_session(
 
 
 @contextmanager
-def open_sessions(
-    files: ProjectFiles, target: TargetOptions, indexes: IndexOptions, resolution: ResolutionOptions
-) -> Iterator[tuple[AdviceSession, ...]]:
+def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]]:
     """Read a project and open its indexes and predictions for each of its targets, or for the named ones.
 
     Raises:
         InputError: If a file or an option is wrong.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
-    contexts = [
-        prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory)
-        for table in select_targets(target, project)
-    ]
+    project = load_project(options.files, build=project_builder(options))
+    contexts = [prepare_target(options, project, table) for table in select_targets(options.target, project)]
     with ExitStack() as stack:
         # Targets whose packages come from the same indexes share a client.
         clients: dict[str, IndexClient] = {}
@@ -424,7 +417,9 @@ def open_sessions(
             hardware = context.target.build_machine
             key = repr((sorted(context.project.bindings.items()), hardware.identity))
             if key not in clients:
-                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, [hardware]))
+                clients[key] = stack.enter_context(
+                    open_indexes(options.indexes, options.files.directory, context.project, [hardware])
+                )
             context = _with_supported_python(context, clients[key])
             sessions.append(
                 AdviceSession(

@@ -15,8 +15,7 @@ from advisor.gate.compare import exceeds_gap
 from advisor.gate.findings import Finding, gate_codes
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.locks.entries import LockedFile
-from advisor.locks.lock import Lock, LockedVersion
+from advisor.locks.lock import Lock, LockedFile, LockedVersion
 from advisor.resolve.candidates.problem import Candidate, NoStackError
 from advisor.resolve.explanation.alternatives import best_with_version
 from advisor.resolve.explanation.no_stack import error_about_size

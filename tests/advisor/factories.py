@@ -10,11 +10,14 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from advisor.api.locked_stack import stack_to_lock
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
+from advisor.locks.interface import StackToLock
+from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
@@ -80,6 +83,20 @@ def recommend_stack(
     request = build_request(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
     request = replace(request, score=replace(request.score, min_gain=min_gain))
     return recommend(Selection(request=request)), request.source
+
+
+def build_stack(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> StackToLock:
+    """Recommend a stack; return it as locks record it."""
+    advice, source = recommend_stack(index, cache, problem)
+    return stack_to_lock(advice.optimum.stack, problem, source, build_client(index, cache))
+
+
+def empty_stack(
+    cache: Path, problem: ResolutionProblem, *, settings: Sequence[AppliedSetting] | None = None
+) -> StackToLock:
+    """Create a stack without packages, as locks record it."""
+    client = IndexClient(IndexConfiguration(), cache=DiskCache(cache), offline=True)
+    return stack_to_lock((), problem, IndexCandidates(client, problem), client, settings=settings)
 
 
 def build_request(

@@ -243,7 +243,7 @@ def test_a_fault_of_an_index_has_the_documented_outcome(
 
 
 def test_the_documentation_has_the_table_of_faults() -> None:
-    page = Path(__file__).parents[2] / "docs" / "explanation" / "reliability.md"
+    page = Path(__file__).parents[2] / "docs" / "reference" / "evidence" / "reliability.md"
 
     assert table() in page.read_text(encoding="utf-8"), "put in what `python -m tests.advisor.index_faults` prints"
 

@@ -11,7 +11,7 @@ import pytest
 from packaging.utils import NormalizedName
 
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, TargetOptions
 from advisor.api.session import open_session
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
 from advisor.domain.words import size_text
@@ -257,7 +257,7 @@ def test_ctrl_c_keeps_the_interpreters_so_far(
     )
     files, target = ProjectFiles(directory=tmp_path), TargetOptions(hardware="cpu-zen4", python="best")
     indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache")
-    with open_session(files, target, indexes, ResolutionOptions()) as session:
+    with open_session(ProjectOptions(files=files, target=target, indexes=indexes)) as session:
         session.keeps_result = True
         interrupt_searches(monkeypatch, 2, by=KeyboardInterrupt)
 
@@ -282,7 +282,10 @@ def test_an_answer_that_compared_only_a_part_is_not_remembered(
     indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache")
 
     def remembered_after(search_that_ends: int) -> bool:
-        with monkeypatch.context() as patch, open_session(files, target, indexes, ResolutionOptions()) as session:
+        with (
+            monkeypatch.context() as patch,
+            open_session(ProjectOptions(files=files, target=target, indexes=indexes)) as session,
+        ):
             interrupt_searches(patch, search_that_ends, by=SearchLimitError)
             memory = AnswerMemory(session, format="text", outputs=[Path("pylock.toml")])
             memory.store(RememberedAnswer(report="the report", locks={}))

@@ -16,7 +16,7 @@ from advisor.gate.checks.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.api.lock_writers.pins import with_pins
+from advisor.locks.formats.requirements import with_pins
 from advisor.locks.settings_table import locked_settings, read_settings, settings_text
 from advisor.resolve.optimum.baseline import verify
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE, LeastChange
