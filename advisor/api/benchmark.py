@@ -21,7 +21,7 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
-    from advisor.resolve.candidates.problem import Candidate
+    from advisor.resolve.candidates.problem import Candidate, CandidateStack
     from knowledge.domain.observation import IndicatorRun, Observation, Scalar
     from pi_runners.execution.campaign import Block
     from pi_runners.execution.environment import StackLock
@@ -216,9 +216,9 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
     return replace(context, problem=problem), frozenset(root.name for root in roots)
 
 
-def _differ(baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> bool:
+def _differ(baseline: CandidateStack, stack: CandidateStack) -> bool:
     """Whether there is a baseline, and it differs from a stack."""
-    return bool(baseline) and {c.name: c.version for c in baseline} != {c.name: c.version for c in stack}
+    return bool(baseline) and baseline.versions != stack.versions
 
 
 def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:

@@ -381,8 +381,8 @@ def _recommend(
     def solve() -> Any:
         from advisor.resolve.recommendation.recommend import recommend
 
-        request = replace(context, problem=problem).request(client, predictor)
-        return request, recommend(request)
+        selection = replace(context, problem=problem).select(client, predictor)
+        return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
         from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from advisor.domain.words import quoted
-from advisor.report.catalogue.builds import attribute_meanings
 from advisor.report.hardware import decimal_rate, gib
 from advisor.report.tables import table_lines
+from docs.builds_page import attribute_meanings
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 from knowledge.hardware.matrix_features import feature_meanings, features_by_element_type, matrix_features
 from knowledge.hardware.shipped_machines import PROVIDERS, ShippedMachine, cloud_instances, shipped_machines
