@@ -18,6 +18,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.project.workload.file import read_workloads
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.domain.workload import ProfiledWorkload
@@ -31,7 +32,6 @@ from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from pi_runners.model_parts import amounts_of_profile
-from pi_runners.vocabulary import FRAMEWORKS
 
 
 def stack_of(contrast: Contrast, side: Side) -> dict[str, Version]:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.observation import IndicatorRun
 from knowledge.domain.workload import ProfiledWorkload
 from pi_runners.indicators import INDICATORS
@@ -67,9 +68,14 @@ def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:
 
     Args:
         run: A run of the indicator `model`.
+
+    Returns:
+        The operations; none if there is no such backend.
     """
     parameters = dict(run.parameters)
     network, mode = NETWORKS[str(parameters.pop("model"))], str(parameters.pop("mode"))
+    if (framework := frameworks().get(run.backend)) is None:
+        return []
     parts = []
     for operation in operations(network, parameters, mode):
         indicator = INDICATORS[operation.indicator]
@@ -79,7 +85,7 @@ def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:
             backend=run.backend,
             device=run.device,
             dtype=run.dtype,
-            parameters=indicator.parameters_for(indicator.canonical(operation.parameters), run.backend),
+            parameters=indicator.parameters_for(indicator.canonical(operation.parameters), framework),
         )
         complete = indicator.complete(operation.parameters)
         parts.append(

@@ -21,10 +21,10 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from knowledge.domain.errors import UnavailableError
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.evidence.accelerator_pairs import load_pairs
 from knowledge.store.engine import open_knowledge_base
-from pi_runners.vocabulary import FRAMEWORKS
 from tests.examples import examples
 from tests.forked import run_forked
 from tests.kubernetes_double.cluster import KubernetesDouble

@@ -50,7 +50,7 @@ for _package in (advisor, knowledge, pi_runners):
     for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
         if (
             not _module.name.endswith("__main__")
-            and ".backends." not in _module.name
+            and ".frameworks." not in _module.name
             and ".migrations" not in _module.name
         ):
             importlib.import_module(_module.name)

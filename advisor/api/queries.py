@@ -167,11 +167,11 @@ def estimate(
     """
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
+    from knowledge.domain.frameworks import FRAMEWORKS
     from knowledge.estimate.estimator import WorkloadEstimator
     from knowledge.estimate.model_cache import ModelCache
     from knowledge.estimate.workloads import find_workload, kinds_of, one_indicator
     from knowledge.hardware.profiles import find_profile
-    from pi_runners.vocabulary import FRAMEWORKS
 
     versions = _versions(stack)
     framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))

@@ -144,7 +144,7 @@ def _name_of(words: tuple[str, ...]) -> str:
 
 def _distribution(framework: str, versions: Mapping[str, str]) -> str:
     """Return the installed distribution of a framework, such as ``tensorflow-cpu``."""
-    from pi_runners.vocabulary import FRAMEWORKS
+    from knowledge.domain.frameworks import FRAMEWORKS
 
     return next((name for name, backend in FRAMEWORKS.items() if backend == framework and name in versions), framework)
 
@@ -163,7 +163,7 @@ def _framework_version(text: str) -> tuple[str, str]:
 
 
 def _check_framework(framework: str, distribution: str) -> None:
-    from pi_runners.vocabulary import FRAMEWORKS
+    from knowledge.domain.frameworks import FRAMEWORKS
 
     if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
         raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")

@@ -13,6 +13,7 @@ from advisor.index.client import IndexClient
 from advisor.index.pages.page import DistributionFile
 from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
@@ -20,7 +21,6 @@ from pi_runners.execution.campaign import Block
 from pi_runners.execution.environment import FullDiskError, LockedPackage, StackLock, locked_stack
 from pi_runners.plan.matrix import Arm, check_fit, framework_of, plan_arms
 from pi_runners.plan.matrix_file import Combination, Matrix
-from pi_runners.vocabulary import MEASURED
 
 _PROCESS_SECONDS = 4.0
 _WARM_UP_SAMPLES = 8

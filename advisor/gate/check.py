@@ -51,8 +51,8 @@ from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
-from pi_runners.vocabulary import FRAMEWORKS
 
 if TYPE_CHECKING:
     from advisor.resolve.explanation.recommended_settings import CombinedGain

@@ -1,9 +1,10 @@
-"""A value of a run-time setting in one framework, with what applies it."""
+"""A value of a run-time setting in one framework, with what applies it, and such values as TOML for a lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from knowledge.catalogue.settings import (
     ANY,
@@ -16,8 +17,11 @@ from knowledge.catalogue.settings import (
     shipped_settings,
 )
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED, frameworks
 from knowledge.domain.suggestions import suggest
-from pi_runners.vocabulary import BACKENDS, MEASURED
+
+TABLE_VERSION = 1
+"""Version of the table that records settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,7 @@ class AppliedSetting:
     """A value of a run-time setting in one framework.
 
     Attributes:
-        framework: Name of the framework, as in :data:`pi_runners.vocabulary.BACKENDS`; ``*`` if the setting is the same
+        framework: Name of the framework, as in :mod:`knowledge.domain.frameworks`; ``*`` if the setting is the same
             for all frameworks.
         name: Name of the setting.
         value: Its value.
@@ -107,8 +111,8 @@ def framework_of(name: str) -> str:
         InputError: If there is no such framework.
     """
     framework = MEASURED.get(name, name)
-    if framework not in (*BACKENDS, ANY):
-        raise InputError(f"there is no framework `{name}`", hint=suggest(name, BACKENDS))
+    if framework not in (*frameworks(), ANY):
+        raise InputError(f"there is no framework `{name}`", hint=suggest(name, tuple(frameworks())))
     return framework
 
 
@@ -134,4 +138,34 @@ def choice_of(framework: str, name: str, value: int | str) -> SettingChoice:
 def frameworks_text(setting: Setting) -> str:
     """Return the frameworks that have a setting, in backticks."""
     names = [framework.backend for framework in setting.frameworks]
-    return ", ".join(f"`{name}`" for name in (BACKENDS if ANY in names else names))
+    return ", ".join(f"`{name}`" for name in (frameworks() if ANY in names else names))
+
+
+def settings_table(settings: Iterable[AppliedSetting]) -> dict[str, Any]:
+    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file.
+
+    Args:
+        settings: The settings.
+    """
+    records = [setting_record(setting) for setting in sorted_settings(settings)]
+    return {"settings-version": TABLE_VERSION, "settings": records}
+
+
+def sorted_settings(settings: Iterable[AppliedSetting]) -> tuple[AppliedSetting, ...]:
+    """Return settings sorted by framework and name."""
+    return tuple(sorted(settings, key=lambda s: (s.framework, s.name)))
+
+
+def setting_record(setting: AppliedSetting) -> dict[str, Any]:
+    """Return a setting as TOML values."""
+    fields: dict[str, Any] = {
+        "framework": setting.framework,
+        "name": setting.name,
+        "value": setting.value,
+        "numerics": setting.numerics,
+        "environment": dict(sorted(setting.environment.items())),
+        "code": list(setting.code),
+        "processors": setting.processors,
+        "hint": setting.hint,
+    }
+    return {key: value for key, value in fields.items() if value not in ("", [], {})}

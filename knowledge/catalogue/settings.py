@@ -78,7 +78,7 @@ class FrameworkSetting:
     """A setting in one framework.
 
     Attributes:
-        backend: Name of the framework, as in :mod:`pi_runners.vocabulary`, or :data:`ANY`.
+        backend: Name of the framework, as in :mod:`knowledge.domain.frameworks`, or :data:`ANY`.
         default: What happens without the setting: one of its values, or a description.
         documentation: Address of the page that documents it.
         choices: Its values.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 Parameters = Dict[str, Any]
 Array = Any
@@ -14,6 +14,18 @@ LEARNING_RATE = 0.01
 
 class Unsupported(Exception):
     """Raised when a backend does not support an indicator with these parameters on this device."""
+
+
+class FrameworkAbilities(Protocol):
+    """What is known of a framework without importing it: see :class:`knowledge.domain.frameworks.Framework`."""
+
+    @property
+    def name(self) -> str:
+        """Name of its backend."""
+
+    @property
+    def abilities(self) -> FrozenSet[str]:
+        """What indicators may need of it."""
 
 
 class Trial(NamedTuple):
@@ -65,6 +77,8 @@ class Backend:
     name = ""
     dtypes: Tuple[str, ...] = ("float32", "float64")
     channels_last = False
+    imports: Tuple[str, ...] = ()
+    """Modules that users of the framework import; by default, that of its name."""
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         self.device = device

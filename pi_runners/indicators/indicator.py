@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial
+from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameters, SamplingPlan, Trial
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import measure
 
@@ -14,10 +14,6 @@ ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1
 
 PROCESS_BYTES = 0.4e9
 """Bytes that an interpreter, a framework and a check use in addition to arrays."""
-
-ALL = ("jax", "numpy", "onnxruntime", "tensorflow", "torch")
-LEARNING = ("jax", "tensorflow", "torch")
-"""Backends with a backward pass."""
 
 ROUND_OFF = {"float64": 2.0**-44, "float32": 2.0**-11, "float16": 2.0**-10, "bfloat16": 2.0**-7, "int8": 2.0**-40}
 """Accepted relative error of an operation: TensorFloat-32 and half types multiply with 10 or 7 bits of mantissa."""
@@ -46,7 +42,7 @@ class Indicator(ABC):
         sample: Description of one sample.
         parameters: Parameters by name.
         sets: Parameter sets by size; each has one or more cases.
-        backends: Backends that support it.
+        needs: Abilities that a framework needs for it: the `abilities` of its `framework.toml`.
         devices: Devices that support it.
         dtypes: Element types that it supports.
         notes: Further sentences for its reference page.
@@ -63,7 +59,7 @@ class Indicator(ABC):
     sample = "seconds per call"
     parameters: Dict[str, Parameter] = {}  # noqa: RUF012 -- `ClassVar` would forbid what subclasses do here
     sets: Dict[str, Tuple[Parameters, ...]] = {}  # noqa: RUF012
-    backends: Tuple[str, ...] = ALL
+    needs: Tuple[str, ...] = ("operations",)
     devices: Tuple[str, ...] = ("cpu", "cuda")
     dtypes: Tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
     notes: Tuple[str, ...] = ()
@@ -78,9 +74,18 @@ class Indicator(ABC):
         """Return parameters without those equal to their default, so that equal runs have equal labels."""
         return {n: v for n, v in parameters.items() if n not in self.parameters or v != self.parameters[n].default}
 
-    def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Return whether a backend supports the indicator with these parameters."""
-        return backend in self.backends
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        """Return the abilities that a framework needs for these parameters."""
+        return self.needs
+
+    def supports(self, parameters: Parameters, framework: FrameworkAbilities) -> bool:
+        """Return whether a framework has the abilities that these parameters need."""
+        return framework.abilities.issuperset(self.needed(parameters))
+
+    def backends(self, frameworks: Iterable[FrameworkAbilities]) -> List[str]:
+        """Return the names of the frameworks that support at least one case of its sets, sorted."""
+        cases = [case for cases in self.sets.values() for case in cases]
+        return sorted(f.name for f in frameworks if any(self.supports(case, f) for case in cases))
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Return what is wrong with parameters, one message each; empty if all are valid."""
@@ -96,8 +101,8 @@ class Indicator(ABC):
                 messages.append("`{}` of `{}` is missing".format(name, self.name))
         return messages
 
-    def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
-        """Return parameters, with ``algorithm`` added if the backend computes in another way than others."""
+    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
+        """Return parameters, with ``algorithm`` added if the framework computes in another way than others."""
         return dict(parameters)
 
     def items(self, parameters: Parameters) -> float:
@@ -121,8 +126,8 @@ class Indicator(ABC):
         elements = self.bytes_moved(parameters, dtype) / ITEM_BYTES[dtype]
         return PROCESS_BYTES + elements * (1 + self.copies * ITEM_BYTES[dtype])
 
-    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
-        """Return the approximate additional memory of a backend in bytes."""
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
+        """Return the approximate additional memory of a framework in bytes."""
         return 0.0
 
     @abstractmethod

@@ -49,7 +49,6 @@ class Network(ABC):
         architecture: What it mostly consists of: ``convolutional``, ``transformer``, ``recurrent`` or ``recommender``.
         blocks: Number of its blocks by name (:mod:`pi_runners.models.blocks`); none if no block stands for its parts.
         multiples: What a parameter must be a multiple of, by name.
-        backends: Backends that can express it.
         stored_elements: Elements in memory in training, for each element of a result; gates of recurrent layers count.
         live_elements: Share of the elements of all results that are in memory at once in inference.
     """
@@ -68,7 +67,6 @@ class Network(ABC):
     live_elements = 0.25
     blocks: Dict[str, int] = {}  # noqa: RUF012
     multiples: Dict[str, int] = {}  # noqa: RUF012
-    backends: Tuple[str, ...] = ("jax", "onnxruntime", "tensorflow", "torch")
 
     @abstractmethod
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:

@@ -10,10 +10,10 @@ from os import environ
 from packaging.version import Version
 
 from knowledge.catalogue.settings import SettingChoice, environment_of, shipped_settings
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.observation import Scalar
 from knowledge.domain.stack import Stack
 from knowledge.hardware.this_machine import installed_libraries
-from pi_runners.vocabulary import FRAMEWORKS
 
 _UNKNOWN_FLAG = re.compile(r"Unknown flags? in (?:TF_)?XLA_FLAGS.*")
 

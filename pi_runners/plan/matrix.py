@@ -15,16 +15,15 @@ from packaging.utils import canonicalize_name
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import DEFAULT, setting_error, shipped_settings
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED, frameworks
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Scalar
 from pi_runners.execution.benchmark import PROGRAM
 from pi_runners.execution.environment import StackLock
 from pi_runners.indicators import INDICATORS
 from pi_runners.plan.shape_lists import shapes_of
-from pi_runners.vocabulary import MEASURED
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int8")
-_CPU_ONLY_BACKENDS = ("numpy", "opencv", "pillow", "tokenizers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +207,7 @@ def plan_arms(
     for lock, settings in stacks:
         framework = framework_of(lock.requested)
         backend = MEASURED[framework]
-        place = "cpu" if backend in _CPU_ONLY_BACKENDS else device
+        place = device if device in frameworks()[backend].devices else "cpu"
         values = fitting(settings, backend, place)
         if contradiction := next(iter(contradictions(values, backend=backend)), ""):
             raise InputError(f"{contradiction} in {framework}", hint="measure them in separate arms")
@@ -240,11 +239,11 @@ def _runs(cases: Sequence[IndicatorCase], backend: str, dtypes: Sequence[str], d
             backend=backend,
             device=device,
             dtype=dtype,
-            parameters=indicator.parameters_for(dict(case.parameters), backend),
+            parameters=indicator.parameters_for(dict(case.parameters), frameworks()[backend]),
         )
         for dtype, case in _typed(cases, dtypes)
         for indicator in [INDICATORS[case.name]]
-        if indicator.supports(dict(case.parameters), backend)
+        if indicator.supports(dict(case.parameters), frameworks()[backend])
         and device in indicator.devices
         and dtype in indicator.dtypes
     )
@@ -292,8 +291,8 @@ def check_fit(
     for dtype, case in _typed(cases, dtypes):
         indicator = INDICATORS[case.name]
         complete = indicator.complete(dict(case.parameters))
-        running = [b for b in backends if indicator.supports(dict(case.parameters), b)]
-        extra = max((indicator.extra_memory(complete, dtype, b) for b in running), default=0.0)
+        running = [f for f in map(frameworks().__getitem__, backends) if indicator.supports(dict(case.parameters), f)]
+        extra = max((indicator.extra_memory(complete, dtype, f) for f in running), default=0.0)
         required = indicator.memory(complete, dtype) + extra
         for limit, available in limits:
             if available is not None and required > available:

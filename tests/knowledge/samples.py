@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import Cpu, Driver, HardwareProfile
 from knowledge.domain.observation import IndicatorRun, Observation, Status
 from knowledge.domain.stack import PackageVersion, make_stack
 from knowledge.hardware.detect import detect
 from knowledge.hardware.nvml import NvmlReading, group_devices
 from knowledge.hardware.profiles import find_profile
-from pi_runners.vocabulary import FRAMEWORKS
 from tests.conftest import MACHINES
 
 MACHINE = HardwareProfile(

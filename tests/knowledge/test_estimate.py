@@ -9,6 +9,7 @@ import pytest
 from packaging.version import Version
 from scipy.special import stdtrit
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 from knowledge.domain.observation import PUBLISHED, Observation
 from knowledge.domain.ratio import Ratio
@@ -21,7 +22,6 @@ from knowledge.evidence.compare import compare_block
 from knowledge.evidence.contrasts import machine_of
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.indicators import INDICATORS
-from pi_runners.vocabulary import BACKENDS
 from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.knowledge.samples import MACHINE, block, observation
 
@@ -263,7 +263,7 @@ def test_every_workload_consists_of_indicators_and_runs_on_backends() -> None:
     for workload in workload_catalogue().values():
         for parts in workload.parts.values():
             assert {part.indicator for part in parts} <= {"model", PUBLISHED, *INDICATORS}
-        assert set(workload.backends) <= set(BACKENDS)
+        assert set(workload.backends) <= set(frameworks())
 
 
 def test_two_rounds_are_compared_and_one_is_not() -> None:

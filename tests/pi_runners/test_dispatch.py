@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks import make_backend
 from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
@@ -65,9 +66,11 @@ def test_a_result_of_another_shape_is_a_wrong_result() -> None:
 
 
 def test_backends_support_only_their_modes() -> None:
-    assert [DISPATCH.supports(case, "numpy") for case in (EAGER, COMPILED, CALL)] == [True, False, False]
-    assert [DISPATCH.supports(case, "onnxruntime") for case in (EAGER, COMPILED, CALL)] == [False, True, True]
-    assert all(DISPATCH.supports(case, "torch") for case in (EAGER, COMPILED, CALL))
+    numpy, onnxruntime, torch = (frameworks()[name] for name in ("numpy", "onnxruntime", "torch"))
+
+    assert [DISPATCH.supports(case, numpy) for case in (EAGER, COMPILED, CALL)] == [True, False, False]
+    assert [DISPATCH.supports(case, onnxruntime) for case in (EAGER, COMPILED, CALL)] == [False, True, True]
+    assert all(DISPATCH.supports(case, torch) for case in (EAGER, COMPILED, CALL))
 
 
 @pytest.mark.parametrize("case", [EAGER, COMPILED, CALL])
@@ -76,7 +79,7 @@ def test_backends_support_only_their_modes() -> None:
 )
 def test_frameworks_multiply_in_their_modes(framework: str, case: Parameters) -> None:
     pytest.importorskip(framework)
-    if not DISPATCH.supports(case, framework):
+    if not DISPATCH.supports(case, frameworks()[framework]):
         pytest.skip("the framework has no such mode")
     backend = make_backend(framework, "cpu", "float32", {})
     if framework == "torch" and case["mode"] == "compiled":

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Parameters, SamplingPlan, Unsupported
@@ -18,7 +19,6 @@ from pi_runners.indicators.programs.models import MODELS
 from pi_runners.indicators.programs.training import TimeToQuality
 from pi_runners.plan.matrix import choose_cases
 from pi_runners.plan.shape_lists import published_shapes
-from pi_runners.vocabulary import BACKENDS
 
 PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.2)
 SIZES = ("small", "medium", "large")
@@ -27,7 +27,7 @@ ON_NUMPY = [
     (name, case)
     for name, size, case in CASES
     if size == "small"
-    and INDICATORS[name].supports(case, "numpy")
+    and INDICATORS[name].supports(case, frameworks()["numpy"])
     and isinstance(INDICATORS[name], Operation)
     and name not in ("memory", "roofline")
 ]
@@ -46,7 +46,7 @@ def test_every_indicator_has_a_description_a_source_and_parameter_sets(name: str
     assert all((indicator.summary, indicator.corresponds, indicator.flops_formula, indicator.bytes_formula))
     assert indicator.source
     assert set(indicator.sets) == set(SIZES)
-    assert set(indicator.backends) <= set(BACKENDS)
+    assert indicator.backends(frameworks().values())
 
 
 @pytest.mark.parametrize("name", INDICATORS)
@@ -71,7 +71,7 @@ def test_results_of_numpy_are_within_the_tolerance(name: str, case: Parameters, 
 
 
 def test_the_convolution_of_numpy_is_recorded_as_im2col() -> None:
-    assert INDICATORS["conv2d"].parameters_for({"batch": 1}, "numpy")["algorithm"] == "im2col"
+    assert INDICATORS["conv2d"].parameters_for({"batch": 1}, frameworks()["numpy"])["algorithm"] == "im2col"
 
 
 def test_devices_types_and_directions_that_a_backend_lacks_are_unsupported() -> None:
@@ -79,8 +79,8 @@ def test_devices_types_and_directions_that_a_backend_lacks_are_unsupported() -> 
         NumpyBackend("cuda", "float32", {})
     with pytest.raises(Unsupported):
         NumpyBackend("cpu", "bfloat16", {})
-    assert not INDICATORS["conv2d"].supports({"direction": "backward"}, "numpy")
-    assert not INDICATORS["training_step"].supports({}, "onnxruntime")
+    assert not INDICATORS["conv2d"].supports({"direction": "backward"}, frameworks()["numpy"])
+    assert not INDICATORS["training_step"].supports({}, frameworks()["onnxruntime"])
 
 
 def test_flop_counts_follow_their_formulae() -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import FRAMEWORKS, MEASURED, frameworks
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Array, Backend, SamplingPlan, Unsupported
 from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.processes.input_text import BOOK, split_words, vocabulary
 from pi_runners.plan.matrix import framework_of
-from pi_runners.vocabulary import BACKENDS, FRAMEWORKS, MEASURED
 
 PLAN = SamplingPlan(samples=2, min_seconds=0.0005, max_warmup_seconds=0.1)
 INPUT = INDICATORS["input"]
@@ -116,7 +116,7 @@ def test_frameworks_load_all_images(framework: str, workers: int) -> None:
     pytest.importorskip(framework)
     parameters = {"kind": "loader", "count": 100, "workers": workers}
     backend = make_backend(framework, "cpu", "float32", {})
-    if not INPUT.supports(parameters, framework):
+    if not INPUT.supports(parameters, frameworks()[framework]):
         with pytest.raises(Unsupported):
             measure(backend, parameters)
         return
@@ -132,10 +132,10 @@ def test_tokenizers_splits_as_the_reference() -> None:
 
 def test_only_the_loader_has_workers() -> None:
     assert INPUT.complaints({**DECODE, "workers": 2}) == ["`workers` is a parameter of the kind `loader` only"]
-    assert not INPUT.supports({"kind": "loader", "count": 1, "workers": 2}, "tensorflow")
+    assert not INPUT.supports({"kind": "loader", "count": 1, "workers": 2}, frameworks()["tensorflow"])
 
 
 def test_libraries_for_input_are_measured_but_are_no_frameworks() -> None:
     assert framework_of(["pillow==11.0.0", "numpy==2.0.0"]) == "pillow"
-    assert set(BACKENDS) - set(FRAMEWORKS.values()) == {"opencv", "pillow", "tokenizers"}
+    assert set(frameworks()) - set(FRAMEWORKS.values()) == {"opencv", "pillow", "tokenizers"}
     assert MEASURED["opencv-python"] == "opencv"

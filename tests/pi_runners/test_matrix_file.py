@@ -13,10 +13,10 @@ import knowledge
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import setting_error, shipped_settings
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED
 from pi_runners.harness.settings import apply_settings, parse_number_list
 from pi_runners.plan.matrix import expand_settings, fitting, framework_of
 from pi_runners.plan.matrix_file import Matrix, read_matrix
-from pi_runners.vocabulary import MEASURED
 
 SHIPPED = sorted((Path(knowledge.__file__).parent / "data" / "matrices").glob("*.toml"))
 INDEX_VERSIONS = [Version(v) for v in ("2.4.1", "2.4.0", "2.3.5", "1.26.4", "1.26.3")]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import frameworks
 from pi_runners.execution.program_archive import write_program
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
@@ -44,13 +45,13 @@ print(json.dumps({"status": measured["status"], "failure": measured.get("failure
 def estimate(name: str, case: Parameters, backend: str) -> float:
     indicator = INDICATORS[name]
     complete = indicator.complete(case)
-    return indicator.memory(complete, "float32") + indicator.extra_memory(complete, "float32", backend)
+    return indicator.memory(complete, "float32") + indicator.extra_memory(complete, "float32", frameworks()[backend])
 
 
 def backend_for(name: str, case: Parameters) -> str:
     """Return NumPy for the operations that it supports, and PyTorch for other operations and models."""
     indicator = INDICATORS[name]
-    return "numpy" if isinstance(indicator, Operation) and indicator.supports(case, "numpy") else "torch"
+    return "numpy" if isinstance(indicator, Operation) and indicator.supports(case, frameworks()["numpy"]) else "torch"
 
 
 LARGE = [
@@ -131,4 +132,4 @@ def test_the_additional_memory_of_a_backend_is_estimated(
 ) -> None:
     indicator = INDICATORS[name]
 
-    assert indicator.extra_memory(indicator.complete(case), "float32", backend) == 4 * arrays
+    assert indicator.extra_memory(indicator.complete(case), "float32", frameworks()[backend]) == 4 * arrays

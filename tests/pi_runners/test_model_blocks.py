@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
@@ -31,7 +32,7 @@ SMALL = [
     (framework, case)
     for framework in FRAMEWORKS
     for case in INDICATOR.sets["small"]
-    if INDICATOR.supports(case, framework)
+    if INDICATOR.supports(case, frameworks()[framework])
 ]
 
 

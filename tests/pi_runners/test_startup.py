@@ -21,7 +21,9 @@ from pi_runners.indicators import INDICATORS
 from pi_runners.indicators.processes import startup
 
 ROOT = str(Path(pi_runners.__file__).parents[1])
-REQUEST = json.dumps({"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16})
+REQUEST = json.dumps(
+    {"backend": "numpy", "device": "cpu", "dtype": "float32", "settings": {}, "n": 16, "imports": ["numpy"]}
+)
 FAULTY_PROGRAM = """
 import sys
 sys.path.insert(0, {root!r})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters, Unsupported
 from pi_runners.harness.worker import describe_end
@@ -33,7 +34,7 @@ SMALL = [
     (framework, case)
     for framework in FRAMEWORKS
     for case in INDICATOR.sets["small"]
-    if INDICATOR.supports(case, framework)
+    if INDICATOR.supports(case, frameworks()[framework])
 ]
 PUBLISHED = [network for network in NETWORKS.values() if network.published]
 

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import find_uv
-from pi_runners.vocabulary import FRAMEWORKS
 from tests.conftest import Advisor
 from tests.knowledge.samples import invented_blocks
 from tests.package_index import PackageIndex

@@ -11,13 +11,13 @@ from packaging.version import Version
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.speed_steps import speed_steps
 from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.ratio import Ratio, WithRatio, product
 from knowledge.estimate.gains import SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.numerical_effect import NumericalEffect, effects_of
 from knowledge.estimate.setting_effect import SettingEffect
 from knowledge.hardware.this_machine import installed_libraries
-from pi_runners.vocabulary import FRAMEWORKS
 
 Status = Literal["recommended", "offered", "advised-against"]
 """Whether a setting is a part of the advice, would be if reduced precision were allowed, or makes programs slower."""

@@ -17,6 +17,7 @@ from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
 from knowledge.domain.ratio import Ratio
@@ -89,8 +90,6 @@ class Predictor:
 
         Nothing is loaded if the predictions for these packages were computed before.
         """
-        from pi_runners.vocabulary import FRAMEWORKS
-
         frameworks = sorted(FRAMEWORKS.keys() & set(packages))
         if not self._memo.knows(self._question(["prepared", frameworks])):
             # Not in the thread: a build that starts meanwhile would inherit the environment.
@@ -122,8 +121,6 @@ class Predictor:
 
     def is_measured(self, name: str, version: Version) -> bool:
         """Whether a version was measured on comparable hardware; true for packages that are not frameworks."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         # The project's own benchmark may have compared versions of any package.
         if name not in FRAMEWORKS and not self._benchmark:
             return True
@@ -132,8 +129,6 @@ class Predictor:
 
     def has_compared(self, name: str, version: Version, other: Version) -> bool:
         """Whether two versions of a package were compared on comparable hardware; false for unmeasured packages."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         # The project's own benchmark may have compared versions of any package.
         if name not in FRAMEWORKS and not self._benchmark:
             return False
@@ -194,8 +189,6 @@ class Predictor:
 
     def setting_gains(self, candidates: Mapping[str, Sequence[Version]], stack: Versions) -> tuple[SettingGains, ...]:
         """Return the gains of the settings of each framework, for its candidates."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         offered = {name: list(versions) for name, versions in sorted(candidates.items()) if name in FRAMEWORKS}
         texts = {name: list(map(str, versions)) for name, versions in offered.items()}
         query = ["gains of settings", texts, self._texts(stack)]
@@ -203,8 +196,6 @@ class Predictor:
 
     def startup(self, stack: Versions) -> tuple[StartupTime, ...]:
         """Return the measured import time and memory of the frameworks of a stack; nothing is predicted."""
-        from pi_runners.vocabulary import FRAMEWORKS
-
         frameworks = {name: version for name, version in sorted(stack.items()) if name in FRAMEWORKS}
         if not frameworks:
             return ()
@@ -260,7 +251,6 @@ class Predictor:
         _load_numpy()
         from knowledge.estimate.estimator import WorkloadEstimator
         from knowledge.estimate.model_cache import ModelCache
-        from pi_runners.vocabulary import FRAMEWORKS
 
         return WorkloadEstimator(
             ModelCache(self._store),
@@ -289,7 +279,6 @@ def _load_numpy() -> None:
 def performance_versions(versions: Mapping[str, _T]) -> dict[str, _T]:
     """Return the versions that predictions depend on, sorted by name: frameworks and their companions."""
     from knowledge.evidence.contrasts import COMPANIONS
-    from pi_runners.vocabulary import FRAMEWORKS
 
     return {name: v for name, v in sorted(versions.items()) if name in FRAMEWORKS or name in COMPANIONS}
 

@@ -18,11 +18,11 @@ from advisor.resolve.score.costs import Candidates
 from advisor.resolve.score.speed_steps import SPEED_STEP, BestSettings, speed_steps
 from knowledge.catalogue.fit import contradictions, missing_for
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.gains import PairGain, SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator
-from pi_runners.vocabulary import FRAMEWORKS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ class JaxBackend(Backend):
     name = "jax"
     dtypes = ("float32", "float64", "float16", "bfloat16", "int8")
     channels_last = True
+    imports = ("jax", "jax.numpy")
 
     def __init__(self, device: str, dtype: str, settings: Parameters) -> None:
         super().__init__(device, dtype, settings)

@@ -6,7 +6,7 @@ import math
 from operator import mul
 from typing import Any, List
 
-from pi_runners.harness.contract import Backend, Parameters, Trial
+from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
@@ -39,9 +39,9 @@ class Attention(Operation):
         "large": ({"batch": 16, "heads": 16, "length": 2048, "width": 128},),
     }
 
-    def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
-        """Add ``algorithm`` for backends without a fused operator."""
-        return dict(parameters, **({} if backend == "torch" else {"algorithm": "composed"}))
+    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
+        """Add ``algorithm`` for frameworks without a fused operator."""
+        return dict(parameters, **({} if "fused attention" in framework.abilities else {"algorithm": "composed"}))
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Return what is wrong with parameters; ``algorithm`` is not a parameter of the user."""
@@ -57,10 +57,10 @@ class Attention(Operation):
         p = parameters
         return float(4 * ITEM_BYTES[dtype] * p["batch"] * p["heads"] * p["length"] * p["width"])
 
-    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the scores, scaled scores and exponentials, which fused kernels do not store."""
         p = parameters
-        scores = 0 if backend == "torch" else p["batch"] * p["heads"] * p["length"] ** 2
+        scores = 0 if "fused attention" in framework.abilities else p["batch"] * p["heads"] * p["length"] ** 2
         return float(3 * ITEM_BYTES[dtype] * scores)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:

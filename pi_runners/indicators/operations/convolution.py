@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, Trial
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.results import worst_error
-from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, Operation
+from pi_runners.indicators.indicator import ITEM_BYTES, Operation
 from pi_runners.indicators.operations.convolution_check import ConvolutionCheck, Geometry
 
 _TOLERANCE = {"float64": 1e-12, "float32": 4e-3, "float16": 2e-2, "bfloat16": 6e-2}
@@ -54,13 +54,13 @@ class Convolution(Operation):
                 )
         self.sets = _SETS[axes]
 
-    def parameters_for(self, parameters: Parameters, backend: str) -> Parameters:
-        """Add ``algorithm`` for NumPy, which has no convolution and uses im2col."""
-        return dict(parameters, **({"algorithm": "im2col"} if backend == "numpy" else {}))
+    def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
+        """Add ``algorithm`` for a framework without convolutions, such as NumPy, which uses im2col."""
+        return dict(parameters, **({} if "convolution" in framework.abilities else {"algorithm": "im2col"}))
 
-    def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Return whether a backend supports the direction; only frameworks for training have a backward pass."""
-        return backend in (LEARNING if parameters.get("direction") == "backward" else ALL)
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        """Return the abilities for a direction."""
+        return (*self.needs, "backward") if parameters.get("direction") == "backward" else self.needs
 
     def geometry(self, p: Parameters) -> Geometry:
         """Return the lengths along the spatial axes; the default padding keeps the size."""
@@ -112,7 +112,7 @@ class Convolution(Operation):
         twice = 2 if p["direction"] == "backward" else 1
         return float(ITEM_BYTES[dtype] * (twice * (images + filters) + results))
 
-    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the im2col matrix in NumPy, and of a copy of the images in PyTorch's backward pass.
 
         PyTorch's copy was inferred from measurements: a peak of 7.3 to 7.5 GB instead of 6.0 GB.
@@ -120,9 +120,9 @@ class Convolution(Operation):
         p = self.complete(parameters)
         shape = self.geometry(p)
         images = p["batch"] * p["channels"]
-        if backend == "numpy":
+        if "convolution" not in framework.abilities:
             return float(ITEM_BYTES[dtype] * images * product(shape.kernel) * product(shape.out))
-        if backend == "torch" and p["direction"] == "backward":
+        if framework.name == "torch" and p["direction"] == "backward":
             return float(ITEM_BYTES[dtype] * images * product(shape.spatial))
         return 0.0
 

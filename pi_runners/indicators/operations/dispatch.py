@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Tuple
 
 from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan, Trial, Unsupported
 from pi_runners.harness.parameter import Parameter
@@ -52,10 +52,9 @@ class Dispatch(Indicator):
         "PyTorch compiles only with the setting `compile`. NumPy does not compile; ONNX Runtime has only graphs.",
     )
 
-    def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Return whether a backend has the mode."""
-        without = {"eager": "onnxruntime", "compiled": "numpy"}
-        return backend in self.backends and backend != without.get(parameters.get("mode", ""))
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        """Return the ability of the mode."""
+        return (*self.needs, "compile" if parameters.get("mode") == "compiled" else "eager")
 
     def flops(self, parameters: Parameters) -> float:
         """Return the products of one operation."""

@@ -91,7 +91,7 @@ class Transfer(Indicator):
         size: tuple({"direction": d, "bytes": n} for d in ("to_device", "to_host"))
         for size, n in (("small", 2**20), ("medium", 2**26), ("large", 2**30))
     }
-    backends = ("jax", "tensorflow", "torch")
+    needs = ("transfers",)
     devices = ("cuda",)
     dtypes = ("float32",)
 

@@ -76,7 +76,7 @@ class Communication(Indicator):
         "Version 1 also timed filling the array of an all-reduce and a broadcast of one number before each stretch, "
         "used the time of rank 0 only, and checked one element on rank 0 only.",
     )
-    backends = ("torch",)
+    needs = ("communication",)
     dtypes = ("float32", "float16", "bfloat16")
 
     def complaints(self, parameters: Parameters) -> List[str]:

@@ -26,7 +26,7 @@ _BLOCK = 16
 """Rows and columns whose mean colour is checked."""
 _SIZE, _BATCH = 64, 32
 """Size of the images of the loader, and its batch."""
-_BACKENDS = {"decode": ("opencv", "pillow"), "loader": ("tensorflow", "torch"), "tokens": ("tokenizers",)}
+_KINDS = ("decode", "loader", "tokens")
 
 
 class InputPipeline(Operation):
@@ -42,9 +42,8 @@ class InputPipeline(Operation):
     source = "counted from the definition"
     devices = ("cpu",)
     dtypes = ("float32",)
-    backends = ("opencv", "pillow", "tensorflow", "tokenizers", "torch")
     parameters = {  # noqa: RUF012
-        "kind": Parameter("what is prepared", choices=tuple(_BACKENDS)),
+        "kind": Parameter("what is prepared", choices=_KINDS),
         "count": Parameter("images of a batch, images of an epoch of the loader, or texts", most=2**16),
         "workers": Parameter("processes of the loader of PyTorch; 0: the process itself", least=0, most=64, default=0),
     }
@@ -74,10 +73,10 @@ class InputPipeline(Operation):
         "Pillow also needs NumPy in its stack, as users need it to normalise images.",
     )
 
-    def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Return whether a backend has the kind; `tf.data` has no worker processes."""
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        """Return the ability of the kind, and that of worker processes."""
         kind = parameters.get("kind", "")
-        return backend in _BACKENDS.get(kind, ()) and not (backend == "tensorflow" and parameters.get("workers"))
+        return (kind, "loader processes") if parameters.get("workers") else (kind,)
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also accept workers for the loader only."""

@@ -35,14 +35,6 @@ from pi_runners.indicators.indicator import PROCESS_BYTES, ROUND_OFF, Indicator,
 
 _PROCESSES = 1
 """Number of measured processes in each round."""
-_MODULES = {
-    "jax": ("jax", "jax.numpy"),
-    "numpy": ("numpy",),
-    "onnxruntime": ("onnxruntime",),
-    "tensorflow": ("tensorflow",),
-    "torch": ("torch",),
-}
-"""Modules that users of each framework import."""
 _WORK = 2**29
 """Maximum number of products for the reference, about one second; within it, as many rows as possible are compared."""
 _TIMED = ("import_seconds", "device_seconds", "first_call_seconds")
@@ -91,6 +83,7 @@ class Startup(Indicator):
             "dtype": backend.dtype,
             "settings": backend.settings,
             "n": parameters["n"],
+            "imports": backend.imports or (backend.name,),
         }
         documents: List[Dict[str, Any]] = []
         command = [sys.executable, "-I", plan.archive, "startup", json.dumps(request)]
@@ -131,7 +124,7 @@ def start(text: str) -> Dict[str, Any]:
     name, n = request["backend"], request["n"]
     apply_settings(name, request["settings"])
     clock = _Stopwatch()
-    for module in _MODULES[name]:
+    for module in request["imports"]:
         importlib.import_module(module)
     import_seconds = clock.stop()
     memory_bytes = resident_bytes()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 from pi_runners.harness.contract import Backend, Parameters, SamplingPlan
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.results import EVERY, Result, difference, making_reference, pick, worst_error
-from pi_runners.indicators.indicator import ALL, ITEM_BYTES, LEARNING, PROCESS_BYTES, refuse_error
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, refuse_error
 from pi_runners.indicators.programs.loadgen import SCENARIOS, STREAMS, BoundError, run_scenario
 from pi_runners.indicators.programs.models import MODELS, model_parameters
 from pi_runners.indicators.programs.training import ModelIndicator
@@ -54,9 +54,9 @@ class Inference(ModelIndicator):
         for size in ("small", "medium", "large")
     }
 
-    def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Return whether a backend supports the model; some models need a framework for training."""
-        return backend in (LEARNING if parameters.get("model") == "unet3d" else ALL)
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        """Return the abilities for a model; some operations exist only in frameworks for training."""
+        return (*self.needs, "backward") if parameters.get("model") == "unet3d" else self.needs
 
     def _samples(self, parameters: Parameters) -> int:
         return STREAMS if parameters["scenario"] == "MultiStream" else 1

@@ -17,7 +17,7 @@ from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.results import blocks_of, making_reference, worst_error
-from pi_runners.indicators.indicator import ITEM_BYTES, LEARNING, PROCESS_BYTES, Indicator, Operation
+from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, Operation
 from pi_runners.indicators.programs.models import MODELS, model_parameters
 
 _RATE = LEARNING_RATE / 10
@@ -73,7 +73,7 @@ class TrainingStep(ModelIndicator, Operation):
     sets = {  # noqa: RUF012
         size: tuple(dict(m.sets[size], model=m.name) for m in MODELS.values()) for size in ("small", "medium", "large")
     }
-    backends = LEARNING
+    needs = ("operations", "backward")
 
     def flops(self, parameters: Parameters) -> float:
         """Return three times the forward pass: the backward pass computes gradients of weights and of activations."""
@@ -211,7 +211,7 @@ class TimeToQuality(Indicator):
         "medium": ({"percent": 95, "hidden": 256, "batch": 32, "seeds": 10},),
         "large": ({"percent": 96, "hidden": 4096, "batch": 64, "seeds": 10},),
     }
-    backends = LEARNING
+    needs = ("operations", "backward")
     dtypes = ("float32",)
 
     def flops(self, parameters: Parameters) -> float:

@@ -7,7 +7,7 @@ import math
 import pkgutil
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, SamplingPlan
 from pi_runners.harness.parameter import Parameter
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, refuse_error
@@ -88,15 +88,15 @@ class _NetworkIndicator(Indicator):
     )
     source = "https://epoch.ai/blog/backward-forward-FLOP-ratio; the forward pass is counted by running it on shapes"
     sample = "seconds per call"
-    backends = ("jax", "onnxruntime", "tensorflow", "torch")
+    needs = ("models",)
     dtypes = ("float32", "float64", "float16", "bfloat16")
 
     def _network(self, parameters: Parameters) -> Network:
         return self.networks[parameters[self.kind]]
 
-    def supports(self, parameters: Parameters, backend: str) -> bool:
-        """Return whether a backend can run the mode; ONNX Runtime has no backward pass."""
-        return backend in self.backends and not (backend == "onnxruntime" and parameters.get("mode") == "training")
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        """Return the abilities for a mode; training needs a backward pass."""
+        return (*self.needs, "backward") if parameters.get("mode") == "training" else self.needs
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Also check the parameters and modes of the network."""
@@ -146,9 +146,9 @@ class _NetworkIndicator(Indicator):
             elements = 2 * counts.weights + counts.inputs + results
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
-    def extra_memory(self, parameters: Parameters, dtype: str, backend: str) -> float:
+    def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
         """Return the memory of the encoded graph of ONNX Runtime, which contains the weights a third time."""
-        if backend != "onnxruntime":
+        if framework.name != "onnxruntime":
             return 0.0
         counts = count(self._network(parameters), parameters, parameters["mode"])
         return 1.4 * ITEM_BYTES[dtype] * counts.weights

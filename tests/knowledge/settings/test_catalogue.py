@@ -8,14 +8,14 @@ import pytest
 from packaging.specifiers import SpecifierSet
 
 from knowledge.catalogue.settings import ANY, Numerics, Setting, setting_error, shipped_settings
-from pi_runners.vocabulary import BACKENDS
+from knowledge.domain.frameworks import frameworks
 
 SETTINGS = tuple(shipped_settings().values())
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
 def test_a_setting_is_complete(setting: Setting) -> None:
-    assert {framework.backend for framework in setting.frameworks} <= {*BACKENDS, ANY}
+    assert {framework.backend for framework in setting.frameworks} <= {*frameworks(), ANY}
     assert set(setting.devices) <= {"cpu", "cuda"}
     for framework in setting.frameworks:
         assert framework.documentation.startswith("https://")

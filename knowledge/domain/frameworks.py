@@ -1,0 +1,96 @@
+"""The frameworks that can be measured and profiled: what the file `framework.toml` in the folder of each says.
+
+The folders are those in ``pi_runners.frameworks``; their modules are not imported here. A new framework is a new
+folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_PACKAGE = "pi_runners.frameworks"
+_LAST = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Framework:
+    """A framework, or a library that prepares input.
+
+    Attributes:
+        name: Name of its folder, by which observations and settings name it, such as ``torch``.
+        title: Its own name, such as ``PyTorch``.
+        folder: The folder.
+        position: Position in lists.
+        is_input_library: Whether it only prepares input: it is measured, but does not count for the speed of a stack.
+        distributions: Distributions that contain it, the usual one first.
+        processor_distributions: Those that support no accelerator.
+        devices: Devices that it supports: ``cpu``, ``cuda``.
+        abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
+        code: How programs use it: `modules` that they import, and usual `aliases` of these.
+        published: Its names in published tables, as regular expressions.
+        profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
+            reported, `categories` of events in traces.
+    """
+
+    name: str
+    title: str
+    folder: Path
+    position: int = _LAST
+    is_input_library: bool = False
+    distributions: tuple[str, ...]
+    processor_distributions: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ("cpu", "cuda")
+    abilities: frozenset[str] = frozenset()
+    code: Mapping[str, Any] = field(default_factory=dict)
+    published: Mapping[str, str] = field(default_factory=dict)
+    profile: Mapping[str, Any] = field(default_factory=dict)
+
+
+@cache
+def frameworks() -> Mapping[str, Framework]:
+    """Return the frameworks by name; input libraries come last."""
+    spec = importlib.util.find_spec(_PACKAGE)
+    folders = spec.submodule_search_locations if spec is not None else None
+    read = [_read(path) for folder in folders or () for path in Path(folder).glob("*/framework.toml")]
+    return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
+
+
+def _read(path: Path) -> Framework:
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
+    abilities = frozenset(lists.pop("abilities", ()))
+    return Framework(name=path.parent.name, folder=path.parent, **{**document, **lists, "abilities": abilities})
+
+
+class _Distributions(Mapping[str, str]):
+    """The framework of each distribution."""
+
+    def __init__(self, *, with_input_libraries: bool) -> None:
+        self._with_input_libraries = with_input_libraries
+
+    def __getitem__(self, distribution: str) -> str:
+        for framework in self._members():
+            if distribution in framework.distributions:
+                return framework.name
+        raise KeyError(distribution)
+
+    def __iter__(self) -> Iterator[str]:
+        return (distribution for framework in self._members() for distribution in framework.distributions)
+
+    def __len__(self) -> int:
+        return sum(len(framework.distributions) for framework in self._members())
+
+    def _members(self) -> Iterator[Framework]:
+        return (f for f in frameworks().values() if self._with_input_libraries or not f.is_input_library)
+
+
+FRAMEWORKS: Mapping[str, str] = _Distributions(with_input_libraries=False)
+"""Framework of each distribution that contains one."""
+MEASURED: Mapping[str, str] = _Distributions(with_input_libraries=True)
+"""Framework or input library of each distribution that can be measured."""
