@@ -13,6 +13,7 @@ import pi_runners.frameworks
 from advisor.api.workload import profile_workload
 from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS, frameworks
+from knowledge.estimate.workloads import workload_catalogue
 from knowledge.exchange.published.names import read_framework
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import StackLock
@@ -43,11 +44,11 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     folder = tmp_path_factory.mktemp("frameworks")
     shutil.copytree(FOLDER, folder / "toy")
     pi_runners.frameworks.__path__.append(str(folder))
-    for read in (frameworks, shipped_settings):
+    for read in (frameworks, shipped_settings, workload_catalogue):
         read.cache_clear()
     yield
     pi_runners.frameworks.__path__.remove(str(folder))
-    for read in (frameworks, shipped_settings):
+    for read in (frameworks, shipped_settings, workload_catalogue):
         read.cache_clear()
     for name in [name for name in sys.modules if name.startswith("pi_runners.frameworks.toy")]:
         del sys.modules[name]
@@ -113,11 +114,11 @@ def test_advice_counts_its_measurements(advisor_here: Advisor, tmp_path: Path, i
         store.add(invented_blocks("toy-arrays", {"3.0": 1.0, "2.0": 2.0}, device="cpu", hardware="cpu-zen4"))
 
     result = advisor_here(
-        "advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12", "--workload", "cnn-training"
+        "advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12", "--workload", "numeric"
     )
 
     assert result.returncode == 0, result.stderr
-    assert "2.0" in (tmp_path / "pylock.toml").read_text()
+    assert 'version = "2.0"' in (tmp_path / "pylock.toml").read_text(), result.stdout
 
 
 @pytest.mark.usefixtures("toy")
