@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from advisor.report.evidence import table
+from advisor.report.tables import aligned_table
 from knowledge.domain.frameworks import FRAMEWORKS
 
 HARDWARE = ("v100", "a100", "h100", "b200", "rtx4090", "gtx1080ti", "mi300x", "cpu-zen4")
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--hardware", nargs="+", default=HARDWARE, metavar="NAME")
     options = parser.parse_args()
     rows = [row_of(project, hardware) for project in options.projects for hardware in options.hardware]
-    print(table(("project", "hardware", "frameworks", "settings, times as fast", "findings"), rows))
+    print(aligned_table(("project", "hardware", "frameworks", "settings, times as fast", "findings"), rows))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from advisor.report.evidence import draw_svg, ratios_plot, table
+from advisor.report.evidence import draw_svg, ratios_plot
+from advisor.report.tables import aligned_table
 from docs.timm import medians_table
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.estimate.compared_settings import USUAL_VALUES, setting_change
@@ -102,7 +103,9 @@ def settings_table(heads: Sequence[str], groups: dict[tuple[str, ...], list[floa
     """Return groups of ratios as a table, or a sentence if there are none."""
     if not groups:
         return "No such pair was published."
-    return table((*heads, "pairs", "median", "middle 80 %"), ((*name, *cells(means)) for name, means in groups.items()))
+    return aligned_table(
+        (*heads, "pairs", "median", "middle 80 %"), ((*name, *cells(means)) for name, means in groups.items())
+    )
 
 
 def mlperf_table(pairs: Iterable[AcceleratorPair], one: str, other: str) -> str:
@@ -114,7 +117,7 @@ def mlperf_table(pairs: Iterable[AcceleratorPair], one: str, other: str) -> str:
             sign = 1 if names[0] == one else -1
             rows[pair.source, pair.task, str(pair.count)].append(sign * pair.mean)
     listed = sorted(rows.items(), key=lambda row: (row[0][0], row[0][1], int(row[0][2])))
-    return table(
+    return aligned_table(
         ("round", "benchmark", "accelerators", "pairs", "median", "middle 80 %"), ((*k, *cells(m)) for k, m in listed)
     )
 

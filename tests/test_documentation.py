@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from docs import measurements
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 ACCOUNT = "OWNER" + "/"
@@ -29,6 +31,21 @@ def test_the_generated_pages_are_current() -> None:
     assert {p.name for p in (DOCS / "reference" / "indicators").glob("*.md")} == {
         path.name for path in module.pages() if path.parent.name == "indicators"
     }
+
+
+def test_pages_that_are_read_are_short() -> None:
+    explanations = sorted((DOCS / "explanation").glob("*.md"))
+    pages = [*explanations, *(DOCS / "how-to").rglob("*.md"), *(DOCS / "tutorial").glob("*.md")]
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+
+    assert {name: count for name, count in words.items() if count > 1800} == {}
+    assert sum(words[page.name] for page in explanations) < 20_000
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split()) < 1000
+
+
+@pytest.mark.slow
+def test_the_page_of_measurements_is_current() -> None:
+    assert measurements.PAGE.read_text(encoding="utf-8") == measurements.page(), "run `python docs/measurements.py`"
 
 
 def test_the_address_of_the_repository_is_in_one_file_only() -> None:

@@ -16,7 +16,7 @@ from advisor.gate.base.git_objects import commit_of
 from advisor.gate.base.policy import BasePolicy, profiles, read_base_policy
 from advisor.locks.current import read_current, within
 from advisor.locks.lock import Lock
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
 from advisor.project.metadata.built_metadata import without_requirements
 from advisor.project.settings.project_settings import ProjectSettings

@@ -1,4 +1,4 @@
-"""Lock files of a stack: their texts, and the files of packages that they pin."""
+"""Lock files of a stack: their texts, and writing all of them or none."""
 
 from __future__ import annotations
 
@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from packaging.utils import NormalizedName
+from knowledge.domain.shared_files import write_atomically
 
+if TYPE_CHECKING:
     from advisor.index.client import IndexClient
-    from advisor.index.pages.page import DistributionFile
     from advisor.locks.setting_value import AppliedSetting
-    from advisor.resolve.candidates.problem import Candidate
     from advisor.resolve.optimum.request import ResolutionRequest
     from advisor.resolve.optimum.result import Optimum
 
@@ -36,32 +34,16 @@ def lock_texts(
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
     """
-    from advisor.api.lock_writers.formats import check_lock_path, lock_text
+    from advisor.api.locked_stack import stack_to_lock
+    from advisor.locks.registry import format_to_write
+    from advisor.locks.settings_table import settings_texts
 
-    if not paths:
+    formats = {path: format_to_write(path) for path in paths}
+    if not formats:
         return {}
-    for path in paths:
-        check_lock_path(path)
-    stack: Sequence[Candidate] = optimum.stack
-    files = pinned_files(stack, client)
-    texts = {
-        path: lock_text(
-            path, stack, files, problem=request.problem, source=request.source, client=client, settings=settings or None
-        )
-        for path in paths
-    }
-    if settings is not None:
-        from advisor.locks.settings_table import settings_texts
-
-        texts |= settings_texts(paths, settings)
-    return texts
-
-
-def pinned_files(stack: Sequence[Candidate], client: IndexClient) -> dict[NormalizedName, DistributionFile]:
-    """Return the file of each package with size and hash; a repository or a directory has none."""
-    with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
-    client.prefetch_sizes(c.file for c in with_files)
-    return {c.name: client.pinned(c.file) for c in with_files}
+    stack = stack_to_lock(optimum.stack, request.problem, request.source, client, settings=settings or None)
+    texts = {path: lock_format.write(path, [stack]) for path, lock_format in formats.items()}
+    return texts if settings is None else texts | settings_texts(paths, settings)
 
 
 def write_locks(texts: Mapping[Path, str]) -> None:
@@ -70,7 +52,5 @@ def write_locks(texts: Mapping[Path, str]) -> None:
     Raises:
         InputError: If a file cannot be written.
     """
-    from knowledge.domain.shared_files import write_atomically
-
     for path, text in texts.items():
         write_atomically(path, text)

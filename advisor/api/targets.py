@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.pylock import is_valid_pylock_path
-
 from advisor.api.context import TargetContext
-from advisor.api.lock_files import pinned_files, write_locks
+from advisor.api.lock_files import write_locks
 from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
@@ -80,16 +78,16 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
     from advisor.resolve.explanation.prices import agreement_price
     from advisor.resolve.recommendation.agreement import agree
 
-    own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    own = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that all targets can have"):
-        agreement = agree(own, limit=TimeLimit(sessions[0].context.time_limit))
+        agreement = agree(own, limit=TimeLimit(sessions[0].context.options.time_limit))
     prices: dict[str, Price] = {}
     for session in sessions:
         name = session.context.name
         session.replace_request(agreement.requests[name])
         session.reads_sizes = True
         with _named(session):
-            prices[name] = agreement_price(name, (session.request, session.recommend().optimum), own[name])
+            prices[name] = agreement_price(name, session.solved(), own[name])
     return agreement, prices
 
 
@@ -109,17 +107,17 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
     Raises:
         InputError: If a lock has no known format, or cannot be that of several targets.
     """
-    from advisor.api.lock_writers.formats import check_lock_path
-    from advisor.api.lock_writers.pylock import distinguishing_markers
+    from advisor.locks.formats.pylock import distinguishing_markers
+    from advisor.locks.registry import format_to_write
 
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
         owners.setdefault(session.context.default_lock, []).append(session)
     for path, sharing in owners.items():
-        check_lock_path(path)
+        lock_format = format_to_write(path)
         if len(sharing) < 2:
             continue
-        if not is_valid_pylock_path(path):
+        if not lock_format.holds_targets:
             raise InputError(
                 f"the targets {_names(sharing)} have the same lock `{path}`, which is no `pylock.toml`",
                 hint="give each a `lock` of its own, or name one `--target`",
@@ -140,36 +138,26 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
     """Recommend stacks with common versions for targets with one lock."""
     from advisor.resolve.recommendation.shared_versions import share_versions
 
-    solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    solved = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that the targets can share"):
-        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.time_limit))
+        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.options.time_limit))
     for session in sessions:
         session.replace_request(requests[session.context.name])
 
 
 def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
-    from advisor.api.lock_writers.pylock import TargetStack, write_pylock
+    from advisor.api.locked_stack import stack_to_lock
+    from advisor.locks.registry import format_to_write
     from advisor.locks.settings_table import locked_settings
     from advisor.resolve.explanation.recommended_settings import values_to_set
 
     stacks = []
     for session in sessions:
-        stack = session.recommend().optimum.stack
+        settings = locked_settings(values_to_set(session.settings())) or None
+        stack, request = session.recommend().optimum.stack, session.select().request
         with activity("reading hashes and sizes"):
-            files = pinned_files(stack, session.client)
-        links = session.client.configuration.find_links
-        reader = session.request.source.variants
-        stacks.append(
-            TargetStack(
-                target=session.context.target,
-                stack=stack,
-                files=files,
-                find_links=links,
-                variants=reader.metadata_of(stack) if reader else {},
-                settings=locked_settings(values_to_set(session.settings())) or None,
-            )
-        )
-    return write_pylock(stacks, folder=path.parent)
+            stacks.append(stack_to_lock(stack, request.problem, request.source, session.client, settings=settings))
+    return format_to_write(path).write(path, stacks)
 
 
 def check_only_target(context: TargetContext, paths: Sequence[Path]) -> None:

@@ -12,6 +12,7 @@ import typer
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import report_layout
 from advisor.cli.options import FormatOption, check_format
+from advisor.domain.words import ratio_text
 from advisor.report.layout import wrapped
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ def summary_of_rule(rule: Rule) -> str:
         builds = f" ({', '.join(f'+{local}' if local else 'no local version' for local in rule.local_versions)})"
         return (
             f"{', '.join(rule.packages)} {rule.versions}{builds if rule.local_versions else ''}{other} takes "
-            f"{rule.ratio:.3g}x the time of {rule.than}: {rule.workload}"
+            f"{ratio_text(rule.ratio, 'time')}x the time of {rule.than}: {rule.workload}"
         )
     if rule.kind == "vendor":
         build = {None: "", "": " without a local version"}.get(rule.local, f" +{rule.local}...")

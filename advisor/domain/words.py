@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from knowledge.domain.ratio import Ratio, WithRatio
+from knowledge.domain.ratio import WithRatio
 
 if TYPE_CHECKING:
     from knowledge.catalogue.rules import RuntimeRule
@@ -18,7 +18,20 @@ _SUBJECTS = ("model", "task", "benchmark", "block")
 _SIZES = ("batch", "length", "size", "gpus")
 """Further parameters that are named with a whole model."""
 _ACRONYMS = {"bert": "BERT", "gpt2": "GPT-2", "vit": "ViT", "resnet50": "ResNet-50", "unet": "U-Net", "dlrm": "DLRM"}
+RatioForm = Literal["short", "exact", "percent", "time"]
 _USUAL_TYPES = ("", "float32", "as-published", "as-submitted")
+
+
+class WithInterval(Protocol):
+    """A ratio of speeds, or of times, with its interval."""
+
+    @property
+    def low(self) -> float:
+        """Lower end of the interval."""
+
+    @property
+    def high(self) -> float:
+        """Upper end of the interval."""
 
 
 def visible(text: str) -> str:
@@ -117,11 +130,13 @@ def range_text(prediction: Prediction) -> str:
     """Return the range of the speed-ups over the kinds or the sizes of programs; empty if both are known."""
     if prediction.kinds:
         ratios = sorted(kind.speedup for kind in prediction.kinds)
-        return f"{ratios[0]:.3f}x to {ratios[-1]:.3f}x, depending on the workload; select it with `--workload`"
+        least, most = ratio_text(ratios[0], "exact"), ratio_text(ratios[-1], "exact")
+        return f"{least}x to {most}x, depending on the workload; select it with `--workload`"
     if prediction.sizes:
         first, last = prediction.sizes[0], prediction.sizes[-1]
-        if f"{first.speedup:.2f}" != f"{last.speedup:.2f}":
-            return f"{first.speedup:.3f}x for {first.workload} to {last.speedup:.3f}x for {last.workload} sizes"
+        if ratio_text(first.speedup) != ratio_text(last.speedup):
+            least, most = ratio_text(first.speedup, "exact"), ratio_text(last.speedup, "exact")
+            return f"{least}x for {first.workload} to {most}x for {last.workload} sizes"
     return ""
 
 
@@ -131,9 +146,33 @@ def operations_text(prediction: Prediction) -> str:
     return f"; from single operations only: no whole model was measured with {quoted(names)}" if names else ""
 
 
-def interval_text(ratio: Ratio | WithRatio) -> str:
+def ratio_text(ratio: float, form: RatioForm = "short") -> str:
+    """Return a ratio of speeds, or an end of its interval, as every text and table of the program rounds it.
+
+    Args:
+        ratio: The ratio; 1 is no difference.
+        form: ``short`` in sentences, ``exact`` in tables and plots, ``percent`` for the gain without its unit,
+            ``time`` for a ratio of times, such as that of a documented slow-down.
+    """
+    match form:
+        case "short":
+            return f"{ratio:.2f}"
+        case "exact":
+            return f"{ratio:.3f}"
+        case "percent":
+            return f"{(ratio - 1) * 100:.1f}"
+        case "time":
+            return f"{ratio:.3g}"
+
+
+def interval_text(ratio: WithInterval, form: RatioForm = "short") -> str:
     """Return the interval of a ratio: ``[1.08, 1.28]``."""
-    return f"[{ratio.low:.2f}, {ratio.high:.2f}]"
+    return f"[{ratio_text(ratio.low, form)}, {ratio_text(ratio.high, form)}]"
+
+
+def ends_text(ratio: WithInterval, form: RatioForm = "short") -> str:
+    """Return the interval of a ratio for a cell of a table: ``1.08 to 1.28``."""
+    return f"{ratio_text(ratio.low, form)} to {ratio_text(ratio.high, form)}"
 
 
 def speed_text(ratio: WithRatio, other: str = "") -> str:
@@ -144,8 +183,8 @@ def speed_text(ratio: WithRatio, other: str = "") -> str:
         other: What it is compared with; empty if the reader knows.
     """
     if ratio.is_significant:
-        return f"{ratio.speedup:.2f} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
-    return f"no clear difference{f' from {other}' if other else ''}: {ratio.speedup:.2f} {interval_text(ratio)}"
+        return f"{ratio_text(ratio.speedup)} times as fast{f' as {other}' if other else ''} {interval_text(ratio)}"
+    return f"no clear difference{f' from {other}' if other else ''}: {ratio_text(ratio.speedup)} {interval_text(ratio)}"
 
 
 def unknown_driver_text(runtime: RuntimeRule) -> str:

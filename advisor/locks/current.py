@@ -3,32 +3,23 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.pylock import is_valid_pylock_path
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
 from advisor.locks.lock import Lock, LockedVersion
-from advisor.locks.read import read_lock
-from advisor.project.formats.requirements import PINNED, has_pins, is_pinned
-from knowledge.domain.documents import parse_toml
+from advisor.locks.registry import format_to_read, lock_formats, own_lock, read_lock
+from advisor.project.formats.requirements import PINNED, has_pins
 from knowledge.domain.errors import InputError
 
-LOCKS = ("pylock.toml", "uv.lock", "poetry.lock", "pdm.lock", "Pipfile.lock")
-"""Names of locks in the directory of a project; the first that exists is used.
-
-If there is none, a `requirements.txt` is the lock if every line has an exact version.
-"""
-
-_MINOR = re.compile(r"==(\d+\.\d+)\.\*")
-_FIRST_LINE = re.compile(r"# by advisor, for Python (\d+\.\d+) ")
+_SUFFIXES = (".lock", ".json")
+"""Suffixes of locks in formats that are not read: no interpreter has one of them."""
 _LIST = """
 import importlib.metadata as m, json
 # `direct_url.json` says that a package was installed from a directory, repository or URL (PEP 610).
@@ -60,20 +51,9 @@ def read_current(choice: str | None, directory: Path, target: Target, *, names_u
         if python is None:
             raise InputError(f"`{path}` is not a virtual environment: it has no interpreter")
         return _installed(python)
-    if path.suffix in (".toml", ".lock", ".txt", ".json") or not path.exists():
+    if path.suffix in _SUFFIXES or any(lock_format.reads(path) for lock_format in lock_formats()) or not path.exists():
         return read_lock(path, target)
     return _installed(path)
-
-
-def own_lock(directory: Path) -> Path | None:
-    """Return the lock in the directory of a project; none if there is no lock.
-
-    Raises:
-        InputError: If `requirements.txt`, which may be a lock, cannot be read.
-    """
-    lock = next((directory / name for name in LOCKS if (directory / name).is_file()), None)
-    pinned = directory / PINNED
-    return lock or (pinned if pinned.is_file() and is_pinned(pinned) else None)
 
 
 def within(lock: Lock, roots: Iterable[RootRequirement]) -> Lock:
@@ -114,14 +94,9 @@ def locked_python(path: Path) -> str | None:
     """Return `major.minor` of the interpreter that a lock is for; none if it does not state exactly one.
 
     Args:
-        path: A `pylock.toml` or a requirements file.
+        path: The lock.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        if not is_valid_pylock_path(path):
-            match = _FIRST_LINE.match(text)
-        else:
-            match = _MINOR.fullmatch(str(parse_toml(text).get("requires-python", "")))
-    except (OSError, ValueError, RecursionError):
+        return format_to_read(path).python(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError, InputError):
         return None
-    return match[1] if match else None

@@ -11,14 +11,38 @@ from pathlib import Path
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.locks.entries import LockedFile
 from advisor.project.text_file import UnreadableFileError, check_size
 from knowledge.domain.errors import InputError
 
-_TOOL_LOCKS = {"uv.lock": "uv", "poetry.lock": "Poetry", "pdm.lock": "PDM"}
 _CONFLICT = re.compile(r"^(<{7}|={7}|>{7})( |$)", re.MULTILINE)
 PACKAGE_NAME = re.compile(r'^(?:name\s*=\s*|\s*"name":\s*)"(?P<name>[\w.-]+)",?\s*$|^\s*"(?P<key>[\w.-]+)":\s*\{\s*$')
 """Lines that begin a package in a lock in TOML or JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedFile:
+    """A file in a lock.
+
+    Attributes:
+        name: File name.
+        sha256: SHA-256 in lower case; empty if not recorded.
+        url: Address, as written; empty if not recorded.
+        path: Path on this machine, as written; empty if not recorded.
+        size: Size in bytes; none if not recorded.
+        other_hashes: Hashes by other algorithms, such as ``sha512:...``.
+    """
+
+    name: str
+    sha256: str = ""
+    url: str = ""
+    path: str = ""
+    size: int | None = None
+    other_hashes: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> str:
+        """All recorded values, on one line."""
+        return " ".join((self.name, self.url, self.path, self.sha256, str(self.size or ""), *self.other_hashes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +84,7 @@ class LockedSource:
         address: Repository with revision, URL or directory, as written.
         content: All that the lock records of the direct reference: hashes, size, subdirectory.
         directory: Whether the direct reference is a directory.
-        line: Line in the lock, from 1.
+        line: Line in the lock, from 1; 0 if not known yet.
         url: The address without commit and subdirectory.
         commit: Commit of a repository; empty if not recorded.
         subdirectory: Directory of the package in it; empty for the top.
@@ -71,8 +95,8 @@ class LockedSource:
     address: str
     content: str
     directory: bool
-    line: int
     url: str
+    line: int = 0
     commit: str = ""
     subdirectory: str = ""
     hashes: frozenset[str] = frozenset()
@@ -90,7 +114,7 @@ class Lock:
         open_entries: Packages without a version for some platforms, each with its line.
         indexes: Addresses of indexes and find-links that apply to all packages, each with its line.
         trusted_hosts: Hosts whose certificates are not verified, each with its line.
-        records_hashes: Whether locks of this format contain hashes.
+        tool: The tool that alone writes locks of this format; empty if there is none.
         obstacles: Why the target cannot install the lock as a whole, each as what follows "the lock", with its line.
         is_project: Whether the requirements of the project come from the lock itself: a pinned requirements file.
     """
@@ -102,14 +126,14 @@ class Lock:
     open_entries: tuple[tuple[NormalizedName, int], ...] = ()
     indexes: tuple[tuple[str, int], ...] = ()
     trusted_hosts: tuple[tuple[str, int], ...] = ()
-    records_hashes: bool = False
+    tool: str = ""
     obstacles: tuple[tuple[str, int], ...] = ()
     is_project: bool = False
 
     @property
-    def tool(self) -> str:
-        """The tool that alone writes locks of this format; empty if there is none."""
-        return _TOOL_LOCKS.get(self.path.name, "") if self.path is not None else ""
+    def records_hashes(self) -> bool:
+        """Whether it contains a hash of a file."""
+        return any(locked.hashes or locked.other_hashes for _, locked in self.entries)
 
     @property
     def is_edited(self) -> bool:

@@ -1,9 +1,10 @@
-"""A value of a run-time setting in one framework, with what applies it."""
+"""A value of a run-time setting in one framework, with what applies it, and such values as TOML for a lock."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from knowledge.catalogue.settings import (
     ANY,
@@ -18,6 +19,9 @@ from knowledge.catalogue.settings import (
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED, frameworks
 from knowledge.domain.suggestions import suggest
+
+TABLE_VERSION = 1
+"""Version of the table that records settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,3 +139,33 @@ def frameworks_text(setting: Setting) -> str:
     """Return the frameworks that have a setting, in backticks."""
     names = [framework.backend for framework in setting.frameworks]
     return ", ".join(f"`{name}`" for name in (frameworks() if ANY in names else names))
+
+
+def settings_table(settings: Iterable[AppliedSetting]) -> dict[str, Any]:
+    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file.
+
+    Args:
+        settings: The settings.
+    """
+    records = [setting_record(setting) for setting in sorted_settings(settings)]
+    return {"settings-version": TABLE_VERSION, "settings": records}
+
+
+def sorted_settings(settings: Iterable[AppliedSetting]) -> tuple[AppliedSetting, ...]:
+    """Return settings sorted by framework and name."""
+    return tuple(sorted(settings, key=lambda s: (s.framework, s.name)))
+
+
+def setting_record(setting: AppliedSetting) -> dict[str, Any]:
+    """Return a setting as TOML values."""
+    fields: dict[str, Any] = {
+        "framework": setting.framework,
+        "name": setting.name,
+        "value": setting.value,
+        "numerics": setting.numerics,
+        "environment": dict(sorted(setting.environment.items())),
+        "code": list(setting.code),
+        "processors": setting.processors,
+        "hint": setting.hint,
+    }
+    return {key: value for key, value in fields.items() if value not in ("", [], {})}

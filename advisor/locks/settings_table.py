@@ -7,12 +7,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from packaging.pylock import is_valid_pylock_path
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from advisor.locks.setting_value import AppliedSetting, applied_setting
+from advisor.locks.registry import lock_formats
+from advisor.locks.setting_value import (
+    TABLE_VERSION,
+    AppliedSetting,
+    applied_setting,
+    setting_record,
+    settings_table,
+    sorted_settings,
+)
 from advisor.project.text_file import check_size
 from knowledge.catalogue.settings import ANY, Numerics
 from knowledge.domain.documents import parse_toml
@@ -21,8 +28,6 @@ from knowledge.domain.frameworks import MEASURED
 
 SETTINGS_FILE = "advisor-settings.toml"
 """Name of the file next to a lock that is not `pylock.toml`."""
-
-TABLE_VERSION = 1
 _STEM = "advisor-settings"
 _HEADER = "# Run-time settings for the lock in this directory, written by `advisor advise`.\n"
 _REWRITE = "write it again with `advisor advise`"
@@ -105,16 +110,7 @@ def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[Appl
             same = settings.setdefault((setting.framework, name), setting)
             if same.value != value:
                 raise InputError(f"`{same.text}` and `{setting.text}` contradict each other", hint="remove one of them")
-    return _sorted(settings.values())
-
-
-def settings_table(settings: Iterable[AppliedSetting]) -> dict[str, Any]:
-    """Return settings as TOML values: the content of `[tool.advisor]`, and of a settings file.
-
-    Args:
-        settings: The settings.
-    """
-    return {"settings-version": TABLE_VERSION, "settings": [_record(setting) for setting in _sorted(settings)]}
+    return sorted_settings(settings.values())
 
 
 def settings_text(settings: Iterable[AppliedSetting]) -> str:
@@ -129,7 +125,8 @@ def settings_path(lock: Path) -> Path:
 
     Locks with a name of their own, such as ``gpu.txt``, have one of their own, such as ``advisor-settings.gpu.toml``.
     """
-    if lock.suffix == ".toml":
+    lock_format = next((lock_format for lock_format in lock_formats() if lock_format.reads(lock)), None)
+    if lock_format is not None and lock_format.holds_settings:
         return lock
     stem = lock.name.removesuffix(".cdx.json").removesuffix(".txt")
     if lock.suffix == ".lock" or stem in ("requirements", "bom.json"):
@@ -146,7 +143,7 @@ def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) ->
         locks: The locks.
         settings: Their settings.
     """
-    settings = _sorted(settings)
+    settings = sorted_settings(settings)
     paths = [path for lock in locks if (path := settings_path(lock)) != lock]
     return {path: settings_text(settings) for path in paths if settings or path.exists()}
 
@@ -169,7 +166,7 @@ def read_settings(lock: Path) -> LockedSettings | None:
             raise InputError(f"`{lock}` {problem}", hint="name a lock, or a settings file")
         return None
     document = _parsed(path)
-    if not is_valid_pylock_path(path):
+    if not any(lock_format.holds_settings and lock_format.writes(path) for lock_format in lock_formats()):
         return _settings_of(_validated(_File, document, path, place=""), path, {})
     tool = document.get("tool")
     table = tool.get("advisor") if isinstance(tool, Mapping) else None
@@ -221,9 +218,9 @@ def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ..
         if key in settings:
             raise InputError(f"`{path}` has the setting `{setting.name}` of `{setting.framework}` twice", hint=_REWRITE)
         settings[key] = setting
-        if entry.model_dump(exclude_defaults=True) != _record(setting):
+        if entry.model_dump(exclude_defaults=True) != setting_record(setting):
             changed.append(setting.text)
-    return LockedSettings(settings=_sorted(settings.values()), changed=tuple(changed), versions=versions)
+    return LockedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
 
 
 def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -236,21 +233,3 @@ def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...
         if framework is not None:
             versions.setdefault(framework, set()).add(str(package.get("version", "")))
     return {framework: tuple(sorted(listed - {""})) for framework, listed in sorted(versions.items())}
-
-
-def _sorted(settings: Iterable[AppliedSetting]) -> tuple[AppliedSetting, ...]:
-    return tuple(sorted(settings, key=lambda s: (s.framework, s.name)))
-
-
-def _record(setting: AppliedSetting) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "framework": setting.framework,
-        "name": setting.name,
-        "value": setting.value,
-        "numerics": setting.numerics,
-        "environment": dict(sorted(setting.environment.items())),
-        "code": list(setting.code),
-        "processors": setting.processors,
-        "hint": setting.hint,
-    }
-    return {key: value for key, value in fields.items() if value not in ("", [], {})}

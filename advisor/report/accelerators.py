@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.api.queries import HardwareComparison, PeakBound
-from advisor.domain.words import count, speed_text
+from advisor.domain.words import count, ratio_text, speed_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
 from knowledge.evidence.accelerator_pairs import DEFAULT, MLPERF, REQUESTS, SHORT, AcceleratorPair
@@ -49,7 +49,7 @@ def _bound(bound: PeakBound | None) -> Iterator[TextRow]:
     """Yield what is known without published pairs."""
     yield from labelled("speed", ["not known: no published measurement connects the two, also not through others"])
     if bound is not None:
-        text = f"between {bound.low:.2f} and {bound.high:.2f} times as fast, if only peak rates decide"
+        text = f"between {ratio_text(bound.low)} and {ratio_text(bound.high)} times as fast, if only peak rates decide"
         yield from labelled("bound", [text, "the smallest and the largest ratio of bandwidths and peak rates"])
 
 
@@ -58,7 +58,8 @@ def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[TextRow]:
     for number, pair in enumerate(pairs[:_MOST_ROWS]):
         devices = f"{pair.count} x {pair.accelerator} against {pair.reference}, batch {_batch(pair)}"
         source = f"{pair.source}, {pair.year}: {pair.configuration}"
-        yield TextRow(label="" if number else "pairs", cells=(f"{math.exp(pair.mean):.2f}", devices), notes=(source,))
+        ratio = ratio_text(math.exp(pair.mean))
+        yield TextRow(label="" if number else "pairs", cells=(ratio, devices), notes=(source,))
     if not all(pair.has_one_batch for pair in pairs):
         yield TextRow(cells=("pairs with different batch sizes were published without a common one; they count less",))
     if len(pairs) > _MOST_ROWS:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from advisor.domain.words import count
+from advisor.domain.words import count, ends_text, interval_text, ratio_text
+from advisor.report.tables import aligned_table
 from knowledge.estimate.framework_evidence import Estimate
 from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
@@ -14,17 +15,6 @@ from knowledge.evidence.stacks import StackComparisons, stack_name
 _LARGEST = 100.0
 NO_RESULT = "no result"
 """Text of a ratio whose interval is too wide, or contradicts the medians."""
-
-
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table with aligned columns."""
-    cells = [list(heads), *(list(row) for row in rows)]
-    widths = [max(3, *(len(row[i]) for row in cells)) for i in range(len(heads))]
-
-    def line(row: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))} |"
-
-    return "\n".join([line(cells[0]), line(["-" * width for width in widths]), *map(line, cells[1:])])
 
 
 def stack_comparisons_text(standings: StackComparisons) -> str:
@@ -40,7 +30,7 @@ def stack_comparisons_text(standings: StackComparisons) -> str:
         lines += [
             f"{label} on {where}, block `{block}`: times as fast as `{stack_name(first.reference)}`",
             "",
-            table(
+            aligned_table(
                 ("stack", "ratio", "interval", "rounds", ""),
                 (
                     (
@@ -98,18 +88,18 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
     basis = "both measured" if estimate.measured else "inferred: at least one of the versions was not measured"
     lines = [
         f"{stack} against {against}, on {where}, over {count(indicators, 'size')} of indicators:",
-        f"{estimate.speedup:.3f} times as fast [{estimate.low:.3f}, {estimate.high:.3f}] at {estimate.confidence:.0%}; "
-        f"{basis}",
+        f"{ratio_text(estimate.speedup, 'exact')} times as fast {interval_text(estimate, 'exact')} at "
+        f"{estimate.confidence:.0%}; {basis}",
         "",
         "main evidence (to first order, the log speed-up is the sum of weight x log ratio over all "
         f"{len(estimate.weighted_contrasts)} contrasts):",
-        table(
+        aligned_table(
             ("weight", "ratio", "interval", "measured", "against", "indicator", "on", "block"),
             (
                 (
                     f"{weight:+.3f}",
-                    f"{c.ratio.speedup:.3f}",
-                    f"{c.ratio.low:.3f} to {c.ratio.high:.3f}",
+                    ratio_text(c.ratio.speedup, "exact"),
+                    ends_text(c.ratio, "exact"),
                     _side(c.side.version, c.side.settings),
                     _side(c.reference.version, c.reference.settings),
                     c.label,
@@ -138,7 +128,7 @@ def scores_text(scores: Sequence[Score]) -> str:
         models = ", ".join(a.model for a in any_score.hardware.accelerators) or any_score.hardware.cpu.model
         count = "unknown" if any_score.accelerators is None else str(any_score.accelerators or "")
         rows.append((*key, models, count, *(_minutes(group[b]) if b in group else "" for b in names)))
-    return table(("division", "submitter", "system", "accelerator", "count", *names), rows)
+    return aligned_table(("division", "submitter", "system", "accelerator", "count", *names), rows)
 
 
 def _minutes(score: Score) -> str:
@@ -183,7 +173,7 @@ def software(score: Score) -> str:
 def gains_text(gains: Sequence[Gain], *, of: str) -> str:
     """Return speed-ups of MLPerf scores, of software (``software``) or of accelerators (``scaling``), as a table."""
     if of == "scaling":
-        return table(
+        return aligned_table(
             ("round", "submitter", "benchmark", "software", "from", "to", "speed-up", "95 % interval", "efficiency"),
             (
                 (
@@ -193,14 +183,14 @@ def gains_text(gains: Sequence[Gain], *, of: str) -> str:
                     software(g.later),
                     str(g.earlier.accelerators),
                     str(g.later.accelerators),
-                    f"{g.speedup:.2f}",
-                    f"{g.low:.2f} to {g.high:.2f}",
+                    ratio_text(g.speedup),
+                    ends_text(g),
                     f"{efficiency(g):.0%}",
                 )
                 for g in gains
             ),
         )
-    return table(
+    return aligned_table(
         ("machine", "accelerators", "benchmark", "from", "to", "minutes", "speed-up", "95 % interval", "", "note"),
         (
             (
@@ -210,8 +200,8 @@ def gains_text(gains: Sequence[Gain], *, of: str) -> str:
                 f"{g.earlier.round_} {software(g.earlier)}",
                 f"{g.later.round_} {software(g.later)}",
                 f"{g.earlier.minutes:.2f} -> {g.later.minutes:.2f}",
-                f"{g.speedup:.2f}",
-                f"{g.low:.2f} to {g.high:.2f}",
+                ratio_text(g.speedup),
+                ends_text(g),
                 "*" if g.is_significant else "",
                 g.note,
             )
@@ -297,10 +287,10 @@ def ratio_cells(comparison: Comparison) -> tuple[str, str, str]:
     interval = f"{_end(comparison.low)} to {_end(comparison.high)}"
     if not comparison.conclusive:
         return NO_RESULT, f"{interval}: too few or too noisy rounds", ""
-    return f"{comparison.speedup:.3f}", interval, "*" if comparison.significant else ""
+    return ratio_text(comparison.speedup, "exact"), interval, "*" if comparison.significant else ""
 
 
 def _end(ratio: float) -> str:
     if not 1 / _LARGEST <= ratio <= _LARGEST:
         return "below 0.01" if ratio < 1 else "above 100"
-    return f"{ratio:.3f}"
+    return ratio_text(ratio, "exact")

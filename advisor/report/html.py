@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from advisor.domain.words import count, indicator_text
+from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Evidence, PredictedChange
@@ -73,7 +73,7 @@ def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
         {
             "label": i.label,
             "note": i.note,
-            "text": f"{i.ratio.speedup:.3f}x [{i.ratio.low:.3f}, {i.ratio.high:.3f}]",
+            "text": f"{ratio_text(i.ratio.speedup, 'exact')}x {interval_text(i.ratio, 'exact')}",
             "at": place(i.ratio.speedup),
             "from": place(i.ratio.low),
             "to": place(i.ratio.high),

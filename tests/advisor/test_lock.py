@@ -8,15 +8,13 @@ from pathlib import Path
 import pytest
 from packaging.pylock import Pylock
 from packaging.requirements import Requirement
-from packaging.utils import NormalizedName
 
-from advisor.api.lock_writers.pylock import TargetStack, write_pylock
-from advisor.api.lock_writers.requirements import write_requirements
-from advisor.api.lock_writers.requirers import requirers_of
 from advisor.domain.requirement import RootRequirement
+from advisor.locks.formats.pylock import FORMAT as PYLOCK
+from advisor.locks.formats.requirements import FORMAT as REQUIREMENTS
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
-from tests.advisor.factories import build_client, build_problem, recommend_stack
+from tests.advisor.factories import build_problem, build_stack
 from tests.package_index import PackageIndex
 
 
@@ -29,21 +27,8 @@ def locked(index: PackageIndex, tmp_path: Path) -> tuple[str, str]:
     """The two locks of a stack with a wheel and an sdist."""
     index.add("a", "1.0", ["b"])
     index.add_sdist("b", "2.0")
-    problem = build_problem("a")
-    advice, source = recommend_stack(index, tmp_path / "cache", problem)
-    client = build_client(index, tmp_path / "cache")
-    files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
-    stack = advice.optimum.stack
-    return (
-        write_pylock([TargetStack(target=problem.target, stack=stack, files=files)]),
-        write_requirements(
-            stack,
-            files,
-            problem.target,
-            client.configuration,
-            requirers_of(problem, source, stack, folder=tmp_path),
-        ),
-    )
+    stack = build_stack(index, tmp_path / "cache", build_problem("a"))
+    return PYLOCK.write(tmp_path / "pylock.toml", [stack]), REQUIREMENTS.write(tmp_path / "stack.txt", [stack])
 
 
 def test_a_pylock_is_valid_and_complete(locked: tuple[str, str], index: PackageIndex) -> None:
@@ -94,9 +79,8 @@ def test_dependents_are_written_like_pip_compile(index: PackageIndex, tmp_path: 
     )
     override = RootRequirement(requirement=Requirement("b==1.0"), origin="o.txt:1", path=str(tmp_path / "o.txt"))
     problem = replace(build_problem("a"), roots=roots, overrides=(override,))
-    advice, source = recommend_stack(index, tmp_path / "cache", problem)
 
-    requirers = requirers_of(problem, source, advice.optimum.stack, folder=tmp_path)
+    requirers = build_stack(index, tmp_path / "cache", problem).details.requirers(tmp_path)
 
     assert requirers == {
         "a": ("My-App (pyproject.toml)",),
@@ -107,14 +91,14 @@ def test_dependents_are_written_like_pip_compile(index: PackageIndex, tmp_path: 
 
 def test_each_of_several_dependents_has_its_own_line(index: PackageIndex, tmp_path: Path) -> None:
     index.add("a", "1.0")
-    advice, _ = recommend_stack(index, tmp_path / "cache", build_problem("a"))
-    client = build_client(index, tmp_path / "cache")
-    files = {c.name: client.pinned(c.file) for c in advice.optimum.stack}
-    requirers = {NormalizedName("a"): ("-r requirements.in", "b")}
+    index.add("b", "1.0", ["a"])
+    paths = [str(tmp_path / "requirements.in"), ""]
+    roots = tuple(replace(root, path=path) for root, path in zip(build_problem("a", "b").roots, paths, strict=True))
+    stack = build_stack(index, tmp_path / "cache", replace(build_problem(), roots=roots))
 
-    text = write_requirements(advice.optimum.stack, files, build_problem("a").target, client.configuration, requirers)
+    text = REQUIREMENTS.write(tmp_path / "stack.txt", [stack])
 
-    assert text.endswith("    # via\n    #   -r requirements.in\n    #   b\n")
+    assert "    # via\n    #   -r requirements.in\n    #   b\nb==1.0" in text
 
 
 def test_a_file_name_cannot_add_a_line_to_a_lock(index: PackageIndex, tmp_path: Path) -> None:
@@ -123,9 +107,8 @@ def test_a_file_name_cannot_add_a_line_to_a_lock(index: PackageIndex, tmp_path: 
         requirement=Requirement("a"), origin="x:1", path=str(tmp_path / "x\n--index-url http:evil.txt")
     )
     problem = replace(build_problem("a"), roots=(root,))
-    advice, source = recommend_stack(index, tmp_path / "cache", problem)
 
-    requirers = requirers_of(problem, source, advice.optimum.stack, folder=tmp_path)
+    requirers = build_stack(index, tmp_path / "cache", problem).details.requirers(tmp_path)
 
     assert requirers == {"a": ("-r x?--index-url http:evil.txt",)}
 

@@ -15,13 +15,13 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.api.lock_writers.sbom import write_sbom
 from advisor.locks.current import read_current
-from advisor.locks.read import read_lock
-from advisor.project.formats.pyproject import ProjectIdentity
+from advisor.locks.formats.cyclonedx import FORMAT as CYCLONEDX
+from advisor.locks.registry import read_lock
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
 from pi_runners.execution.environment import find_uv
+from tests.advisor.factories import build_problem, empty_stack
 from tests.advisor.inputs import target
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -246,24 +246,22 @@ def test_the_time_of_a_bill_of_materials_changes_only_with_its_content(advisor: 
     assert changed["serialNumber"] != first["serialNumber"]
 
 
-def test_source_date_epoch_sets_the_time_of_a_bill_of_materials(monkeypatch: pytest.MonkeyPatch) -> None:
-    import networkx
-
+def test_source_date_epoch_sets_the_time_of_a_bill_of_materials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 
-    text = write_sbom((), {}, networkx.DiGraph(), licenses={}, project=ProjectIdentity(name="m", version=None))
+    text = CYCLONEDX.write(tmp_path / "bom.json", [empty_stack(tmp_path, build_problem())])
 
     assert json.loads(text)["metadata"]["timestamp"] == "2023-11-14T22:13:20+00:00"
 
 
 @pytest.mark.parametrize("epoch", ["", "yesterday", "1" * 30])
-def test_an_invalid_source_date_epoch_is_an_error(epoch: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    import networkx
-
+def test_an_invalid_source_date_epoch_is_an_error(epoch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
 
     with pytest.raises(InputError, match="`SOURCE_DATE_EPOCH` is"):
-        write_sbom((), {}, networkx.DiGraph(), licenses={}, project=ProjectIdentity(name="m", version=None))
+        CYCLONEDX.write(tmp_path / "bom.json", [empty_stack(tmp_path, build_problem())])
 
 
 def test_the_pipfile_lock_has_the_hash_of_its_pipfile(advisor: Advisor, project: Path) -> None:

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.api.lock_writers.requirements import write_requirements
 from advisor.cli.console import say_error
 from advisor.domain.words import visible
 from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages import page
 from advisor.index.pages.page import parse_page
 from advisor.index.pages.reader import IndexAnswerError
+from advisor.locks.formats.requirements import FORMAT as REQUIREMENTS
 from advisor.resolve.candidates.index import IndexCandidates
 from knowledge.domain.errors import InputError
-from tests.advisor.factories import build_client, build_problem, recommend_stack, versions_of
+from tests.advisor.factories import build_client, build_problem, build_stack
 from tests.package_index import PackageIndex
 
 A = canonicalize_name("a")
@@ -137,15 +137,12 @@ def test_no_text_of_a_page_can_add_a_line_to_a_lock(index: PackageIndex, tmp_pat
     true = index.entries["a"][0]["hashes"]["sha256"]
     index.entries["a"][0]["hashes"] = {"sha256": f"{true}\n--index-url http://evil.example/simple"}
 
-    advice, _ = recommend_stack(index, tmp_path, build_problem("a"))
-    stack = advice.optimum.stack
-    client = build_client(index, tmp_path)
-    files = {c.name: client.pinned(c.file) for c in stack}
-    text = write_requirements(stack, files, build_problem("a").target, client.configuration, {})
+    stack = build_stack(index, tmp_path, build_problem("a"))
+    text = REQUIREMENTS.write(tmp_path / "stack.txt", [stack])
 
-    assert versions_of(stack) == {"a": "0.9"}
+    assert [(package.name, str(package.version)) for package in stack.packages] == [("a", "0.9")]
     assert "evil" not in text
-    assert text.count("\n") == 4
+    assert text.count("\n") == 5
 
 
 @pytest.mark.parametrize(

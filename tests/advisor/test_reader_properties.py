@@ -14,7 +14,7 @@ from packaging.version import Version
 from advisor.api.configuration import check_table
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata.core import parse_metadata
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
 from tests.advisor.inputs import target

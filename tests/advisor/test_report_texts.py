@@ -13,9 +13,10 @@ import pytest
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
-from advisor.domain.words import indicator_text
+from advisor.domain.words import indicator_text, ratio_text
 from advisor.gate.check import GateCase, GateResult, ProjectState, TargetResult
 from advisor.gate.compare import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
@@ -33,10 +34,11 @@ from advisor.report.check.formats import CHECK_FORMATS
 from advisor.report.formats import Presentation
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, rendered
 from advisor.resolve.explanation.alternatives import Alternative, Explanation
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding
 from advisor.resolve.explanation.prices import Price
 from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
 from advisor.resolve.explanation.sizes import AdviceSizes, PackageSize, StackSizes
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
@@ -90,7 +92,7 @@ def advice(index: PackageIndex, tmp_path: Path) -> AdviceResult:
     index.add("torch", "2.13.0", ["numpy"], uploaded="2025-06-01T00:00:00Z")
     newest = build_request(index, tmp_path, build_problem("torch"))
     request = build_request(index, tmp_path, build_problem("torch<2.14"))
-    best = recommend(request)
+    best = recommend(Selection(request=request))
     return AdviceResult(
         advice=replace(
             best,
@@ -318,6 +320,34 @@ def texts(advice: AdviceResult, gate: GateResult) -> dict[str, Callable[[Layout]
 NAMES = ("advise", "advise-details", "check", "check-details", "prices", "explain", "hardware-compare")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_one_function_rounds_the_ratios_of_all_reports(
+    texts: dict[str, Callable[[Layout], str]], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rounded(ratio: float, form: str = "short") -> str:
+        return "RATIO"
+
+    before = texts[name](Layout(width=1000))
+    # Modules import the function by its name.
+    monkeypatch.setattr(ratio_text, "__code__", rounded.__code__)
+    after = texts[name](Layout(width=1000))
+
+    ratio = r"(?<![\w.])\d+\.\d{2,3}(?= times as fast|x | \[)|(?<=\[)-?\d+\.\d+|(?<=, )-?\d+\.\d+(?=\])"
+    assert re.search(ratio, before)
+    assert not re.search(ratio, after)
+    assert "RATIO" in after
+
+
+def test_no_other_function_rounds_a_ratio() -> None:
+    root = Path(advisor.__file__).parent
+    sources = {path.relative_to(root): path.read_text() for path in root.rglob("*.py")}
+    ratio = re.compile(r"(speedup|\blow|\bhigh|math\.exp\([^()]*\)):[^}\"']*[fg]\}")
+
+    found_in = {str(path) for path, text in sources.items() if ratio.search(text)}
+
+    assert found_in == set()
+
+
 @pytest.mark.parametrize("width", [80, 120])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_report_prints_what_its_file_shows(
@@ -369,7 +399,8 @@ def test_a_setting_outside_the_advice_says_that_it_reduces_precision(
 ) -> None:
     settings = TargetSettings(hardware=advice.target.hardware, allows_reduced=allows)
     effects = (effect("matmul_precision=medium", 1.27, 1.1, 1.5), effect("allocator=tcmalloc", 1.2, 1.1, 1.3))
-    report = replace(advice, settings=(), setting_effects=effects, request=replace(advice.request, settings=settings))
+    request = replace(advice.request, score=replace(advice.request.score, settings=settings))
+    report = replace(advice, settings=(), setting_effects=effects, request=request)
 
     rows, _ = setting_rows(report)
 

@@ -17,8 +17,7 @@ from packaging.version import Version
 from advisor.domain.words import size_text
 from advisor.index.client import IndexClient
 from advisor.index.metadata.file_sizes import FileSizes
-from advisor.locks.entries import LockedFile
-from advisor.locks.lock import LockedVersion
+from advisor.locks.lock import LockedFile, LockedVersion
 from advisor.report.advice.sizes import size_lines, tiles
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate

@@ -9,14 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from advisor.gate.base.git_objects import CommitTree, commit_of, prefix_of, repository_error
+from advisor.locks.registry import lock_formats
 from advisor.project.code.files import FILE_PATTERNS, is_project_file
 from advisor.project.formats.requirements import included_files
 from knowledge.domain.errors import InputError
 
-_NAMES = (
-    *("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.cdx.json", "*bom.json", "*.yaml", "*.yml"),
-    *("setup.py", "setup.cfg", "*.ipynb"),
-)
+_NAMES = (*("*.toml", "*.lock", "Pipfile", "*.txt", "*.in", "*.yaml", "*.yml", "setup.py", "setup.cfg", "*.ipynb"),)
 _REQUIREMENTS = (".txt", ".in")
 
 
@@ -59,8 +57,9 @@ def export_commit(
     identifiers: dict[str, str] = {}
     broken_links: list[str] = []
     for name in sorted({*tree.files, *tree.links}):
-        is_read = name in extra_names or any(PurePosixPath(name).match(pattern) for pattern in _NAMES)
-        if is_read or _may_differ_in_settings(tree, name, prefix, directory):
+        is_named = name in extra_names or any(PurePosixPath(name).match(pattern) for pattern in _NAMES)
+        is_lock = any(lock_format.reads(Path(name)) for lock_format in lock_formats())
+        if is_named or is_lock or _may_differ_in_settings(tree, name, prefix, directory):
             identifier = tree.file_at(name)
             if identifier is None:
                 broken_links.append(name)

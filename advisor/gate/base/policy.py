@@ -9,7 +9,7 @@ from typing import Any
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.locks.current import own_lock
+from advisor.locks.registry import own_lock
 from advisor.project.formats.pyproject import read_settings
 from advisor.project.text_file import line_in, read_text
 from knowledge.domain.errors import InputError

@@ -20,8 +20,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.memo import Memo
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
-from advisor.locks.entries import LockedFile
-from advisor.locks.lock import LockedSource, LockedVersion
+from advisor.locks.lock import LockedFile, LockedSource, LockedVersion
 
 _PYPI_FILE = re.compile(
     r"https://files\.pythonhosted\.org/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/(?P<name>[^/?]+)"

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy
-from advisor.locks.current import LOCKS
-from advisor.project.formats.requirements import PINNED, is_pinned
-from knowledge.domain.errors import InputError
+from advisor.locks.registry import lock_formats
 
 
 def find_unchecked_locks(
@@ -23,9 +21,8 @@ def find_unchecked_locks(
         checked: The locks that are checked, and the files with the project's requirements.
         base: The project's directory in the base; none without a base.
     """
-    paths = [*(directory / name for name in LOCKS), *sorted(directory.glob("pylock.*.toml")), directory / PINNED]
-    for path in paths:
-        if path in checked or not path.is_file() or (path.name == PINNED and not _may_be_lock(path)):
+    for path in (path for lock_format in lock_formats() for path in lock_format.all(directory)):
+        if path in checked:
             continue
         before = base / path.name if base is not None else None
         if before is None or not before.is_file() or before.read_bytes() != path.read_bytes():
@@ -36,10 +33,3 @@ def find_unchecked_locks(
                 place=Place(path=str(path), line=1),
                 subject=path.name,
             )
-
-
-def _may_be_lock(path: Path) -> bool:
-    try:
-        return is_pinned(path)
-    except InputError:
-        return True

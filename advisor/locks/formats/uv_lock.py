@@ -1,50 +1,90 @@
-"""Parser of `uv.lock`: its packages, and which of them a target would install."""
+"""`uv.lock`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
+from packaging.utils import canonicalize_name
+
 from advisor.domain.target import Target
-from advisor.locks.entries import Document, Entry, content_of, holds, kind_of_source, locked_file, package_of
+from advisor.locks.documents import (
+    Document,
+    DocumentFormat,
+    Entry,
+    content_of,
+    holds,
+    kind_of_source,
+    locked_file,
+    package_of,
+)
+from advisor.locks.lock import LockedSource
 
 _DIRECTORIES = ("virtual", "editable", "directory")
 _OTHERS = ("registry", "git", "url", "path")
 
 
-def read_uv(document: Document, target: Target) -> Iterator[Entry]:
-    """Yield the packages of a `uv.lock`. The target installs those that the packages of the project depend on.
+class _UvLock(DocumentFormat):
+    name = "uv.lock"
+    order = 2
+    read_names = (name,)
+    tool = "uv"
+
+    def update_command(self, pins: Sequence[str]) -> str:
+        """Return the command that sets packages to versions."""
+        return " ".join(["uv lock", *(f"--upgrade-package {pin}" for pin in pins)])
+
+    def pythons(self, document: Document) -> Mapping[str, str]:
+        """Return `requires-python`."""
+        stated = document.get("requires-python")
+        return {} if stated is None else {str(stated): str(stated)}
+
+    def entries(self, document: Document, target: Target) -> Iterator[Entry]:
+        """Yield the packages. The target installs those that the packages of the project depend on."""
+        packages = document["package"]
+        required = _required_packages(packages, target)
+        for place, package in enumerate(packages):
+            with package_of(package, place):
+                registry = package.get("source", {}).get("registry")
+                source = _source(package)
+                directory = source is not None and source.directory
+                files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]
+                yield Entry(
+                    name=package["name"],
+                    version=package.get("version", "") if directory else package["version"],
+                    index=registry,
+                    # If the index is a directory, paths are relative to it.
+                    files=tuple(locked_file(file, folder=registry or "") for file in files),
+                    source=source,
+                    on_target=not directory and id(package) in required,
+                )
+
+
+def _source(package: Document) -> LockedSource | None:
+    """Return the source of a package; none if it comes from an index.
 
     Raises:
-        EntryError: If a package is malformed.
+        ValueError: If it has several sources, or files in addition to a directory.
     """
-    packages = document["package"]
-    required = _required_packages(packages, target)
-    for place, package in enumerate(packages):
-        with package_of(package, place):
-            source = package.get("source", {})
-            kind = kind_of_source(source, (*_DIRECTORIES, *_OTHERS))
-            directory = kind if kind in _DIRECTORIES else ""
-            if directory and ("sdist" in package or package.get("wheels")):
-                raise ValueError(f"it has files in addition to the directory `{source[directory]}`")
-            registry = source.get("registry")
-            # `https://host/name?subdirectory=...&rev=...#commit`
-            git = urlsplit(str(source.get("git", "")))
-            files = [*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])]
-            yield Entry(
-                name=package["name"],
-                version=package.get("version", "") if directory else package["version"],
-                index=registry,
-                # If the index is a directory, paths are relative to it.
-                files=tuple(locked_file(file, folder=registry or "") for file in files),
-                direct_reference="" if kind == "registry" else str(source[kind]) if kind else str(dict(source)),
-                content=content_of(package, "source", "sdist", "wheels"),
-                directory=bool(directory),
-                url=urlunsplit((*git[:3], "", "")),
-                commit=git.fragment,
-                subdirectory=str(source.get("subdirectory") or dict(parse_qsl(git.query)).get("subdirectory", "")),
-                on_target=not directory and id(package) in required,
-            )
+    source = package.get("source", {})
+    kind = kind_of_source(source, (*_DIRECTORIES, *_OTHERS))
+    directory = kind in _DIRECTORIES
+    if directory and ("sdist" in package or package.get("wheels")):
+        raise ValueError(f"it has files in addition to the directory `{source[kind]}`")
+    if kind == "registry":
+        return None
+    address = str(source[kind]) if kind else str(dict(source))
+    # `https://host/name?subdirectory=...&rev=...#commit`
+    git = urlsplit(str(source.get("git", "")))
+    return LockedSource(
+        name=canonicalize_name(package["name"]),
+        address=address,
+        content=content_of(package, "source", "sdist", "wheels"),
+        directory=directory,
+        url=urlunsplit((*git[:3], "", "")) or address,
+        commit=git.fragment,
+        subdirectory=str(source.get("subdirectory") or dict(parse_qsl(git.query)).get("subdirectory", "")),
+    )
 
 
 def _required_packages(packages: Iterable[Document], target: Target) -> set[int]:
@@ -77,3 +117,6 @@ def _required_packages(packages: Iterable[Document], target: Target) -> set[int]
                     for match in matches[:1]:
                         queue += [(match, None), *((match, e) for e in dependency.get("extra", ()))]
     return required
+
+
+FORMAT = _UvLock()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from advisor.domain.words import quoted
+from advisor.domain.words import interval_text, quoted, ratio_text
 from advisor.resolve.recommendation.problem_variants import SolvedVariant, VariantComparison
 from advisor.resolve.score.criteria import HOURS_A_YEAR
 from knowledge.estimate.interpreters import InterpreterRatio, interpreter_ratios
@@ -45,7 +45,7 @@ def measured_lines(comparison: VariantComparison) -> Iterator[str]:
     for ratio in interpreter_ratios([_version(solved.variant.label) for solved in comparison.solved]):
         by_part.setdefault(ratio.part, []).append(ratio)
     for part, ratios in by_part.items():
-        values = ", ".join(f"{r.python} {r.ratio:.2f}x [{r.low:.2f}, {r.high:.2f}]" for r in ratios)
+        values = ", ".join(f"{r.python} {ratio_text(r.ratio)}x {interval_text(r)}" for r in ratios)
         yield f"{part}, compared with {ratios[0].reference}: {values} ({ratios[0].machine}; not part of the score)"
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
-from advisor.api.lock_writers.no_deps import no_deps_reasons
+from advisor.api.locked_stack import no_deps_reasons
 from advisor.api.session import AdviceResult
 from advisor.index.configuration import without_credentials
+from advisor.locks.registry import format_to_read
 
 
 def output_lines(report: AdviceResult) -> Iterator[str]:
@@ -17,9 +18,8 @@ def output_lines(report: AdviceResult) -> Iterator[str]:
     reasons = no_deps_reasons(request.problem, request.source, stack) if report.outputs else ()
     for path in report.outputs:
         yield f"`{path}`"
-        if reasons and path.endswith(".txt"):
-            commands = f"`pip install --no-deps -r {shlex.quote(path)}` or `uv pip sync {shlex.quote(path)}`"
-            yield f"install it with {commands}: {'; '.join(reasons)}"
+        if reasons and (commands := format_to_read(Path(path)).install_commands(path)):
+            yield f"install it with {' or '.join(f'`{command}`' for command in commands)}: {'; '.join(reasons)}"
 
 
 def uv_sources(report: AdviceResult) -> str:
@@ -28,7 +28,7 @@ def uv_sources(report: AdviceResult) -> str:
     sources: dict[str, str] = {}
     for candidate in report.advice.optimum.stack:
         if report.request.source.is_further_build(candidate):
-            name = report.request.builds.index_name(candidate)
+            name = report.request.score.builds.index_name(candidate)
             indexes[name] = without_credentials(candidate.file.index)
             sources[candidate.name] = name
     if not sources:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from advisor.domain.words import interval_text, ratio_text
 from advisor.report.advice.formats.text import evidence_lines
 from advisor.report.advice.interpreters import criterion_text
 from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
@@ -70,8 +71,8 @@ def _speed(prediction: Prediction | None) -> str:
     """Return a predicted speed-up in percent, with its interval."""
     if prediction is None or not prediction.is_known:
         return "speed unknown"
-    mean, low, high = ((value - 1) * 100 for value in (prediction.speedup, prediction.low, prediction.high))
-    return f"{mean:.1f} % of speed [{low:.1f}, {high:.1f}]{'' if prediction.is_significant else ', not significant'}"
+    gain, interval = ratio_text(prediction.speedup, "percent"), interval_text(prediction, "percent")
+    return f"{gain} % of speed {interval}{'' if prediction.is_significant else ', not significant'}"
 
 
 def _changes(changes: Sequence[tuple[str, str, str]]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, flops_text, interval_text, quoted, speed_text
+from advisor.domain.words import count, flops_text, interval_text, quoted, ratio_text, speed_text
 from advisor.report.environment import NUMERICS
 from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting, Status
 from advisor.resolve.score.setting_choice import TargetSettings
@@ -71,7 +71,7 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
             listed += 1
             continue
         name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
-        actions = _precision(key, report.request.settings) if own is None else _actions(own, clear)
+        actions = _precision(key, report.request.score.settings) if own is None else _actions(own, clear)
         notes = [*actions, *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
         rows.append(
@@ -116,15 +116,14 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
     base = f" as {over.upper()}" if over == "tf32" else ""
     if kinds == 1:
         if first.gains_from:
-            ends = [f"{size.speedup:.2f}" for size in (first.sizes[0], first.sizes[-1])]
+            ends = [ratio_text(size.speedup) for size in (first.sizes[0], first.sizes[-1])]
             return f"{' to '.join(ends)} times as fast{base}: faster from {flops_text(first.gains_from)} a step on"
         size = f", at the measured {flops_text(first.sizes[0].flops)} a step" if len(first.sizes) == 1 else ""
         interval = f"{interval_text(first)}{size}"
         if not first.is_significant:
-            return f"no clear difference{base.replace(' as', ' from')}: {first.speedup:.2f} {interval}"
-        return f"{first.speedup:.2f} times as fast{base} {interval}"
-    ends = [f"{e.speedup:.2f}" for e in (last, first)]
-    ratio = " to ".join(dict.fromkeys(ends))
+            return f"no clear difference{base.replace(' as', ' from')}: {ratio_text(first.speedup)} {interval}"
+        return f"{ratio_text(first.speedup)} times as fast{base} {interval}"
+    ratio = " to ".join(dict.fromkeys(ratio_text(e.speedup) for e in (last, first)))
     if kinds > len(clear):
         return (
             f"{ratio} times as fast{base} for {len(clear)} of {count(kinds, 'kind')} of workloads, else no clear effect"
@@ -227,7 +226,7 @@ def _weight(effects: Sequence[SettingEffect]) -> tuple[int, int]:
 def _effect_text(clear: Sequence[SettingEffect], kinds: int) -> str:
     first = clear[0]
     gains = ", ".join(
-        f"{e.speedup:.2f} {interval_text(e)} for `{e.workload}` ({_basis(e)})" for e in clear[:_MOST_KINDS]
+        f"{ratio_text(e.speedup)} {interval_text(e)} for `{e.workload}` ({_basis(e)})" for e in clear[:_MOST_KINDS]
     )
     others = len(clear) - len(clear[:_MOST_KINDS])
     more = f" and {count(others, 'other kind')}" if others else ""

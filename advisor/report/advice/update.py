@@ -11,7 +11,7 @@ from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
 from advisor.gate.compare import PackageChange
 from advisor.gate.findings import Finding
-from advisor.report.check.formats.markdown import effect_lines, table
+from advisor.report.check.formats.markdown import effect_lines
 from advisor.report.check.summary import (
     describe_changes,
     describe_prediction,
@@ -21,6 +21,7 @@ from advisor.report.check.summary import (
 )
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, rounded_record, target_line, version_change
+from advisor.report.tables import table_lines
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
@@ -143,13 +144,13 @@ def _markdown(change: LockChange) -> Iterator[str]:
         yield "### Resolved findings"
         yield ""
         rows = [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(change.cleared)]
-        yield from table(("finding", "message", "source"), rows)
+        yield from table_lines(("finding", "message", "source"), rows)
         yield ""
     if change.remaining:
         yield "### Remaining findings"
         yield ""
         remaining = [(places_and_name(same), same[0].message) for same in equal_findings(change.remaining)]
-        yield from table(("finding", "message"), remaining)
+        yield from table_lines(("finding", "message"), remaining)
         yield ""
     if change.changes:
         yield "### Packages"
@@ -157,7 +158,7 @@ def _markdown(change: LockChange) -> Iterator[str]:
         packages = [
             (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
         ]
-        yield from table(("package", "before", "after", "why"), packages)
+        yield from table_lines(("package", "before", "after", "why"), packages)
         yield ""
     yield from effect_lines(listed_effects(change.prediction, change.effects))
     if change.commands:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.domain.words import count
+from advisor.domain.words import count, interval_text, ratio_text
 from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice
 from advisor.resolve.score.speed_steps import MIN_GAIN, counted_steps
 from knowledge.catalogue.rule_book import RuleBook
@@ -166,9 +166,10 @@ def slowdown_texts(
 
 def describe_slowdown(rule: SlowerRule, versions: Mapping[str, Version], name: str) -> str:
     """Return one sentence about a documented slow-down of a stack."""
+    ratio = ratio_text(rule.reported_ratio, "time")
     with_other = f" with `{rule.other} {versions[rule.other]}`" if rule.other else ""
     text = (
-        f"`{name} {versions[name]}`{with_other} is reported to take {rule.reported_ratio:.3g}x the time of {rule.than} "
+        f"`{name} {versions[name]}`{with_other} is reported to take {ratio}x the time of {rule.than} "
         f"({count(len(rule.ratios), 'report')}): {rule.workload}"
     )
     if rule.reproduction is not None:
@@ -189,6 +190,6 @@ def reproduction_text(rule: SlowerRule) -> str:
     slow, fast = measured.versions
     program = f" with {measured.program}" if measured.program else ""
     return (
-        f"{confirmed} by this program: {slow} takes {measured.ratio:.3g}x the time of {fast} "
-        f"[{measured.low:.3g}, {measured.high:.3g}]{program} on {measured.machine}"
+        f"{confirmed} by this program: {slow} takes {ratio_text(measured.ratio, 'time')}x the time of "
+        f"{fast} {interval_text(measured, 'time')}{program} on {measured.machine}"
     )

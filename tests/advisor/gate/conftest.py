@@ -13,7 +13,7 @@ from advisor.gate.checks.locked_files import LockedFiles
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from knowledge.store.engine import open_knowledge_base
 from tests.advisor.factories import build_client, build_problem
 from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found

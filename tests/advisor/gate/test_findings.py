@@ -15,7 +15,7 @@ from advisor.gate.checks.compatibility import check_compatibility
 from advisor.gate.policy import read_policy
 from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import shipped_rules

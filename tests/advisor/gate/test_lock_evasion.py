@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import tomli_w
 
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.project.text_file import UnreadableFileError
 from tests.advisor.factories import build_problem
 from tests.advisor.gate.lock_texts import (

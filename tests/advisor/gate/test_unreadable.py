@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from pydantic_sarif.model import StaticAnalysisResultsFormatSarifVersion210JsonSchema as SarifSchema
 
-from advisor.locks.read import read_lock
+from advisor.locks.registry import read_lock
 from advisor.project.text_file import UnreadableFileError
 from tests.advisor.factories import build_problem
 from tests.advisor.gate.steps import Run, change, git

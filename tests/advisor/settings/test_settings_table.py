@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from packaging.pylock import Pylock
 
-from advisor.api.lock_writers.pylock import TargetStack, write_pylock
+from advisor.locks.formats.pylock import FORMAT as PYLOCK
+from advisor.locks.setting_value import settings_table
 from advisor.locks.settings_table import (
     SETTINGS_FILE,
     locked_settings,
     read_settings,
     settings_path,
-    settings_table,
     settings_text,
     settings_texts,
 )
 from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.domain.errors import InputError
-from tests.advisor.factories import build_problem
+from tests.advisor.factories import build_problem, empty_stack
 
 VALUES: dict[str, dict[str, int | str]] = {
     "torch": {"threads": 2, "amp": "bfloat16", "allocator": "tcmalloc"},
@@ -102,11 +102,10 @@ def test_the_order_of_the_settings_does_not_change_the_bytes() -> None:
 
 
 def test_a_pylock_contains_the_settings_and_stays_valid(tmp_path: Path) -> None:
-    target = build_problem().target
     settings = locked_settings(VALUES)
-    without = write_pylock([TargetStack(target=target, stack=(), files={})])
-    text = write_pylock([TargetStack(target=target, stack=(), files={}, settings=settings)])
     path = tmp_path / "pylock.toml"
+    without = PYLOCK.write(path, [empty_stack(tmp_path, build_problem())])
+    text = PYLOCK.write(path, [empty_stack(tmp_path, build_problem(), settings=settings)])
     path.write_text(text)
 
     content = read_settings(path)
@@ -118,19 +117,16 @@ def test_a_pylock_contains_the_settings_and_stays_valid(tmp_path: Path) -> None:
     assert "tool" not in tomllib.loads(without)
 
 
-def test_a_lock_for_several_targets_contains_the_settings_that_all_of_them_have() -> None:
+def test_a_lock_for_several_targets_contains_the_settings_that_all_of_them_have(tmp_path: Path) -> None:
     pythons = ("3.11", "3.12")
     stacks = [
-        TargetStack(
-            target=build_problem(python=python).target,
-            stack=(),
-            files={},
-            settings=locked_settings({"torch": {"threads": 2, "isa": isa}}),
+        empty_stack(
+            tmp_path, build_problem(python=python), settings=locked_settings({"torch": {"threads": 2, "isa": isa}})
         )
         for python, isa in zip(pythons, ("avx2", "avx512"), strict=True)
     ]
 
-    table = tomllib.loads(write_pylock(stacks))["tool"]["advisor"]
+    table = tomllib.loads(PYLOCK.write(Path("pylock.toml"), stacks))["tool"]["advisor"]
 
     assert [setting["name"] for setting in table["settings"]] == ["threads"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, interval_text, no_speedup_text, range_text, workload_text
+from advisor.domain.words import count, interval_text, no_speedup_text, range_text, ratio_text, workload_text
 from advisor.report.advice.interpreters import interpreter_rows, interpreters_text, measured_lines
 from advisor.report.advice.outputs import output_lines, uv_sources
 from advisor.report.advice.reasons import price_text
@@ -151,7 +151,7 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
     if text := range_text(prediction):
         workload += f"; {text}"
     if total := gain_with_settings(prediction, settings):
-        alone = f"{prediction.speedup:.2f} {interval_text(prediction)} without them"
+        alone = f"{ratio_text(prediction.speedup)} {interval_text(prediction)} without them"
         text = f"as the newest versions {interval_text(total)}, with the settings below; {alone}{workload}"
         ratio: float = total.speedup
     elif settings is not None:
@@ -165,11 +165,11 @@ def _speed(report: AdviceResult) -> tuple[str, str]:
         stated = stated_text(report)
         return "same speed", f"these are the newest versions{f' {stated}' if stated else ', as pip would install them'}"
     elif not prediction.is_significant:
-        return "no clear difference in speed", f"{prediction.speedup:.2f} {interval_text(prediction)}{workload}"
+        return "no clear difference in speed", f"{ratio_text(prediction.speedup)} {interval_text(prediction)}{workload}"
     else:
         text = f"as the newest versions {interval_text(prediction)}{workload}"
         ratio = prediction.speedup
-    return f"{ratio:.2f} times as fast", text
+    return f"{ratio_text(ratio)} times as fast", text
 
 
 def _price_lines(prices: Iterable[Price]) -> Iterator[Interval]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.api.session import AdviceResult
-from advisor.domain.words import count, indicator_text, interval_text, range_text
+from advisor.domain.words import count, indicator_text, interval_text, range_text, ratio_text
 from advisor.report.advice.interpreters import interpreters_text, measured_lines
 from advisor.report.advice.outputs import output_lines, uv_sources
 from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
@@ -27,7 +27,7 @@ from advisor.report.environment import settings_code
 from advisor.report.formats import Presentation
 from advisor.report.layout import Block, Style, TextRow, labelled, rendered
 from advisor.report.phrases import changes, target_line, version_change
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding
 from knowledge.estimate.interface import Evidence, PredictedChange
 
 SUFFIX = ".txt"
@@ -180,7 +180,7 @@ def evidence_lines(change: PredictedChange, most: int = _MOST_EVIDENCE) -> Itera
 def evidence_text(evidence: Evidence) -> str:
     """Return one measured comparison in words."""
     e = evidence
-    compared = f"{e.version} against {e.reference}: {e.speedup:.2f}"
+    compared = f"{e.version} against {e.reference}: {ratio_text(e.speedup)}"
     if e.source:
         return f"{compared}; {indicator_text(e.indicator)}, on {e.hardware}, published {e.year} by {e.source}"
     rounds = count(e.rounds, "round")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
+from advisor.domain.words import ends_text, ratio_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.findings import Finding, gate_codes
 from advisor.report.check.summary import (
@@ -17,6 +18,7 @@ from advisor.report.check.summary import (
 )
 from advisor.report.formats import Presentation
 from advisor.report.phrases import target_line
+from advisor.report.tables import table_lines
 from knowledge.estimate.interface import Effect
 
 SUFFIX = ".md"
@@ -39,7 +41,7 @@ def _lines(result: GateResult) -> Iterator[str]:
         yield ""
     if result.findings:
         rows = [_finding_row(finding, result) for finding in result.findings]
-        yield from table(("", "finding", "place", "message"), rows)
+        yield from table_lines(("", "finding", "place", "message"), rows)
         yield ""
     for target_result in result.targets:
         yield from _target(target_result)
@@ -47,7 +49,7 @@ def _lines(result: GateResult) -> Iterator[str]:
         yield "<details><summary>Ignored findings</summary>"
         yield ""
         rows = [(f.code, f.message, i.reason, str(i.expires or "")) for f, i in result.ignored]
-        yield from table(("finding", "message", "reason", "until"), rows)
+        yield from table_lines(("finding", "message", "reason", "until"), rows)
         yield ""
         yield "</details>"
 
@@ -78,14 +80,14 @@ def _target(target_result: TargetResult) -> Iterator[str]:
         yield "<details><summary>Packages</summary>"
         yield ""
         rows = [(c.package, str(c.before or ""), str(c.after or ""), c.kind) for c in comparison.changes]
-        yield from table(("package", "before", "after", ""), rows)
+        yield from table_lines(("package", "before", "after", ""), rows)
         yield ""
         yield "</details>"
         yield ""
     if comparison.settings:
         reason = comparison.not_predicted
         settings = [(f"`{change.place}`", describe_setting(change, reason)) for change in comparison.settings]
-        yield from table(("changed setting in", "predicted effect"), settings)
+        yield from table_lines(("changed setting in", "predicted effect"), settings)
         yield ""
     yield from effect_lines(listed_effects(comparison.prediction, comparison.effects))
 
@@ -95,16 +97,8 @@ def effect_lines(effects: Sequence[Effect]) -> Iterator[str]:
     if effects:
         yield "<details><summary>Predicted effect at each indicator</summary>"
         yield ""
-        rows = [(e.subject, f"{e.speedup:.3f}x", f"{e.low:.3f} to {e.high:.3f}") for e in effects]
-        yield from table(("indicator", "speed", "95 % interval"), rows)
+        rows = [(e.subject, f"{ratio_text(e.speedup, 'exact')}x", ends_text(e, "exact")) for e in effects]
+        yield from table_lines(("indicator", "speed", "95 % interval"), rows)
         yield ""
         yield "</details>"
         yield ""
-
-
-def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """Yield the lines of a table, with separators in cells escaped."""
-    yield f"| {' | '.join(head)} |"
-    yield f"| {' | '.join('---' for _ in head)} |"
-    for row in rows:
-        yield f"| {' | '.join(' '.join(cell.split()).replace('|', chr(92) + '|') for cell in row)} |"

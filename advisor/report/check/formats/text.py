@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from advisor.domain.words import count, indicator_text, interval_text
+from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.gate.check import GateResult, TargetResult
 from advisor.gate.compare import LockComparison
 from advisor.gate.findings import Finding
@@ -133,7 +133,7 @@ def _comparison(comparison: LockComparison, *, most: int) -> Iterator[TextRow]:
     yield TextRow(label="speed", cells=(describe_prediction(comparison.prediction, comparison.not_predicted),))
     effects = listed_effects(comparison.prediction, comparison.effects)
     yield from _first(
-        [TextRow(cells=(f"{e.speedup:.2f}", interval_text(e), indicator_text(e.subject))) for e in effects], most
+        [TextRow(cells=(ratio_text(e.speedup), interval_text(e), indicator_text(e.subject))) for e in effects], most
     )
     settings = [
         TextRow(

@@ -8,10 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.stack import Stack
-from pi_runners.execution.environment import BuiltEnvironment, EnvironmentBuildError
-from pi_runners.plan.installed_stack import (
+from benchmarks.installed_stack import (
     ArmSpec,
     RunKey,
     cases_that_fit,
@@ -21,6 +18,9 @@ from pi_runners.plan.installed_stack import (
     missing_rounds,
     plan_installed_arms,
 )
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.stack import Stack
+from pi_runners.execution.environment import BuiltEnvironment, EnvironmentBuildError
 from pi_runners.plan.matrix import Arm, IndicatorCase, choose_cases
 from tests.knowledge.samples import MACHINE
 from tests.pi_runners.machines import WITH_GPU, stack_of

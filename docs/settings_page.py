@@ -1,28 +1,21 @@
-"""Reports of the catalogue of run-time settings: a list, and a reference page."""
+"""Reference page of the run-time settings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from advisor.report.catalogue import backends_of, values_of
+from advisor.report.tables import table_lines
 from knowledge.catalogue.settings import ANY, FrameworkSetting, Setting, SettingChoice, shipped_settings
 
 _NUMBER = "N"
 """Stands for the value of a setting that is an integer."""
 
 
-def settings_text() -> str:
-    """Return the list of run-time settings."""
-    lines: list[str] = []
-    for name, setting in shipped_settings().items():
-        lines.append(f"{name}: {setting.meaning}")
-        lines.append(f"  values: {_values(setting)}; backends: {_backends(setting)}; on: {', '.join(setting.devices)}")
-    return "\n".join(lines)
-
-
 def settings_page() -> str:
     """Return the reference page of the run-time settings, as Markdown."""
     rows = [
-        f"| [`{name}`](#{name}) | {s.meaning} | {_values(s)} | {_backends(s)} | {', '.join(s.devices)} |"
+        (f"[`{name}`](#{name})", s.meaning, values_of(s), backends_of(s), ", ".join(s.devices))
         for name, s in shipped_settings().items()
     ]
     return "\n".join(
@@ -32,9 +25,7 @@ def settings_page() -> str:
             "Run-time settings that change speed, for `advisor pi run --settings NAME=VALUE,...` and matrix files.",
             "A backend that does not support a setting is measured without it.",
             "",
-            "| setting | meaning | values | backends | devices |",
-            "| --- | --- | --- | --- | --- |",
-            *rows,
+            *table_lines(("setting", "meaning", "values", "backends", "devices"), rows),
             "",
             "The column *numbers* says what a value does to results, compared with the default: `exact` is bitwise",
             "equal, `reordered` differs by rounding only, because operations have another order, and `reduced`",
@@ -60,11 +51,11 @@ def _framework_lines(framework: FrameworkSetting) -> Iterator[str]:
     name = "all backends" if framework.backend == ANY else framework.backend
     notes = _sentence(framework.notes, before=" ")
     yield f"**{name}** ([documentation]({framework.documentation})). Without the setting: {framework.default}.{notes}"
-    yield from ("", "| value | numbers | how to apply it | needs |", "| --- | --- | --- | --- |")
-    for choice in framework.choices:
-        value = _NUMBER if choice.value == ANY else choice.value
-        yield f"| {value} | {choice.numerics} | {_application(choice)} | {_needs(choice)} |"
-    yield ""
+    rows = [
+        (_NUMBER if choice.value == ANY else choice.value, choice.numerics, _application(choice), _needs(choice))
+        for choice in framework.choices
+    ]
+    yield from ("", *table_lines(("value", "numbers", "how to apply it", "needs"), rows), "")
 
 
 def _application(choice: SettingChoice) -> str:
@@ -96,12 +87,3 @@ def _needs(choice: SettingChoice) -> str:
 
 def _sentence(text: str, *, before: str = "") -> str:
     return f"{before}{text[0].upper()}{text[1:]}." if text else ""
-
-
-def _backends(setting: Setting) -> str:
-    names = sorted(framework.backend for framework in setting.frameworks)
-    return "all" if ANY in names else ", ".join(names)
-
-
-def _values(setting: Setting) -> str:
-    return " or ".join(setting.choices) or f"an integer of at least {setting.least}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from urllib.parse import urlsplit
 
+from advisor.report.tables import table_lines
 from knowledge.estimate.catalogue import CatalogueEntry, PublishedSize, Representation, benchmark_catalogue
 from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.operations import operations
@@ -37,17 +38,16 @@ def workload_catalogue_page() -> str:
     lines = [_INTRODUCTION, *_summary_table(suites), "", *_parts_table(), ""]
     for suite, entries in suites.items():
         lines += [f"## {suite}", "", f"Models: {_link(entries[0].sources[0])}.", ""]
-        lines += ["| name | versions | task | represented by | closeness | note | source |"]
-        lines += ["| --- | --- | --- | --- | --- | --- | --- |", *_rows(entries), ""]
+        heads = ("name", "versions", "task", "represented by", "closeness", "note", "source")
+        lines += [*table_lines(heads, _rows(entries)), ""]
     return "\n".join(lines)
 
 
 def _summary_table(suites: Mapping[str, tuple[CatalogueEntry, ...]]) -> Iterator[str]:
-    yield "| suite | entries | same | similar | none |"
-    yield "| --- | --- | --- | --- | --- |"
-    for suite, entries in suites.items():
-        counts = Counter(entry.closeness for entry in entries)
-        yield f"| {suite} | {len(entries)} | {counts['same']} | {counts['similar']} | {counts['none']} |"
+    levels = ("same", "similar", "none")
+    counts = {suite: Counter[str](entry.closeness for entry in entries) for suite, entries in suites.items()}
+    rows = ((suite, str(n.total()), *(str(n[level]) for level in levels)) for suite, n in counts.items())
+    return table_lines(("suite", "entries", *levels), rows)
 
 
 def _parts_table() -> Iterator[str]:
@@ -57,18 +57,18 @@ def _parts_table() -> Iterator[str]:
     yield "Calls of [single operations](indicators/README.md) in one call of a whole model. Activations of one input,"
     yield "pooling and copies have no indicator of their own."
     yield ""
-    yield "| model | mode | single operations |"
-    yield "| --- | --- | --- |"
+    rows = []
     for network in NETWORKS.values():
         for mode, parameters in network.sets["medium"].items():
             calls: Counter[str] = Counter()
             for operation in operations(network, parameters, mode):
                 calls[operation.indicator] += operation.calls
             parts = ", ".join(f"{count} {name}" for name, count in sorted(calls.items()))
-            yield f"| `{network.name}` | {mode} | {parts} |"
+            rows.append((f"`{network.name}`", mode, parts))
+    yield from table_lines(("model", "mode", "single operations"), rows)
 
 
-def _rows(entries: Iterable[CatalogueEntry]) -> Iterator[str]:
+def _rows(entries: Iterable[CatalogueEntry]) -> Iterator[Sequence[str]]:
     """Yield one row for each group of entries that differ only in their name."""
     for _, group in groupby(entries, key=lambda entry: replace(entry, key="", name="")):
         names = tuple(group)
@@ -76,8 +76,8 @@ def _rows(entries: Iterable[CatalogueEntry]) -> Iterator[str]:
         task = f"{entry.task}; {', '.join(entry.modes)}{_size(entry.published)}"
         parts = "<br>".join(_representation(part, entry.modes) for part in entry.represented_by)
         source = _link(entry.sources[-1])
-        cells = (", ".join(e.name for e in names), _versions(entry.versions), task, parts or "-", entry.closeness)
-        yield f"| {' | '.join(cells)} | {entry.note} | {source} |"
+        first = (", ".join(e.name for e in names), _versions(entry.versions), task)
+        yield (*first, parts or "-", entry.closeness, entry.note, source)
 
 
 def _versions(versions: tuple[str, ...]) -> str:

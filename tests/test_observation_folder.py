@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.observation_folder import MeasuredRun, ObservationFolder
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
-from knowledge.exchange.folder import MeasuredRun, ObservationFolder
 from tests.knowledge.samples import observation
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from advisor.report.tables import table_lines
 from knowledge.catalogue.builds import (
     BuildExtra,
     BuildFamily,
@@ -52,13 +53,11 @@ def builds_page() -> str:
 
 
 def _format_table(entry_type: type[Any]) -> Iterator[str]:
-    """Yield a table of the fields of an entry, with their meanings from the docstring."""
+    """Return a table of the fields of an entry, with their meanings from the docstring."""
     meanings = _COMMON | attribute_meanings(entry_type)
-    yield "| field | meaning | default |"
-    yield "| --- | --- | --- |"
-    for field in dataclasses.fields(entry_type):
-        if field.name != "kind":
-            yield f"| `{field.name}` | {meanings[field.name]} | {_default(field)} |"
+    own = [field for field in dataclasses.fields(entry_type) if field.name != "kind"]
+    rows = ((f"`{field.name}`", meanings[field.name], _default(field)) for field in own)
+    return table_lines(("field", "meaning", "default"), rows)
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
@@ -70,12 +69,9 @@ def _default(field: dataclasses.Field[Any]) -> str:
 
 
 def _entry_table(entries: Iterable[Any]) -> Iterator[str]:
-    """Yield a table of the entries of one kind."""
+    """Return a table of the entries of one kind."""
     rows = [_row(entry) for entry in entries]
-    yield f"| {' | '.join(rows[0])} |"
-    yield f"|{' --- |' * len(rows[0])}"
-    for row in rows:
-        yield f"| {' | '.join(text.replace('|', chr(92) + '|') for text in row.values())} |"
+    return table_lines(list(rows[0]), (list(row.values()) for row in rows))
 
 
 def _row(entry: Any) -> dict[str, str]:

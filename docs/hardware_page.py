@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from advisor.report.catalogue.builds import attribute_meanings
+from advisor.domain.words import quoted
 from advisor.report.hardware import decimal_rate, gib
+from advisor.report.tables import table_lines
+from docs.builds_page import attribute_meanings
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
 from knowledge.hardware.matrix_features import feature_meanings, features_by_element_type, matrix_features
 from knowledge.hardware.shipped_machines import PROVIDERS, ShippedMachine, cloud_instances, shipped_machines
@@ -18,6 +20,7 @@ _VENDORS = {
     "apple": "Apple",
     "google": "Google",
 }
+_ELEMENT_TYPES = ("float32", "float16", "bfloat16", "float8")
 _INTRODUCTION = """\
 # Hardware catalogue
 
@@ -75,87 +78,73 @@ def hardware_page() -> str:
 
 
 def _fields() -> Iterator[str]:
-    """Yield a table of the facts about an accelerator, as `advisor hardware show --format json` names them."""
-    yield "| field | meaning |"
-    yield "| --- | --- |"
-    for name, meaning in attribute_meanings(AcceleratorModel).items():
-        if name != "variants":
-            yield f"| `{name}` | {meaning} |"
+    """Return a table of the facts about an accelerator, as `advisor hardware show --format json` names them."""
+    meanings = attribute_meanings(AcceleratorModel).items()
+    return table_lines(("field", "meaning"), ((f"`{name}`", text) for name, text in meanings if name != "variants"))
 
 
 def _models_table(models: Iterable[AcceleratorModel]) -> Iterator[str]:
-    machines = shipped_machines()
-    yield (
-        "| name | model | kind | architecture | target | memory | bandwidth | float32 | float16 | bfloat16 | float8 "
-        "| power | year | host | sources |"
+    heads = ("name", "model", "kind", "architecture", "target", "memory", "bandwidth", *_ELEMENT_TYPES)
+    return table_lines((*heads, "power", "year", "host", "sources"), map(_model_cells, models))
+
+
+def _model_cells(model: AcceleratorModel) -> Sequence[str]:
+    machine = shipped_machines().get(model.name)
+    return (
+        f"`{model.name}`",
+        model.model,
+        model.kind,
+        model.architecture,
+        model.compute_capability or model.gfx or "",
+        gib(model.memory_bytes),
+        decimal_rate(model.memory_bytes_per_second, "B/s"),
+        *(decimal_rate(model.flops.get(name), "FLOP/s") for name in _ELEMENT_TYPES),
+        f"{model.watts:g} W" if model.watts else "",
+        str(model.year or ""),
+        machine.profile.cpu.microarchitecture if machine is not None else "",
+        _links(model.sources),
     )
-    yield f"|{' --- |' * 15}"
-    for model in models:
-        machine = machines.get(model.name)
-        yield _table_row(
-            f"`{model.name}`",
-            model.model,
-            model.kind,
-            model.architecture,
-            model.compute_capability or model.gfx or "",
-            gib(model.memory_bytes),
-            decimal_rate(model.memory_bytes_per_second, "B/s"),
-            *(decimal_rate(model.flops.get(name), "FLOP/s") for name in ("float32", "float16", "bfloat16", "float8")),
-            f"{model.watts:g} W" if model.watts else "",
-            str(model.year or ""),
-            machine.profile.cpu.microarchitecture if machine is not None else "",
-            _links(model.sources),
-        )
 
 
 def _short_names() -> Iterator[str]:
-    """Yield a table of the profiles whose name does not say which variant they have."""
-    yield "| profile | accelerator |"
-    yield "| --- | --- |"
-    for name, machine in shipped_machines().items():
-        if machine.model is not None and machine.model.name != name:
-            yield _table_row(f"`{name}`", f"`{machine.model.name}`")
+    """Return a table of the profiles whose name does not say which variant they have."""
+    models = {name: machine.model.name for name, machine in shipped_machines().items() if machine.model is not None}
+    rows = ((f"`{name}`", f"`{model}`") for name, model in models.items() if model != name)
+    return table_lines(("profile", "accelerator"), rows)
 
 
 def _processors() -> Iterator[str]:
-    yield "| profile | processor | microarchitecture | features for matrices | sources |"
-    yield "| --- | --- | --- | --- | --- |"
+    rows = []
     for name, machine in shipped_machines().items():
         if machine.model is None:
             cpu = machine.profile.cpu
             features = " ".join(f"`{feature}`" for feature in matrix_features(cpu) or ())
-            yield _table_row(f"`{name}`", cpu.model, cpu.microarchitecture, features, _links(machine.sources))
+            rows.append((f"`{name}`", cpu.model, cpu.microarchitecture, features, _links(machine.sources)))
+    heads = ("profile", "processor", "microarchitecture", "features for matrices", "sources")
+    return table_lines(heads, rows)
 
 
 def _matrix_features() -> Iterator[str]:
     """Yield a table of the features that decide about matrix arithmetic, and one of the fastest by element type."""
-    yield "| feature | meaning | source |"
-    yield "| --- | --- | --- |"
-    for name, entry in feature_meanings().items():
-        yield _table_row(f"`{name}`", entry["meaning"], f"[1]({entry['source']})")
+    meanings = ((f"`{name}`", e["meaning"], f"[1]({e['source']})") for name, e in feature_meanings().items())
+    fastest = ((name, quoted(features)) for name, features in features_by_element_type().items())
+    yield from table_lines(("feature", "meaning", "source"), meanings)
     yield ""
-    yield "| element type | features, the fastest first |"
-    yield "| --- | --- |"
-    for name, features in features_by_element_type().items():
-        yield _table_row(name, ", ".join(f"`{feature}`" for feature in features))
+    yield from table_lines(("element type", "features, the fastest first"), fastest)
 
 
 def _instances_table(machines: Iterable[ShippedMachine]) -> Iterator[str]:
-    """Yield a table with one row for each group of instances with the same processor, accelerator and sources."""
-    yield "| accelerator | processor | microarchitecture | instances (threads, memory) | sources |"
-    yield "| --- | --- | --- | --- | --- |"
+    """Return a table with one row for each group of instances with the same processor, accelerator and sources."""
+    rows = []
     for _, same in groupby(machines, key=lambda m: (m.model, m.profile.cpu.model, m.sources)):
         group = list(same)
         cpu, model = group[0].profile.cpu, group[0].model
         first, *others = group[0].sources
         own = [first, *(source for source in others if model is None or source not in model.sources)]
-        yield _table_row(
-            f"`{model.name}`" if model is not None else "",
-            cpu.model,
-            cpu.microarchitecture,
-            "<br>".join(map(_instance, group)),
-            _links(own),
-        )
+        name, instances = f"`{model.name}`" if model is not None else "", "<br>".join(map(_instance, group))
+        rows.append((name, cpu.model, cpu.microarchitecture, instances, _links(own)))
+    heads = ("accelerator", "processor", "microarchitecture", "instances (threads, memory)", "sources")
+    return table_lines(heads, rows)
 
 
 def _instance(machine: ShippedMachine) -> str:
@@ -167,7 +156,3 @@ def _instance(machine: ShippedMachine) -> str:
 
 def _links(sources: Iterable[str]) -> str:
     return " ".join(f"[{number}]({source})" for number, source in enumerate(sources, start=1))
-
-
-def _table_row(*cells: str) -> str:
-    return f"| {' | '.join(cells)} |"

@@ -1,1 +1,0 @@
-"""Writers of lock files, which move to `advisor/locks/formats`."""

@@ -1,0 +1,84 @@
+"""The formats of locks: all modules of :mod:`advisor.locks.formats`, and which one a file has."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from advisor.domain.target import Target
+from advisor.domain.words import quoted
+from advisor.locks import formats
+from advisor.locks.interface import LockFormat
+from advisor.locks.lock import Lock
+from knowledge.domain.errors import InputError
+
+
+@cache
+def lock_formats() -> tuple[LockFormat, ...]:
+    """Return all formats; the first lock in the directory of a project is its current one."""
+    modules = [importlib.import_module(f"{formats.__name__}.{m.name}") for m in pkgutil.iter_modules(formats.__path__)]
+    return tuple(sorted((module.FORMAT for module in modules), key=lambda lock_format: lock_format.order))
+
+
+def format_to_read(path: Path) -> LockFormat:
+    """Return the format of a lock, which its file name determines.
+
+    Raises:
+        InputError: If the file name matches no format.
+    """
+    for lock_format in lock_formats():
+        if lock_format.reads(path):
+            return lock_format
+    names = [name for lock_format in lock_formats() for name in lock_format.read_names]
+    raise InputError(f"`{path}` is not the name of a lock", hint=f"supported are {_listed(names, 'and')}")
+
+
+def format_to_write(path: Path) -> LockFormat:
+    """Return the format to write a lock in, before any work is done for it.
+
+    Raises:
+        InputError: If the file name matches no format that is written, or its directory does not exist.
+    """
+    lock_format = next((lock_format for lock_format in lock_formats() if lock_format.writes(path)), None)
+    if lock_format is None:
+        names = [name for lock_format in lock_formats() for name in lock_format.written_names]
+        raise InputError(
+            f"`{path.name}` is not the name of a lock that can be written",
+            hint=f"name it {_listed(names, 'or')}",
+        )
+    if not path.parent.is_dir():
+        raise InputError(
+            f"`{path.parent}` is not a directory", hint="name a project, or a lock file in an existing directory"
+        )
+    return lock_format
+
+
+def read_lock(path: Path, target: Target) -> Lock:
+    """Return the packages of a lock for a target: from a lock for several targets, those that apply to it.
+
+    Args:
+        path: The lock; its name determines the format.
+        target: The target.
+
+    Raises:
+        InputError: If the file name matches no format, or the file does not exist.
+        UnreadableFileError: If the file cannot be read, or is not a lock.
+    """
+    return format_to_read(path).read(path, target)
+
+
+def own_lock(directory: Path) -> Path | None:
+    """Return the lock in the directory of a project; none if there is no lock.
+
+    Raises:
+        InputError: If a file that may be a lock cannot be read.
+    """
+    locks = (lock_format.current(directory) for lock_format in lock_formats())
+    return next((path for path in locks if path is not None), None)
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    return f"{quoted(names[:-1])} {word} `{names[-1]}`"

@@ -1,0 +1,111 @@
+"""A format of locks is one file: nothing else names it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.utils import NormalizedName
+
+from advisor.locks import formats
+from advisor.locks.registry import lock_formats, own_lock, read_lock
+from tests.advisor.factories import build_problem
+from tests.conftest import Advisor
+from tests.package_index import PackageIndex
+
+TOY = '''
+"""Locks with one line for the Python of the target, and one line for each package: name, version, file, SHA-256."""
+
+from packaging.version import Version
+
+from advisor.locks.interface import LockFormat
+from advisor.locks.lock import Lock, LockedFile, LockedVersion, read_text
+
+
+class _Toy(LockFormat):
+    name = "toy.lock"
+    order = 0
+    read_names = written_names = (name,)
+
+    def read(self, path, target):
+        python, *lines = read_text(path).splitlines()
+        packages = {}
+        for number, line in enumerate(lines, 2):
+            name, version, file, digest = line.split()
+            files = (LockedFile(name=file, sha256=digest),)
+            packages[name] = LockedVersion(version=Version(version), line=number, files=files, hashes={digest})
+        obstacles = ((f"is for Python {python}", 1),) if python != target.python_minor else ()
+        return Lock(path=path, packages=packages, entries=tuple(packages.items()), obstacles=obstacles)
+
+    def write(self, path, stacks):
+        (stack,) = stacks
+        lines = [f"{p.name} {p.version} {p.file.filename} {p.sha256}" for p in stack.packages]
+        return "\\n".join([stack.target.python_minor, *lines]) + "\\n"
+
+
+FORMAT = _Toy()
+'''
+
+
+@pytest.fixture
+def toy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A format in a file of its own."""
+    folder = tmp_path / "formats"
+    folder.mkdir()
+    (folder / "toy.py").write_text(TOY)
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(folder)])
+    importlib.invalidate_caches()
+    lock_formats.cache_clear()
+    yield
+    lock_formats.cache_clear()
+    sys.modules.pop("advisor.locks.formats.toy", None)
+
+
+@pytest.fixture
+def project(index: PackageIndex, tmp_path: Path) -> Path:
+    index.add("a", "1.0", ["b"])
+    index.add("b", "1.0")
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "requirements.in").write_text(f"--index-url {index.url}\na\n")
+    return folder
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_format_of_one_file_is_written_detected_read_and_checked(advisor_here: Advisor, project: Path) -> None:
+    lock, python = project / "toy.lock", ("--hardware", "cpu-zen4", "--python", "3.12")
+
+    written = advisor_here("advise", str(project), *python, "--output", str(lock))
+    passed = advisor_here("check", str(project), *python)
+    content = read_lock(lock, build_problem().target)
+    lock.write_text(
+        lock.read_text()
+        .replace("3.12", "3.11")
+        .replace(content.packages[NormalizedName("a")].files[0].sha256, "0" * 64)
+    )
+    failed = advisor_here("check", str(project), *python)
+
+    assert (written.returncode, passed.returncode, failed.returncode) == (0, 0, 1), written.stderr + passed.stderr
+    assert own_lock(project) == lock
+    assert {name: str(version) for name, version in content.versions.items()} == {"a": "1.0", "b": "1.0"}
+    assert "toy.lock:1" in failed.stdout
+    assert "is for Python 3.11" in failed.stdout
+    assert "toy.lock:2" in failed.stdout
+
+
+@pytest.mark.usefixtures("toy")
+def test_messages_name_all_formats(advisor_here: Advisor, project: Path) -> None:
+    unreadable = advisor_here("check", str(project), "--current", "other.lock")
+    unwritable = advisor_here("advise", str(project), "--output", "other.lock")
+
+    assert "`toy.lock`, `pylock.toml`, `uv.lock`" in unreadable.stderr
+    assert "name it `toy.lock`, `pylock.toml`, `pylock.NAME.toml`" in unwritable.stderr
+
+
+def test_formats_have_different_names_and_places() -> None:
+    names = [lock_format.name for lock_format in lock_formats()]
+
+    assert len({lock_format.order for lock_format in lock_formats()}) == len(names) == len(set(names)) >= 7
