@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pi_runners.frameworks.tensorflow.profile.hlo import Module
+from pi_runners.frameworks.tensorflow.profile.hooks import GRAPHS
 from pi_runners.frameworks.tensorflow.profile.operations import claim_of, layer_of
+from pi_runners.frameworks.tensorflow.profile.protobuf import Buffer
 from pi_runners.frameworks.tensorflow.profile.shapes import GraphShapes
-from pi_runners.frameworks.torch.profile.operations import layer_of_kernel
+from pi_runners.frameworks.tensorflow.profile.xplane import HostEvent, open_xplane
 from pi_runners.profile.events import TraceError, time_of
-from pi_runners.profile.hlo import Module
-from pi_runners.profile.protobuf import Buffer
+from pi_runners.profile.operations import layer_of_kernel
+from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
-from pi_runners.profile.xplane import HostEvent, open_xplane
 
 _OPERATION = re.compile(r"^(?P<path>[^:]+):(?P<operator>_?[A-Z]\w*)$")
 """TensorFlow names the event of an operation ``path:operator``."""
@@ -220,3 +222,25 @@ class _Reader:
             versions=versions,
             warnings=tuple(warnings),
         )
+
+
+class XlaReader(TraceReader):
+    """Traces of the profiler of TensorFlow and JAX."""
+
+    files = "*.xplane.pb"
+
+    def recognises(self, event: dict[str, Any]) -> bool:
+        """Return whether an event names a plane."""
+        name = str(event["args"].get("name", ""))
+        return event.get("name") == "process_name" and name.startswith(("/host:", "/device:"))
+
+    def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
+        """Return the content of a trace, without shapes."""
+        return read_xla_events(events, steps=steps)
+
+    def read_files(self, paths: Sequence[Path], *, steps: int, directory: Path | None = None) -> TraceSummary:
+        """Return the content of XPlane files, with the shapes that the hooks of TensorFlow wrote."""
+        return read_xplanes(paths, steps=steps, graphs=directory / GRAPHS if directory else None)
+
+
+READER = XlaReader()

@@ -12,7 +12,7 @@ def _start() -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        from seshat_hooks import start  # type: ignore[import-not-found]
+        from seshat_hooks.profile.hooks import start  # type: ignore[import-not-found]
     except Exception as error:  # The user's program runs in any case.
         sys.stderr.write("advisor: the profiler was not started: {}\n".format(error))
     else:

@@ -9,14 +9,10 @@ import sys
 from typing import Any, Callable, Dict, List, Optional
 
 REPORT = "report-{}.json"
-_PACKAGES = {
-    "torch": "torch", "torchvision": "torchvision", "triton": "triton", "tensorflow": "tensorflow",
-    "tensorflow-cpu": "tensorflow", "tensorflow-gpu": "tensorflow", "tf-nightly": "tensorflow", "keras": "keras",
-    "tf-keras": "tf_keras", "jax": "jax", "jaxlib": "jaxlib", "flax": "flax", "onnxruntime": "onnxruntime",
-    "onnxruntime-gpu": "onnxruntime", "numpy": "numpy", "transformers": "transformers", "mkl": "", "intel-openmp": "",
-    "nvidia-cudnn-cu11": "", "nvidia-cudnn-cu12": "", "nvidia-cublas-cu11": "", "nvidia-cublas-cu12": "",
-}  # fmt: skip
-"""Distributions whose versions are reported, with a module that must have been imported; empty for libraries."""
+_LIBRARIES = (
+    "mkl", "intel-openmp", "nvidia-cudnn-cu11", "nvidia-cudnn-cu12", "nvidia-cublas-cu11", "nvidia-cublas-cu12",
+)  # fmt: skip
+"""Distributions without Python modules whose versions are reported."""
 
 
 class Profiler:
@@ -54,8 +50,17 @@ class Session:
     The steps of the source with the highest rank are counted: a training step is more than a call of a model.
     """
 
-    def __init__(self, directory: str, steps: int, warm_up: int) -> None:
+    def __init__(self, directory: str, steps: int, warm_up: int, packages: Dict[str, str]) -> None:
+        """Prepare a profile.
+
+        Args:
+            directory: Directory of its files.
+            steps: Steps to profile.
+            warm_up: Steps before these.
+            packages: Distributions whose versions are reported, with a module that must have been imported.
+        """
         self.directory = directory
+        self.packages = packages
         self.steps = steps
         self.warm_up = warm_up
         self._pid = os.getpid()
@@ -148,7 +153,7 @@ class Session:
             "steps": steps,
             "reason": reason,
             "python": platform.python_version(),
-            "versions": _versions(),
+            "versions": _versions(self.packages),
         }
         path = os.path.join(self.directory, REPORT.format(self._pid))
         with open(path + ".part", "w", encoding="utf-8") as file:
@@ -156,12 +161,12 @@ class Session:
         os.replace(path + ".part", path)
 
 
-def _versions() -> Dict[str, str]:
+def _versions(packages: Dict[str, str]) -> Dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
+    imported = [name for name, module in packages.items() if module in sys.modules]
     versions = {}
-    for name, module in _PACKAGES.items():
-        if not module or module in sys.modules:
-            with contextlib.suppress(PackageNotFoundError):
-                versions[name] = version(name)
+    for name in (*imported, *_LIBRARIES):
+        with contextlib.suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return versions

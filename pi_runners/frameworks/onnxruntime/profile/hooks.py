@@ -4,7 +4,7 @@ import glob
 import weakref
 from typing import Any, List
 
-from .session import Profiler, Session
+from ....profile.hooks.session import Profiler, Session
 
 _RUN = 1
 

@@ -4,8 +4,8 @@ import functools
 import types
 from typing import Any, List
 
-from .calls import CallCounter
-from .session import Profiler, Session
+from ....profile.hooks.calls import CallCounter
+from ....profile.hooks.session import Profiler, Session
 
 _CALL = 1
 

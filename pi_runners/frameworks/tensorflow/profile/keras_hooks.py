@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from .session import Profiler, Session
+from ....profile.hooks.session import Profiler, Session
 
 _BATCH = 3
 
@@ -30,13 +30,13 @@ def _counted(method: Any, name: str, session: Session, make: Any) -> Any:
 def _profiler(keras: Any, session: Session) -> Profiler:
     backend = keras.backend.backend()
     if backend == "torch":
-        from .torch_hooks import TorchProfiler
+        from ...torch.profile.hooks import TorchProfiler
 
         return TorchProfiler(session)
     if backend == "jax":
-        from .jax_hooks import JaxProfiler
+        from ...jax.profile.hooks import JaxProfiler
 
         return JaxProfiler(session)
-    from .tensorflow_hooks import TensorflowProfiler
+    from .hooks import TensorflowProfiler
 
     return TensorflowProfiler(session)

@@ -3,6 +3,7 @@
 import importlib
 import importlib.machinery
 import importlib.util
+import json
 import os
 import sys
 from types import ModuleType
@@ -10,23 +11,15 @@ from typing import Any, Dict, Optional, Sequence
 
 from .session import Session
 
-HOOKS: Dict[str, str] = {
-    "torch": "torch_hooks",
-    "tensorflow": "tensorflow_hooks",
-    "keras": "keras_hooks",
-    "tf_keras": "keras_hooks",
-    "jax": "jax_hooks",
-    "onnxruntime": "onnxruntime_hooks",
-}
-"""Module with the function ``install(module, session)`` for each framework."""
+_ROOT = __name__.partition(".")[0]
 
 
 class _Finder:
     """Finds frameworks like the other finders, and installs their hooks after the import."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, hooks: Dict[str, str]) -> None:
         self._session = session
-        self._pending = dict(HOOKS)
+        self._pending = dict(hooks)
 
     def find_spec(
         self, name: str, path: Optional[Sequence[str]] = None, target: Optional[ModuleType] = None
@@ -44,7 +37,7 @@ class _Finder:
         def exec_module(module: ModuleType) -> None:
             execute(module)
             try:
-                importlib.import_module("." + hooks, __package__).install(module, self._session)
+                importlib.import_module(hooks, _ROOT).install(module, self._session)
             except Exception as error:
                 sys.stderr.write("advisor: `{}` is not profiled: {}\n".format(name, error))
 
@@ -59,9 +52,12 @@ def start() -> None:
     """Prepare this process; without the variables of the profiler, do nothing."""
     directory = os.environ.get("SESHAT_PROFILE_DIRECTORY")
     if directory:
+        # The module with the function `install(module, session)` for each module, and packages to report.
+        frameworks = json.loads(os.environ["SESHAT_PROFILE_FRAMEWORKS"])
         session = Session(
             directory,
             steps=int(os.environ.get("SESHAT_PROFILE_STEPS", "20")),
             warm_up=int(os.environ.get("SESHAT_PROFILE_WARM_UP", "5")),
+            packages=frameworks["packages"],
         )
-        sys.meta_path.insert(0, _Finder(session))
+        sys.meta_path.insert(0, _Finder(session, frameworks["hooks"]))

@@ -3,7 +3,7 @@
 import sys
 from typing import Any, List
 
-from .session import Profiler, Session
+from ....profile.hooks.session import Profiler, Session
 
 _CALL, _OPTIMIZER = 1, 2
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pi_runners.profile import protobuf
-from pi_runners.profile.events import TraceError
-from pi_runners.profile.protobuf import Buffer, WireError
+from pi_runners.frameworks.tensorflow.profile import protobuf
+from pi_runners.frameworks.tensorflow.profile.protobuf import Buffer, WireError
+from pi_runners.profile.events import TraceError, formats_hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ def open_xplane(path: Path) -> Iterator[list[Plane]]:
     except WireError as error:
         raise TraceError(
             f"`{path}` is neither JSON nor a complete XPlane file: {error}",
-            hint="import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX",
+            hint=formats_hint(),
         ) from None
     except OSError as error:
         raise TraceError(f"`{path}` could not be read: {error.strerror or error}") from None

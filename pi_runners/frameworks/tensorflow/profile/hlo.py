@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from knowledge.domain.workload import Direction
-from pi_runners.profile import operations, protobuf
+from pi_runners.frameworks.tensorflow.profile import protobuf
+from pi_runners.frameworks.tensorflow.profile.protobuf import Buffer
+from pi_runners.profile import operations
 from pi_runners.profile.events import shape_of
-from pi_runners.profile.protobuf import Buffer
 from pi_runners.profile.timeline import Claim, Kind
 
 _TYPES = {2: "int8", 10: "float16", 11: "float32", 12: "float64", 16: "bfloat16"}
