@@ -353,7 +353,7 @@ class AdviceSession:
 
     def tree(self) -> networkx.DiGraph[NormalizedName]:
         """Return the best stack as a graph of requirements."""
-        from advisor.resolve.explanation.reasons import dependency_graph
+        from advisor.resolve.explanation.graph import dependency_graph
 
         solved = self.solved()
         return dependency_graph(solved.request.problem, solved.request.source, solved.stack)
