@@ -38,7 +38,7 @@ def advise(
 ) -> tuple[float, float]:
     """Return the processor time in seconds and the peak memory in MB of one advice."""
     from advisor.api.context import open_predictor, prepare_target
-    from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+    from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
     from advisor.api.project import load_project
     from advisor.api.resources import open_indexes
     from advisor.api.session import AdviceSession
@@ -47,7 +47,8 @@ def advise(
     files, indexes = ProjectFiles(directory=project), IndexOptions(offline=offline)
     target = TargetOptions(hardware=hardware, python="3.12")
     resolution = ResolutionOptions(workload=workload or None)
-    context = prepare_target(files, load_project(files), target, resolution)
+    options = ProjectOptions(files=files, target=target, indexes=indexes, resolution=resolution)
+    context = prepare_target(options, load_project(files))
     with open_indexes(indexes, project, context.project) as client, open_predictor(context, client) as predictor:
         estimator: Any = predictor if predictions == WARM else predictor.estimator
         if predictions == WITHOUT:

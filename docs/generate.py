@@ -1,7 +1,7 @@
 """Generate the reference pages from the program: `python docs/generate.py`. A test checks that they are current.
 
-These are the pages of commands, findings, rules, documented slow-downs, builds, indicators, settings, executors, and
-the catalogues of workloads and of hardware.
+These are the pages of commands, keys of the configuration, findings, rules, documented slow-downs, builds, indicators,
+settings, executors, and the catalogues of workloads and of hardware.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from typing import Any
 
 import typer.main
 
+from advisor.api.campaign_worker import WorkerOptions
+from advisor.api.configuration import keys, target_keys
+from advisor.api.option import option_fields
+from advisor.api.options import GROUPS
 from advisor.cli.app import make_app
 from advisor.cli.rules import summary_of_rule
 from advisor.gate.findings import all_codes
-from advisor.report.catalogue.builds import attribute_meanings, builds_page
-from advisor.report.catalogue.hardware import hardware_page
-from advisor.report.catalogue.indicators import indicator_page
-from advisor.report.catalogue.settings import settings_page
-from advisor.report.catalogue.workloads import workload_catalogue_page
 from advisor.resolve.score.slowdowns import reproduction_text
+from docs.builds_page import attribute_meanings, builds_page
+from docs.hardware_page import hardware_page
+from docs.indicators_page import indicator_page
+from docs.settings_page import settings_page
+from docs.workloads_page import workload_catalogue_page
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.catalogue.slower import SlowerRule
 from pi_runners.executors.manifests import KubernetesOptions
@@ -39,6 +43,7 @@ def pages() -> dict[Path, str]:
     entries = [f"- [{name}]({name}.md): {indicator.summary}" for name, indicator in INDICATORS.items()]
     texts[folder / "README.md"] = "\n".join(["# Performance indicators", "", *entries, ""])
     texts[REFERENCE / "commands.md"] = commands_page()
+    texts[REFERENCE / "configuration.md"] = configuration_page()
     texts[REFERENCE / "rules.md"] = rules_page()
     texts[REFERENCE / "documented-slowdowns.md"] = slowdowns_page()
     texts[REFERENCE / "builds.md"] = builds_page()
@@ -89,6 +94,41 @@ def commands_page() -> str:
     return "\n".join(lines)
 
 
+def configuration_page() -> str:
+    """Return the page of the keys of `[tool.advisor]`, with the variable and the option of each."""
+    lines = [
+        "# Keys and variables",
+        "",
+        "Every key of `[tool.advisor]` in `pyproject.toml`, with the variable and the option that set the same.",
+        "[The command line](cli.md#settings) explains which of them is used.",
+        "",
+        "| key | variable | option | meaning | default |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for key in keys().values():
+        option = key.field.option if key.field is not None else None
+        names = f"`{option.names[0].partition('/')[0]}`" if option is not None else ""
+        variable = f"`{option.variable}`" if option is not None and option.variable else ""
+        unset = "" if option is None else option.unset or (f"`{option.otherwise}`" if option.otherwise else "")
+        meaning = f"{_cell(key.meaning)} [More]({key.page})" if key.page else _cell(key.meaning)
+        lines.append(f"| `{key.name}` | {variable} | {names} | {meaning} | {unset} |")
+    lines += [
+        "",
+        f"A table `[tool.advisor.targets.NAME]` has the keys {', '.join(f'`{name}`' for name in target_keys())}.",
+        "",
+        "These variables set an option that has no key:",
+        "",
+    ]
+    variables = {
+        field.option.variable: field.option
+        for group in (*GROUPS, WorkerOptions)
+        for field in option_fields(group)
+        if field.option.variable and not field.option.key
+    }
+    lines += [f"- `{variable}`: `{option.names[0]}`" for variable, option in variables.items()]
+    return "\n".join([*lines, ""])
+
+
 def _commands(context: Any) -> Iterator[tuple[Any, str]]:
     """Yield a command and its subcommands with their full names, in the order of the help."""
     yield context.command, context.command_path
@@ -117,7 +157,8 @@ def _parameter_row(parameter: Any) -> str:
     elif default is True:
         default_text = f"`{parameter.opts[0]}`"
     else:
-        default_text = f"`{default}`" if isinstance(default, str | int | float | Path) and default is not False else ""
+        text = f"{default:g}" if isinstance(default, float) else str(default)
+        default_text = f"`{text}`" if isinstance(default, str | int | float | Path) and default is not False else ""
     return f"| {_cell(names)} | {_cell(meaning)} | {default_text} |"
 
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def advise(
     from advisor.api.session import open_session
 
     paths = [Path(output) for output in _listed(outputs)]
-    with open_session(*_groups(project, target, indexes, resolution)) as session:
+    with open_session(_options(project, target, indexes, resolution)) as session:
         session.reads_sizes = True
         session.write_locks(paths)
         return session.result(outputs=paths)
@@ -147,7 +147,7 @@ def explain(
     """
     from advisor.api.session import open_session
 
-    with open_session(*_groups(project, target, indexes, resolution)) as session:
+    with open_session(_options(project, target, indexes, resolution)) as session:
         return session.explain(package)
 
 
@@ -178,7 +178,7 @@ def prices(
     """
     from advisor.api.session import OTHER_PYTHONS, open_session
 
-    with open_session(*_groups(project, target, indexes, resolution)) as session:
+    with open_session(_options(project, target, indexes, resolution)) as session:
         return session.prices(other_pythons=OTHER_PYTHONS if other_pythons is None else _listed(other_pythons))
 
 
@@ -211,7 +211,7 @@ def check(
     from advisor.api.gate_session import GateOptions, open_gate
 
     options = GateOptions(base=base, policy_from_base=policy_from_base)
-    with open_gate(*_groups(project, target, indexes, resolution), options) as gate:
+    with open_gate(_options(project, target, indexes, resolution), options) as gate:
         return gate.result
 
 
@@ -295,12 +295,10 @@ def measure_benchmark(
     from advisor.api.measurement import EnvironmentOptions, SamplingOptions
 
     return benchmark.measure_benchmark(
-        project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
+        _options(project, None, indexes, resolution),
         _listed(stacks),
         sampling=sampling or SamplingOptions(),
         environment=environment or EnvironmentOptions(),
-        indexes=indexes or IndexOptions(),
-        resolution=resolution or ResolutionOptions(),
     )
 
 
@@ -309,16 +307,16 @@ def _listed(values: Sequence[Any] | Path | str) -> Sequence[Any]:
     return (values,) if isinstance(values, str | Path) else values
 
 
-def _groups(
+def _options(
     project: Project,
     target: TargetOptions | None,
     indexes: IndexOptions | None,
     resolution: ResolutionOptions | None,
-) -> tuple[ProjectFiles, TargetOptions, IndexOptions, ResolutionOptions]:
+) -> ProjectOptions:
     """Return the options, with defaults."""
-    return (
-        project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
-        target or TargetOptions(),
-        indexes or IndexOptions(),
-        resolution or ResolutionOptions(),
+    return ProjectOptions(
+        files=project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
+        target=target or TargetOptions(),
+        indexes=indexes or IndexOptions(),
+        resolution=resolution or ResolutionOptions(),
     )

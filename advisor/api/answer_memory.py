@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -64,7 +64,7 @@ class AnswerMemory:
         """
         context = self._session.context
         return (
-            context.objective != "security"
+            context.options.objective != "security"
             and not context.problem.policy.variants
             and all(root.direct is None for root in (*context.problem.roots, *context.problem.overrides))
             and not any(format_to_write(path).depends_on_files for path in self._outputs)
@@ -125,12 +125,12 @@ class AnswerMemory:
         """Everything that the answer depends on, except the program and the index pages."""
         session, context = self._session, self._session.context
         current = None if session.current is None else [str(session.current.path), session.current.versions]
-        young = [context.min_age_days, str(datetime.now(UTC).date())] if context.objective == "stable" else []
+        options = replace(context.options, time_limit=0.0, workers=1, knowledge=None)
+        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
         return [
             session.estimator.evidence_state,
-            [context.name, context.objective, context.workload, context.proposal, context.problem, young, current],
-            [context.allowed, context.reduced_precision, context.recommends_settings],
-            [context.compared_pythons, context.max_size, context.min_gain, context.uses_uv],
+            [context.name, options, context.workload, context.proposal, context.problem, day, current],
+            [context.allowed, context.compared_pythons, context.uses_uv],
             _project_state(context.files.directory),
             [session.client.configuration, self._format, Path.cwd(), self._outputs, context.project.requires_python],
         ]

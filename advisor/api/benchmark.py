@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target
 from advisor.api.measurement import EnvironmentOptions, MeasurementStore, SamplingOptions, block_name, run_block
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import ProjectOptions, TargetOptions
 from advisor.api.project import load_project, project_builder
 from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
@@ -21,7 +21,7 @@ from knowledge.domain.errors import InputError
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
-    from advisor.resolve.candidates.problem import Candidate
+    from advisor.resolve.candidates.problem import Candidate, CandidateStack
     from knowledge.domain.observation import IndicatorRun, Observation, Scalar
     from pi_runners.execution.campaign import Block
     from pi_runners.execution.environment import StackLock
@@ -57,12 +57,10 @@ class _ProjectStack:
 
 @contextmanager
 def plan_benchmark(
-    files: ProjectFiles,
+    options: ProjectOptions,
     stacks: Sequence[str],
     *,
     sampling: SamplingOptions,
-    indexes: IndexOptions,
-    resolution: ResolutionOptions,
     python: str,
     name: str | None = None,
     settings: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
@@ -70,12 +68,11 @@ def plan_benchmark(
     """Copy a project, lock it for each stack, and plan the block of its benchmark.
 
     Args:
-        files: The project.
+        options: The project, its indexes, and what the best stack is: each lock is the best stack that satisfies its
+            requirements.
         stacks: Requirements of each stack, separated by spaces, in addition to those of the project; without any, the
             recommended stack is compared with the baseline.
         sampling: How often the command is run.
-        indexes: The package indexes.
-        resolution: What the best stack is: each lock is the best stack that satisfies its requirements.
         python: Interpreter: a path or a version.
         name: Name of a block to continue; by default a new one.
         settings: Values of each run-time setting; every stack is measured without and with each combination.
@@ -94,26 +91,26 @@ def plan_benchmark(
     from pi_runners.plan.matrix import expand_settings
 
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
-    project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
-    benchmark = read_benchmark(files.directory)
+    directory = options.files.directory
+    project = load_project(options.files, build=project_builder(options))
+    benchmark = read_benchmark(directory)
     hardware = detect()
     with (
         tempfile.TemporaryDirectory(prefix="advisor-benchmark-") as scratch,
-        open_indexes(indexes, files.directory, project, [hardware]) as client,
+        open_indexes(options.indexes, directory, project, [hardware]) as client,
     ):
-        names = list_files(files.directory)
+        names = list_files(directory)
         benchmark = replace(benchmark, directory=Path(scratch) / "project")
-        copied_bytes = copy_files(files.directory, names, benchmark.directory)
+        copied_bytes = copy_files(directory, names, benchmark.directory)
         locker = StackLocker(client, hardware)
         target = locker.target(python)
         # The project's settings may describe another machine; its benchmark is measured on this one, with wheels.
-        context = prepare_target(
-            files,
-            project,
-            TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
-            replace(resolution, only_binary=(":all:",)),
-            cache=indexes.cache_directory,
+        options = replace(
+            options,
+            target=TargetOptions(hardware="detect", python=str(target.python), platform=target.platform),
+            resolution=replace(options.resolution, only_binary=(":all:",)),
         )
+        context = prepare_target(options, project)
         arms = _plan_arms(
             _lock_stacks(context, stacks, locker, client, python, can_be_equal=len(combinations) > 1),
             combinations,
@@ -134,25 +131,21 @@ def plan_benchmark(
 
 
 def measure_benchmark(
-    files: ProjectFiles,
+    options: ProjectOptions,
     stacks: Sequence[str],
     *,
     sampling: SamplingOptions,
     environment: EnvironmentOptions,
-    indexes: IndexOptions,
-    resolution: ResolutionOptions,
     settings: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
 ) -> tuple[Observation, ...]:
     """Measure the benchmark of a project; see :func:`plan_benchmark` and :func:`advisor.api.measurement.run_block`."""
     if sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="request at least one round")
-    store = MeasurementStore(knowledge=resolution.knowledge, cache_directory=indexes.cache_directory)
+    store = MeasurementStore(knowledge=options.resolution.knowledge, cache_directory=options.indexes.cache_directory)
     with plan_benchmark(
-        files,
+        options,
         stacks,
         sampling=sampling,
-        indexes=indexes,
-        resolution=resolution,
         python=environment.python,
         settings=settings,
     ) as plan:
@@ -223,9 +216,9 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
     return replace(context, problem=problem), frozenset(root.name for root in roots)
 
 
-def _differ(baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> bool:
+def _differ(baseline: CandidateStack, stack: CandidateStack) -> bool:
     """Whether there is a baseline, and it differs from a stack."""
-    return bool(baseline) and {c.name: c.version for c in baseline} != {c.name: c.version for c in stack}
+    return bool(baseline) and baseline.versions != stack.versions
 
 
 def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:

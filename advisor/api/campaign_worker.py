@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from advisor.api.option import Option, option_group, read_gigabytes
 from advisor.api.resources import Warn, log_warning, warn_of_quarantine
 from knowledge.domain.errors import InputError, UnavailableError
 
@@ -15,23 +16,34 @@ if TYPE_CHECKING:
     from advisor.campaign.directory import Cell
 
 
+TOKEN = Option("--token", has_variable=True, help="Token for the service.")
+
+
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class WorkerOptions:
-    """How a worker measures, and where it delivers observations.
+    """How a worker measures, and where it delivers observations."""
 
-    Attributes:
-        environments: Directory of environments; none for a temporary one.
-        keep_environments: Whether environments stay for the next task.
-        memory_limit_bytes: Maximum memory of one process; none sets no limit.
-        service: Address of a knowledge base's service that receives the observations, too; none for no service.
-        token: Token for the service.
-    """
-
-    environments: Path | None = None
-    keep_environments: bool = False
-    memory_limit_bytes: float | None = None
-    service: str | None = None
-    token: str = ""
+    environments: Annotated[
+        Path | None, Option("--environments", help="Directory of environments.\nBy default a temporary one.")
+    ] = None
+    keep_environments: Annotated[
+        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
+    ] = False
+    memory_limit_bytes: Annotated[
+        float | None,
+        Option(
+            "--memory-limit",
+            metavar="GB",
+            reads=float,
+            parse=read_gigabytes,
+            help="Maximum memory of one process.",
+        ),
+    ] = None
+    service: Annotated[
+        str | None, Option("--push", metavar="URL", help="Also deliver to the service of a knowledge base.")
+    ] = None
+    token: Annotated[str, TOKEN] = ""
 
 
 def run_worker(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from advisor.api.campaign_session import CampaignSession
-from advisor.api.measurement import choose_device
-from advisor.api.options import IndexOptions, at_least_one
+from advisor.api.measurement import DISK_BUDGET, choose_device
+from advisor.api.option import Option, option_group, read_pairs
+from advisor.api.options import HARDWARE, IndexOptions, at_least_one
 from advisor.api.resources import Warn, log_warning, make_client, open_writable_store
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
     from pi_runners.plan.matrix_file import Matrix
 
 
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class CampaignOptions:
-    """What a campaign is planned for.
+    """What a campaign is planned for."""
 
-    Attributes:
-        max_runs: Maximum number of indicator runs in a round of the matrix.
-        python: Interpreter if the matrix names none: a path, or a version for other machines; by default the running
-            one.
-        repetition: Number of the repetition; a new number measures everything again.
-        hardware: A shipped profile, a YAML or JSON file, or ``detect``.
-    """
-
-    max_runs: int = 20000
-    python: str | None = None
-    repetition: int = 1
-    hardware: str = "detect"
+    max_runs: Annotated[int, Option("--max-runs", minimum=1, help="Most indicator runs in a round.")] = 20000
+    python: Annotated[
+        str | None,
+        Option(
+            "--python",
+            help="Interpreter if the matrix names none.\nA path, or a version for other machines.",
+            default_text="the running one",
+        ),
+    ] = None
+    repetition: Annotated[int, Option("--repetition", minimum=1, help="A new number measures everything again.")] = 1
+    hardware: Annotated[str, HARDWARE] = "detect"
 
     def __post_init__(self) -> None:
         """Check the numbers.
@@ -51,20 +52,32 @@ class CampaignOptions:
         at_least_one("repetition", self.repetition)
 
 
+def read_engine_options(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=VALUE`` options of an executor.
+
+    Raises:
+        InputError: If one is not written like this.
+    """
+    return dict(read_pairs(texts, "--engine", example="partition=gpu", allow_empty=True))
+
+
+ENGINE_OPTIONS = Option(
+    "--engine",
+    metavar="NAME=VALUE",
+    reads=list[str],
+    parse=read_engine_options,
+    help="Option of the executor (repeatable).\nSuch as `partition=gpu`.",
+)
+
+
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class ExecutorOptions:
-    """Where a campaign runs.
+    """Where a campaign runs."""
 
-    Attributes:
-        name: ``local``, ``slurm`` or ``kubernetes``.
-        options: Options of the executor, such as ``{"partition": "gpu"}``.
-        disk_budget_bytes: Refuse campaigns on this machine whose environments would take more disk space; none sets no
-            limit.
-    """
-
-    name: str = "local"
-    options: Mapping[str, str] = field(default_factory=dict)
-    disk_budget_bytes: float | None = None
+    name: Annotated[str, Option("--executor -e", metavar="NAME", help="local, slurm or kubernetes.")] = "local"
+    options: Annotated[Mapping[str, str], ENGINE_OPTIONS] = field(default_factory=dict)
+    disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
 
 
 @dataclass(frozen=True, kw_only=True)

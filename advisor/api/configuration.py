@@ -1,67 +1,155 @@
-"""Keys, defaults and validation of the `[tool.advisor]` table of `pyproject.toml`.
+"""The table `[tool.advisor]` of `pyproject.toml`: its keys, and the check of its values.
 
 A setting is taken from the command-line option, else from its `ADVISOR_*` environment variable, else from
-`[tool.advisor]`, else from the defaults here. The command line reads the first two.
+`[tool.advisor]`, else from the declaration of its option in :mod:`advisor.api.options`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from advisor.domain.preview import check_previews
-from advisor.domain.words import quoted
+from advisor.api.option import OptionField, option_fields
+from advisor.api.options import GROUPS
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
-KEYS = {
-    "hardware": "detect",
-    "python": None,
-    "platform": None,
-    "workload": None,
-    "objective": "performance",
-    "knowledge": None,
-    "min-age": "14",
-    "min-gain": "3%",
-    "max-size": None,
-    "index-strategy": None,
-    "advisories": None,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """A key of `[tool.advisor]`.
+
+    Attributes:
+        name: The key.
+        is_valid: Whether a value has the right type.
+        example: How the value is written.
+        meaning: What it is for.
+        page: Page of the reference that says more.
+        field: The option that it sets; ``None`` if there is none.
+    """
+
+    name: str
+    is_valid: Callable[[Any], bool]
+    example: str
+    meaning: str = ""
+    page: str = ""
+    field: OptionField | None = None
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def _is_table(value: Any, types: Any = str) -> bool:
+    return isinstance(value, dict) and all(isinstance(entry, types) for entry in value.values())
+
+
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "list": _is_list,
+    "table": _is_table,
+    "boolean": lambda value: isinstance(value, bool),
 }
-"""Keys of `[tool.advisor]` with a text or a number as value, and their defaults; `None`: each command has its own."""
+_FURTHER_LISTS = (
+    Key(
+        name="constraints",
+        is_valid=_is_list,
+        example='["numpy<2"]',
+        meaning="Constraints, in addition to those of `--constraint`.",
+    ),
+    Key(
+        name="overrides",
+        is_valid=_is_list,
+        example='["numpy<2"]',
+        meaning="Requirements that replace others, in addition to those of `--override`.",
+    ),
+)
+_FURTHER_TABLES = (
+    Key(
+        name="settings",
+        is_valid=lambda value: _is_table(value, str | int),
+        example='{ onednn = "on" }',
+        meaning="Run-time settings of the project, for `advisor check`.",
+        page="settings.md",
+    ),
+    Key(
+        name="index-mirrors",
+        is_valid=_is_table,
+        example='{ "https://download.pytorch.org/whl/" = "https://..." }',
+        meaning="Another address for the addresses that begin with a text.",
+    ),
+    Key(
+        name="replace-packages",
+        is_valid=_is_table,
+        example='{ tensorflow = "tensorflow-cpu" }',
+        meaning="Packages that are taken instead of others.",
+        page="../how-to/choose-builds.md#replace-packages",
+    ),
+    Key(
+        name="benchmark",
+        is_valid=lambda value: isinstance(value, dict),
+        example='{ command = "python bench.py" }',
+        meaning="The benchmark of the project: `command`, `metric`, `files` and `warmup`.",
+        page="../how-to/measure-your-program.md#define-the-benchmark",
+    ),
+    Key(
+        name="metadata",
+        is_valid=lambda value: isinstance(value, list) and all(isinstance(entry, dict) for entry in value),
+        example='[{ name = "...", requires-dist = ["..."] }]',
+        meaning="Metadata that the project states for packages.",
+        page="cli.md#metadata-that-the-project-states",
+    ),
+    Key(
+        name="gate",
+        is_valid=lambda value: isinstance(value, dict),
+        example="{ max-gap = 0.1 }",
+        meaning="The policy of the gate.",
+        page="gate.md#the-policy",
+    ),
+    Key(
+        name="targets",
+        is_valid=lambda value: _is_table(value, dict),
+        example="{ gpu = {} }",
+        meaning="Several targets, each a table `[tool.advisor.targets.NAME]`.",
+        page="gate.md#targets",
+    ),
+)
+_ORDER = ("text", "list", "boolean", "table")
 
-LISTS = ("constraints", "overrides", "allow")
-"""Keys whose value is a list: of requirements, and of what is allowed in addition."""
 
-ALLOWED = ("replace-packages", "reduced-precision")
-"""What can be allowed in addition."""
-
-NAMES = ("preview",)
-"""Keys whose value is a list of names: the preview features."""
-
-TABLES = ("package-index", "settings", "index-mirrors", "replace-packages")
-"""Keys whose value is a table: the index of a package, the run-time settings of the project, another address for the
-addresses that begin with a text, and the packages that may be taken instead of others."""
-
-BOOLEANS = ("framework-indexes", "recommend-settings")
-"""Keys whose value is true or false."""
-
-_EXAMPLES = {
-    "constraints": '["numpy<2"]',
-    "overrides": '["numpy<2"]',
-    "allow": '["replace-packages"]',
-    "package-index": '{ torch = "https://..." }',
-    "settings": '{ onednn = "on" }',
-    "index-mirrors": '{ "https://download.pytorch.org/whl/" = "https://..." }',
-    "replace-packages": '{ tensorflow = "tensorflow-cpu" }',
-}
-
-TARGET_KEYS = ("hardware", "python", "platform", "workload", "lock", "max-size")
-"""Keys of each table `[tool.advisor.targets.NAME]`."""
+def keys() -> dict[str, Key]:
+    """Return all keys by their names: texts and numbers first, then lists, truth values and tables."""
+    fields = [field for group in GROUPS for field in option_fields(group) if field.option.key]
+    by_kind = {kind: [_key_of(field) for field in fields if field.kind == kind] for kind in _ORDER}
+    all_keys = (
+        *by_kind["text"],
+        *_FURTHER_LISTS,
+        *by_kind["list"],
+        *by_kind["boolean"],
+        *by_kind["table"],
+        *_FURTHER_TABLES,
+    )
+    return {key.name: key for key in all_keys}
 
 
-def variable_of(key: str) -> str:
-    """Return the name of the environment variable that sets a key."""
-    return "ADVISOR_" + key.upper().replace("-", "_")
+def _key_of(field: OptionField) -> Key:
+    option = field.option
+    types = (str, *option.numbers)
+    return Key(
+        name=option.key,
+        # A truth value is an integer in Python, and not in TOML.
+        is_valid=_KINDS.get(field.kind, lambda value: type(value) in types),
+        example="true" if field.kind == "boolean" else option.example,
+        meaning=" ".join(option.help.split()),
+        page=option.page,
+        field=field,
+    )
+
+
+def target_keys() -> tuple[str, ...]:
+    """Return the keys of each table `[tool.advisor.targets.NAME]`."""
+    return (*(k.name for k in keys().values() if k.field is not None and k.field.option.per_target), "lock")
 
 
 def check_table(table: Mapping[str, Any], where: str) -> None:
@@ -77,83 +165,42 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
     Raises:
         InputError: At the first invalid key or value; the hint of an invalid key is the most similar valid key.
     """
-    for key, value in table.items():
-        if key in LISTS:
-            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), _EXAMPLES[key]
-        elif key in NAMES:
-            valid, example = isinstance(value, list) and all(isinstance(v, str) for v in value), '["variants"]'
-            if valid:
-                check_previews(value, where=where)
-        elif key in TABLES:
-            types = str | int if key == "settings" else str
-            valid = isinstance(value, dict) and all(isinstance(v, types) for v in value.values())
-            example = _EXAMPLES[key]
-        elif key in BOOLEANS:
-            valid, example = isinstance(value, bool), "true"
-        elif key == "targets":
-            valid, example = (
-                isinstance(value, dict) and all(isinstance(v, dict) for v in value.values()),
-                "{ gpu = {} }",
-            )
-            if valid:
-                _check_targets(value, where)
-        elif key == "gate":
-            valid, example = isinstance(value, dict), "{ max-gap = 0.1 }"
-        elif key == "metadata":
-            valid = isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
-            example = '[{ name = "...", requires-dist = ["..."] }]'
-        elif key == "benchmark":
-            valid, example = isinstance(value, dict), '{ command = "python bench.py" }'
-        elif key in KEYS:
-            valid = isinstance(value, str) or (key == "min-age" and type(value) is int)
-            valid = valid or (key == "min-gain" and type(value) in (int, float))
-            example = {"max-size": '"2GB"', "min-gain": '"3%"'}.get(key, '"..."')
-        else:
-            hint = suggest(key, (*KEYS, *LISTS, *NAMES, *TABLES, *BOOLEANS, "targets", "gate", "benchmark", "metadata"))
-            raise InputError(f"`{where}`: `[tool.advisor]` has no key `{key}`", hint=hint)
-        if not valid:
+    known_keys = keys()
+    for name, value in table.items():
+        key = known_keys.get(name)
+        if key is None:
+            raise InputError(f"`{where}`: `[tool.advisor]` has no key `{name}`", hint=suggest(name, known_keys))
+        if not key.is_valid(value):
             raise InputError(
-                f"`{where}`: `tool.advisor.{key}` has a value of the wrong type",
-                hint=f"write it as `{key} = {example}`",
+                f"`{where}`: `tool.advisor.{name}` has a value of the wrong type",
+                hint=f"write it as `{name} = {key.example}`",
             )
+        if name == "targets":
+            _check_targets(value, where)
+        elif key.field is not None and key.field.kind == "list" and key.field.option.check is not None:
+            with _named(where):
+                key.field.option.check(value)
+
+
+@contextmanager
+def _named(where: str) -> Iterator[None]:
+    """Add the name of a file to errors."""
+    try:
+        yield
+    except InputError as error:
+        error.message = f"`{where}`: {error.message}"
+        raise
 
 
 def _check_targets(targets: Mapping[str, Mapping[str, Any]], where: str) -> None:
     for name, table in targets.items():
         for key, value in table.items():
-            if key not in TARGET_KEYS:
+            if key not in target_keys():
                 raise InputError(
-                    f"`{where}`: `[tool.advisor.targets.{name}]` has no key `{key}`", hint=suggest(key, TARGET_KEYS)
+                    f"`{where}`: `[tool.advisor.targets.{name}]` has no key `{key}`", hint=suggest(key, target_keys())
                 )
             if not isinstance(value, str):
                 raise InputError(
                     f"`{where}`: `tool.advisor.targets.{name}.{key}` has a value of the wrong type",
                     hint=f'write it as `{key} = "..."`',
                 )
-
-
-def check_allowed(names: Iterable[str]) -> None:
-    """Check that what is allowed in addition exists.
-
-    Raises:
-        InputError: At the first name that is unknown.
-    """
-    for name in names:
-        if name not in ALLOWED:
-            raise InputError(
-                f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED) or f"it can be {quoted(ALLOWED)}"
-            )
-
-
-def choose(key: str, option: str | None, table: Mapping[str, Any]) -> str | None:
-    """Return the value of a setting: of the command-line option, else of the project's table, else the default.
-
-    Args:
-        key: One of :data:`KEYS`.
-        option: Value of the command-line option or its environment variable; none if neither is set.
-        table: The contents of `[tool.advisor]`.
-    """
-    if option is not None:
-        return option
-    value = table.get(key, KEYS[key])
-    return None if value is None else str(value)

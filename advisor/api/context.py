@@ -4,40 +4,52 @@ from __future__ import annotations
 
 import logging
 import platform as this_machine
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+
+from advisor.api.option import with_settings
 from advisor.api.options import (
+    REDUCED_PRECISION,
+    REPLACE_PACKAGES,
+    VARIANTS,
     ProjectFiles,
+    ProjectOptions,
     ResolutionOptions,
-    TargetOptions,
-    allows_reduced_precision,
-    candidate_policy,
-    read_allowed_replacements,
-    read_days,
-    read_max_size,
-    read_min_gain,
-    recommends_settings,
 )
 from advisor.api.project import TargetTable
+from advisor.api.workload import find_profile, warn_of_another_machine
+from advisor.domain.target import Target, make_target
 from advisor.domain.time_limit import TimeLimit
+from advisor.index.cache import DiskCache
+from advisor.locks.current import read_current
+from advisor.locks.lock import Lock
+from advisor.project.benchmark import read_benchmark
+from advisor.project.formats.pyproject import has_uv_settings
+from advisor.project.interface import ProjectRequirements, settings_requirements
+from advisor.project.metadata.stated_metadata import read_stated_metadata
+from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
+from advisor.project.workload.proposal import Proposal, propose_workload
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
+from advisor.resolve.score.predictor import Predictor
+from advisor.user_directories import cache_directory, readable_address
+from knowledge.domain.errors import InputError
+from knowledge.domain.workload import ProfiledWorkload
+from knowledge.hardware import profiles
 
 if TYPE_CHECKING:
-    from advisor.domain.target import Target
     from advisor.index.client import IndexClient
-    from advisor.locks.lock import Lock
-    from advisor.project.interface import ProjectRequirements
-    from advisor.project.workload.proposal import Proposal
-    from advisor.resolve.candidates.problem import AllowedReplacements, ResolutionProblem
     from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
-    from advisor.resolve.score.predictor import Predictor
     from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-    from knowledge.domain.workload import ProfiledWorkload
     from knowledge.estimate.interface import Estimator
     from knowledge.estimate.workloads import Workload
 
@@ -57,27 +69,16 @@ class TargetContext:
         project: What they require.
         target: Interpreter, platform and hardware.
         problem: The resolution problem.
-        objective: Name of the objective.
-        min_age_days: Age below which objective ``stable`` avoids a release, in days.
-        min_gain: Smallest gain of speed that counts, as a fraction.
-        address: Address of the knowledge base, or none for the user's own.
-        workload: Name of the workload; none if nobody selected one, the project has no single profiled workload, and
-            the sources suggest none.
-        profile: The profiled workload of this name, if the project has one.
+        options: What the best stack is: the options, completed by the settings of the project and the target.
+        profile: The profiled workload of the project that was chosen, or its only one; ``None`` if it has none.
         proposal: The workload that the project's sources suggest, if nobody chose one.
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
-            project has several targets; else none.
+            project has several targets; else ``None``.
         allowed: Which packages may replace others.
-        reduced_precision: Whether run-time settings with a lower precision may be chosen.
-        recommends_settings: Whether run-time settings are recommended, and count when versions are compared.
-        max_size: Largest admissible download of the stack, in bytes; none for no limit.
-        workers: Threads of the solver.
-        time_limit: Time limit of the search, in seconds.
         other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
             that of this program; else empty.
         compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
             chosen; else empty.
-        names_workload: Whether somebody named the workload; a benchmark of the project then does not count.
     """
 
     name: str
@@ -85,32 +86,29 @@ class TargetContext:
     project: ProjectRequirements
     target: Target
     problem: ResolutionProblem
-    objective: str
-    min_age_days: int
-    min_gain: float
-    address: str | None
-    workload: str | None
+    options: ResolutionOptions
     profile: ProfiledWorkload | None
     proposal: Proposal | None
     lock: Path | None
     allowed: AllowedReplacements
-    reduced_precision: bool
-    recommends_settings: bool
-    max_size: int | None
-    workers: int
-    time_limit: float
     other_pythons: tuple[str, ...] = ()
     compared_pythons: tuple[str, ...] = ()
-    names_workload: bool = False
+
+    @property
+    def workload(self) -> str | None:
+        """Name of the workload; ``None`` if nobody chose one, and neither profiles nor sources suggest one."""
+        if self.profile is not None:
+            return self.profile.name
+        return self.proposal.workload if self.proposal is not None else self.options.workload
 
     @property
     def target_settings(self) -> TargetSettings | None:
         """The run-time settings that may be chosen; none if none may."""
         from advisor.resolve.score.setting_choice import TargetSettings
 
-        if not self.recommends_settings:
+        if not self.options.recommend_settings:
             return None
-        return TargetSettings(hardware=self.target.hardware, allows_reduced=self.reduced_precision)
+        return TargetSettings(hardware=self.target.hardware, allows_reduced=REDUCED_PRECISION in self.options.allow)
 
     def with_python(self, python: str) -> TargetContext:
         """Return the same target with another interpreter.
@@ -118,16 +116,12 @@ class TargetContext:
         Args:
             python: Its version.
         """
-        from advisor.domain.target import make_target
-
         target = make_target(python=python, platform=self.target.platform, hardware=self.target.hardware)
         return replace(self, target=target, problem=replace(self.problem, target=target))
 
     @property
     def uses_uv(self) -> bool:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
-        from advisor.project.formats.pyproject import has_uv_settings
-
         directory = self.files.directory
         return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
 
@@ -176,148 +170,126 @@ class TargetContext:
         Raises:
             InputError: If the definition of the benchmark is wrong.
         """
-        if "benchmark" not in self.project.settings or self.names_workload:
+        if "benchmark" not in self.project.settings or self.options.workload is not None:
             return ""
-        from advisor.project.benchmark import read_benchmark
 
         return read_benchmark(self.files.directory).identity
 
+    def select(self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None) -> Selection:
+        """Return the request with the extras and replacements whose best stack has the best score."""
+        from advisor.resolve.recommendation.package_choices import with_best_packages
+
+        return with_best_packages(self.request(client, estimator, limit=limit), self.allowed)
+
     def request(
-        self,
-        client: IndexClient,
-        estimator: Estimator,
-        *,
-        python: str | None = None,
-        limit: TimeLimit | None = None,
-        choose_packages: bool = True,
+        self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
     ) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
 
         Args:
             client: The package indexes.
             estimator: Predictions for the target.
-            python: Another version of the interpreter.
             limit: Time limit of the search; by default that of the options, from now.
-            choose_packages: Whether to choose extras and replacements for the hardware.
 
         Raises:
             InputError: If there is no objective of the name.
             NoStackError: If no stack satisfies the requirements.
             UnavailableError: If an index cannot be read.
         """
-        from datetime import datetime, timedelta
-
         from advisor.resolve.candidates.direct import with_direct_packages
         from advisor.resolve.candidates.index import IndexCandidates
         from advisor.resolve.candidates.problem import prefetch_roots
         from advisor.resolve.optimum.solver import Effort
-        from advisor.resolve.recommendation.package_choices import with_best_packages
         from advisor.resolve.recommendation.recommend import make_request
-        from advisor.resolve.score.criteria import OBJECTIVES
-        from knowledge.domain.errors import InputError
+        from advisor.resolve.score.criteria import OBJECTIVES, StackScore
 
-        if self.objective not in OBJECTIVES:
-            raise InputError(f"there is no objective `{self.objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-        context = self if python is None else self.with_python(python)
-        problem = with_direct_packages(context.problem, client)
-        needs_sizes = self.objective == "size" or self.max_size is not None
-        candidates = IndexCandidates(client, problem, advisories=self.objective == "security", sizes=needs_sizes)
+        options, objective = self.options, self.options.objective or ""
+        if objective not in OBJECTIVES:
+            raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
+        problem = with_direct_packages(self.problem, client)
+        needs_sizes = objective == "size" or options.max_size is not None
+        candidates = IndexCandidates(client, problem, advisories=objective == "security", sizes=needs_sizes)
         prefetch_roots(problem, candidates)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        request = make_request(
-            problem,
-            candidates,
+        score = StackScore(
+            objective=objective,
             builds=self.builds,
             estimator=estimator,
-            objective=self.objective,
-            young_after=(now - timedelta(days=self.min_age_days)).isoformat(),
-            effort=Effort(workers=self.workers, limit=limit or TimeLimit(self.time_limit)),
+            source=candidates,
+            direct=problem.direct_names,
+            policy=problem.policy,
+            young_after=(now - timedelta(days=options.min_age_days or 0)).isoformat(),
             settings=self.target_settings,
+            min_gain=options.min_gain_fraction,
+            max_size=options.max_size_bytes,
         )
-        request = request.with_max_size(self.max_size).with_min_gain(self.min_gain)
-        return with_best_packages(request, self.allowed) if choose_packages else request
+        effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
+        return make_request(problem, score, candidates, effort)
 
 
 def prepare_target(
-    files: ProjectFiles,
-    project: ProjectRequirements,
-    options: TargetOptions,
-    resolution: ResolutionOptions,
-    table: TargetTable = ("", {}),
-    *,
-    cache: Path | None = None,
+    options: ProjectOptions, project: ProjectRequirements, table: TargetTable = ("", {})
 ) -> TargetContext:
     """Make a project ready for one target: options come before the target's table, the project's settings, defaults.
 
     Args:
-        files: The project's files.
-        project: What they contain.
-        options: The target.
-        resolution: What the best stack is.
+        options: The options.
+        project: What the files of the project contain.
         table: Name and table of one of the project's targets.
-        cache: Cache directory, in which the contents of source files are remembered; by default the user's.
 
     Raises:
         InputError: If the target or a setting is wrong.
     """
-    from advisor.api.configuration import choose
-    from advisor.api.workload import find_profile, warn_of_another_machine
-    from advisor.index.cache import DiskCache
-    from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
-    from advisor.project.workload.proposal import propose_workload
-    from advisor.user_directories import cache_directory
-
-    name, own = table
-    settings = {**project.settings, **own}
-    hardware = choose("hardware", options.hardware, settings)
-    if options.hardware is None and hardware and (files.directory / hardware).is_file():
-        hardware = str(files.directory / hardware)
-    python = choose("python", options.python, settings)
+    directory, settings = options.files.directory, {**project.settings, **table[1]}
+    machine_options = with_settings(options.target, settings)
+    hardware, python = machine_options.hardware, machine_options.python
+    if options.target.hardware is None and hardware and (directory / hardware).is_file():
+        hardware = str(directory / hardware)
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
     other_pythons = () if python else pythons_to_try(project)
-    target = _target(
-        project,
-        hardware=hardware,
-        python=python or (other_pythons[0] if other_pythons else None),
-        platform=choose("platform", options.platform, settings),
-    )
+    python = python or (other_pythons[0] if other_pythons else None)
+    target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)
-    workload, proposal = choose("workload", resolution.workload, settings), None
-    names_workload = workload is not None
-    profile = find_profile(files.directory, workload)
+    resolution = with_settings(options.resolution, settings)
+    profile, proposal = find_profile(directory, resolution.workload), None
     if profile is not None:
-        workload = profile.name
         warn_of_another_machine(profile, target)
-    elif workload is None:
-        proposal = propose_workload(files.directory, DiskCache(cache_directory(cache)))
-        workload = proposal.workload if proposal else None
-    min_age = resolution.min_age_days
+    elif resolution.workload is None:
+        proposal = propose_workload(directory, DiskCache(cache_directory(options.indexes.cache_directory)))
     return TargetContext(
-        name=name,
-        files=files,
+        name=table[0],
+        files=options.files,
         project=project,
         target=target,
         problem=make_problem(project, target, resolution),
-        objective=choose("objective", resolution.objective, settings) or "",
-        min_age_days=read_days(choose("min-age", None if min_age is None else str(min_age), settings) or ""),
-        min_gain=read_min_gain(choose("min-gain", resolution.min_gain, settings) or ""),
-        address=choose("knowledge", resolution.knowledge, settings),
-        workload=workload,
+        options=resolution,
         profile=profile,
         proposal=proposal,
-        lock=_present_lock(files.directory, table, project),
-        max_size=read_max_size(choose("max-size", resolution.max_size, settings)),
-        allowed=read_allowed_replacements(resolution, project.settings),
-        reduced_precision=allows_reduced_precision(resolution, project.settings),
-        recommends_settings=recommends_settings(resolution, project.settings),
-        workers=resolution.workers,
-        time_limit=resolution.time_limit,
+        lock=_present_lock(directory, table, project),
+        allowed=_allowed_replacements(resolution, project.settings),
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
-        names_workload=names_workload,
+    )
+
+
+def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
+    """Return which packages may replace others.
+
+    Raises:
+        InputError: If the catalogue does not know a replacement in the settings.
+    """
+    replacements = settings.get("replace-packages", {})
+    if replacements:
+        from advisor.resolve.recommendation.package_choices import check_replacement
+
+        for name, other in replacements.items():
+            check_replacement(name, other)
+    return AllowedReplacements(
+        by_hardware=REPLACE_PACKAGES in resolution.allow,
+        by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},
     )
 
 
@@ -342,10 +314,6 @@ def make_problem(project: ProjectRequirements, target: Target, resolution: Resol
     Raises:
         InputError: If a requirement in the settings is malformed.
     """
-    from advisor.project.interface import settings_requirements
-    from advisor.project.metadata.stated_metadata import read_stated_metadata
-    from advisor.resolve.candidates.problem import ResolutionProblem
-
     overrides = (*project.overrides, *settings_requirements(project.settings, "overrides"))
     roots = (*project.roots, *settings_requirements(project.settings, "constraints", constraint=True))
     overridden = {override.name for override in overrides}
@@ -373,12 +341,9 @@ def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
     Raises:
         InputError: If there is no workload of the name.
     """
-    from advisor.resolve.score.predictor import Predictor
-    from advisor.user_directories import readable_address
-
     return Predictor(
         client.cache,
-        address=readable_address(context.address),
+        address=readable_address(context.options.knowledge),
         hardware=context.target.hardware,
         workload=context.find_workload(),
         benchmark=context.benchmark_identity,
@@ -386,14 +351,11 @@ def open_predictor(context: TargetContext, client: IndexClient) -> Predictor:
 
 
 def _target(project: ProjectRequirements, *, hardware: str | None, python: str | None, platform: str | None) -> Target:
-    from packaging.specifiers import SpecifierSet
-
-    from advisor.domain.target import make_target
-    from knowledge.domain.errors import InputError
-    from knowledge.hardware.profiles import find_profile
 
     target = make_target(
-        python=python or this_machine.python_version(), platform=platform, hardware=find_profile(hardware or "detect")
+        python=python or this_machine.python_version(),
+        platform=platform,
+        hardware=profiles.find_profile(hardware or "detect"),
     )
     required = project.requires_python
     if required and not SpecifierSet(required).contains(target.python, prereleases=True):
@@ -411,9 +373,6 @@ def read_current_lock(context: TargetContext) -> Lock | None:
     Raises:
         InputError: If a named lock cannot be read.
     """
-    from advisor.locks.current import read_current
-    from knowledge.domain.errors import InputError
-
     files = context.files
     lock_path = files.current or (str(context.lock) if context.lock and context.lock.exists() else None)
     try:
@@ -423,3 +382,28 @@ def read_current_lock(context: TargetContext) -> Lock | None:
             raise
         logger.warning("the stack is not compared with the current one: %s", error.message)
         return None
+
+
+def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements) -> CandidatePolicy:
+    """Return which files may become candidates, by the options and the files of a project.
+
+    Args:
+        resolution: The options, completed by the settings of the project.
+        project: What the files contain.
+    """
+
+    def names(words: Sequence[str]) -> frozenset[str]:
+        return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
+
+    until = resolution.exclude_newer
+    if until is not None:
+        # Upload times are compared as texts, which all are in UTC.
+        until = (until if until.tzinfo else until.replace(tzinfo=UTC)).astimezone(UTC)
+    return CandidatePolicy(
+        prereleases=resolution.prereleases or project.prereleases,
+        only_binary=names([*resolution.only_binary, *project.only_binary]),
+        no_binary=names([*resolution.no_binary, *project.no_binary]),
+        build_sdists=resolution.build_sdists,
+        exclude_newer=until.isoformat() if until else None,
+        variants=VARIANTS in (resolution.preview or ()),
+    )

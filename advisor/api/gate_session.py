@@ -13,7 +13,8 @@ from typing import Any
 
 from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
 from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.option import with_settings
+from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
@@ -72,13 +73,7 @@ class GateSession:
 
 
 @contextmanager
-def open_gate(
-    files: ProjectFiles,
-    target: TargetOptions,
-    indexes: IndexOptions,
-    resolution: ResolutionOptions,
-    options: GateOptions,
-) -> Iterator[GateSession]:
+def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSession]:
     """Judge a project for its targets, against a base if one is named.
 
     Raises:
@@ -86,18 +81,19 @@ def open_gate(
         UnreadableFileError: If a lock cannot be read.
     """
     with ExitStack() as stack:
-        files = replace(files, directory=_relative(files.directory))
-        project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
+        files = replace(options.files, directory=_relative(options.files.directory))
+        options = replace(options, files=files)
+        project = load_project(files, build=project_builder(options))
         policy = read_project_policy(project, files.directory)
         project_settings = read_project_settings(files.directory, project.settings.get("settings", {}))
-        base = None if options.base is None else read_base(files, options.base, project_settings, stack)
+        base = None if gate.base is None else read_base(files, gate.base, project_settings, stack)
         trusted = (base.files, base.project) if base and base.files and base.project else None
         earlier = read_project_policy(trusted[1], trusted[0].directory) if trusted else None
         if earlier is not None:
             # A change cannot add indexes to those that the gate trusts.
             policy = replace(policy, indexes=earlier.indexes)
         changes: tuple[Finding, ...] = ()
-        source = policy_source(files, base, project_settings, stack) if options.policy_from_base else None
+        source = policy_source(files, base, project_settings, stack) if gate.policy_from_base else None
         base_policy = None
         if (commit := source or base) is not None and commit.files is not None:
             refuse_changed_configuration(commit.name, commit.reference, files.directory)
@@ -109,27 +105,32 @@ def open_gate(
                 place = Place(path=str(files.directory / "pyproject.toml"), line=1)
                 what = f"the change has other package indexes than {source.name}"
                 changes += (base_policy.finding(what, place, "indexes"),)
-            target = _trusted_target(target, base_policy, files.directory)
+            options = replace(options, target=_trusted_target(options.target, base_policy, files.directory))
             overrides = source.project.overrides if source.project is not None else ()
             project = replace(project, settings=base_policy.settings_for(project.settings), overrides=overrides)
-            refuse_tracked_cache(files.directory, cache_directory(indexes.cache_directory))
+            refuse_tracked_cache(files.directory, cache_directory(options.indexes.cache_directory))
             trusted = (source.files, source.project or ProjectRequirements(roots=(), settings=base_policy.settings))
         index_files, index_project = trusted or (files, _without_lock_indexes(files, project))
         contexts = tuple(
-            _with_base_lock(
-                prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory), base_policy
-            )
-            for table in select_targets(target, project)
+            _with_base_lock(prepare_target(options, project, table), base_policy)
+            for table in select_targets(options.target, project)
         )
         contexts = tuple(map(_with_locked_python, contexts))
         _check_pythons(contexts)
         machines = [context.target.build_machine for context in contexts]
-        client = stack.enter_context(open_indexes(indexes, index_files.directory, index_project, machines))
+        client = stack.enter_context(open_indexes(options.indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
-            places = [base_knowledge(base_policy, source.reference, files.directory, c.address) for c in contexts]
-            contexts = tuple(replace(c, address=p.address) for c, p in zip(contexts, places, strict=True))
+            places = [
+                base_knowledge(base_policy, source.reference, files.directory, c.options.knowledge) for c in contexts
+            ]
+            contexts = tuple(
+                replace(c, options=replace(c.options, knowledge=p.address))
+                for c, p in zip(contexts, places, strict=True)
+            )
             changes += tuple(change for place in places for change in place.changes)
-        head = _Head(client=client, base=base, project_settings=project_settings, policy=policy, resolution=resolution)
+        head = _Head(
+            client=client, base=base, project_settings=project_settings, policy=policy, resolution=options.resolution
+        )
         cases = [_case(context, head, stack.enter_context(open_predictor(context, client))) for context in contexts]
         if files.current is None:
             checked_locks = {*(case.head.lock.path for case in cases if case.head.lock.path), *map(Path, project.files)}
@@ -270,7 +271,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
         predictor=predictor,
         recommend=_recommend(recommended, lock, shared.client, predictor),
         base=base,
-        max_size=context.max_size,
+        max_size=context.options.max_size_bytes,
     )
 
 
@@ -349,7 +350,8 @@ def _base_state(
         logger.warning("the base %s has no lock: everything counts as changed", base.name)
         return None
     settings: Mapping[str, Any] = base.project.settings.get("settings", {})
-    problem = make_problem(base.project.on_target(target), target, shared.resolution)
+    resolution = with_settings(shared.resolution, base.project.settings)
+    problem = make_problem(base.project.on_target(target), target, resolution)
     problem = _as_locked(problem, context, lock, shared.client)
     return base.name, replace(
         head,
@@ -366,22 +368,22 @@ def _recommend(
     context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
 ) -> Callable[[], RecommendedStack]:
     problem = without_pins(context.problem, lock)
-    criteria = [context.objective, str(context.min_gain)]
-    if context.objective == "stable":
-        criteria += [str(context.min_age_days), str(datetime.now(UTC).date())]
+    options = context.options
+    criteria = [str(options.objective), str(options.min_gain_fraction)]
+    if options.objective == "stable":
+        criteria += [str(options.min_age_days), str(datetime.now(UTC).date())]
     criteria += [
-        *([] if context.max_size is None else [str(context.max_size)]),
-        *(["replace-packages"] if context.allowed.by_hardware else []),
-        *(["reduced-precision"] if context.reduced_precision else []),
-        *([] if context.recommends_settings else ["no settings"]),
+        *([] if options.max_size is None else [str(options.max_size_bytes)]),
+        *sorted(options.allow),
+        *([] if options.recommend_settings else ["no settings"]),
         *map(str, context.allowed.by_name.items()),
     ]
 
     def solve() -> Any:
         from advisor.resolve.recommendation.recommend import recommend
 
-        request = replace(context, problem=problem).request(client, predictor)
-        return request, recommend(request)
+        selection = replace(context, problem=problem).select(client, predictor)
+        return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
         from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings

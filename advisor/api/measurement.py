@@ -6,97 +6,128 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from advisor.api.options import IndexOptions
+from advisor.api.option import Option, Scalar, option_group, read_gigabytes, read_pairs, read_scalar
+from advisor.api.options import KNOWLEDGE, IndexOptions
 from advisor.api.resources import make_client, open_writable_store
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
+from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:
     from advisor.campaign.stack_lock import StackLocker
     from advisor.index.client import IndexClient
     from knowledge.domain.hardware import HardwareProfile
-    from knowledge.domain.observation import Observation, Scalar
-    from knowledge.domain.workload import ProfiledWorkload
+    from knowledge.domain.observation import Observation
     from pi_runners.execution.campaign import Block
 
 _INDICATOR_SAMPLES = 7
 
 
+MEMORY_LIMIT = Option(
+    "--memory-limit",
+    metavar="GB",
+    reads=float,
+    parse=read_gigabytes,
+    minimum=0.01,
+    help="Kill a process that holds more memory than this.\nResident memory, with that of its children.",
+)
+DISK_BUDGET = Option(
+    "--disk-budget",
+    metavar="GB",
+    reads=float,
+    parse=read_gigabytes,
+    minimum=0.001,
+    help="Refuse blocks that would take more disk than this.",
+)
+
+
+def _read_parameters(text: str) -> dict[str, Scalar]:
+    return {name: read_scalar(value) for name, value in read_pairs(text.split(","), "--parameters")}
+
+
+def _read_axes(texts: Sequence[str]) -> dict[str, Sequence[Scalar]]:
+    """Read `threads=1,2` into the values of each setting."""
+    return {name: [read_scalar(v) for v in values.split(",")] for name, values in read_pairs(texts, "--settings")}
+
+
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class IndicatorOptions:
-    """What is measured.
+    """What is measured: indicators, or with ``workload`` the parts of a profiled workload."""
 
-    Attributes:
-        size: Parameter set: ``small``, ``medium`` or ``large``.
-        shapes: List of shapes instead, such as ``deepbench`` or ``models-small``.
-        parameters: Your own parameters instead of a set or published shapes.
-        dtypes: Element types.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        settings: Values of each run-time setting; every stack is measured without and with each combination.
-        workload: Profiled workload whose parts are measured, with their own parameters and element types; none for the
-            named indicators.
-    """
-
-    size: str = "small"
-    shapes: str | None = None
-    parameters: Mapping[str, Scalar] | None = None
-    dtypes: tuple[str, ...] = ("float32",)
-    device: str = "auto"
-    settings: Mapping[str, Sequence[Scalar]] = field(default_factory=dict)
+    size: Annotated[str, Option("--size", help="Parameter set: small, medium or large.")] = "small"
+    shapes: Annotated[
+        str | None, Option("--shapes", metavar="NAME", help="List of shapes instead, such as deepbench.")
+    ] = None
+    parameters: Annotated[
+        Mapping[str, Scalar] | None,
+        Option("--parameters", metavar="NAME=VALUE", parse=_read_parameters, help="Parameters of your own instead."),
+    ] = None
+    settings: Annotated[
+        Mapping[str, Sequence[Scalar]],
+        Option(
+            "--settings",
+            metavar="NAME=VALUE",
+            reads=list[str],
+            parse=_read_axes,
+            help="Sweep a run-time setting (repeatable).\n"
+            "Every stack is measured without and with each combination of the values.",
+        ),
+    ] = field(default_factory=dict)
+    dtypes: Annotated[tuple[str, ...], Option("--dtype", help="Element type (repeatable).")] = ("float32",)
+    device: Annotated[str, Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto"
     workload: ProfiledWorkload | None = None
 
 
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
-    """How often, and for how long, it is measured.
+    """How often, and for how long, it is measured."""
 
-    Attributes:
-        rounds: Passes over all stacks.
-        samples: Samples in each process: of an indicator (by default 7, and up to three times as many if they vary),
-            or runs of a benchmark (by default 3).
-        min_seconds: Minimum duration of a sample, in seconds.
-        timeout_seconds: A process, or one run of a benchmark, is killed after this time, in seconds.
-        memory_limit_bytes: A process is killed if it and its children hold more resident memory; none sets no limit.
-        controls: Whether each reference is measured twice (A/A), which shows the noise.
-    """
+    rounds: Annotated[int, Option("--rounds", minimum=1, help="Passes over all stacks.")] = 8
+    samples: Annotated[
+        int | None,
+        Option(
+            "--samples",
+            minimum=1,
+            help="Samples in each process.\n"
+            "Of an indicator (default: 7, up to three times as many if they vary), or runs of the benchmark "
+            "(default: 3).",
+        ),
+    ] = None
+    min_seconds: Annotated[float, Option("--min-time", minimum=0.001, help="Minimum seconds of one sample.")] = 0.05
+    timeout_seconds: Annotated[
+        float, Option("--timeout", minimum=1, help="Most seconds of a process or benchmark run.")
+    ] = 600.0
+    memory_limit_bytes: Annotated[float | None, MEMORY_LIMIT] = None
+    controls: Annotated[bool, Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
 
-    rounds: int = 8
-    samples: int | None = None
-    min_seconds: float = 0.05
-    timeout_seconds: float = 600.0
-    memory_limit_bytes: float | None = None
-    controls: bool = True
 
-
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class EnvironmentOptions:
-    """Where stacks are installed.
+    """Where stacks are installed."""
 
-    Attributes:
-        python: Interpreter: a path or a version.
-        keep: Whether environments are kept for the next block.
-        disk_budget_bytes: Refuse blocks whose environments would take more disk space; none sets no limit.
-    """
-
-    python: str = sys.executable
-    keep: bool = True
-    disk_budget_bytes: float | None = None
+    python: Annotated[str, Option("--python", help="Interpreter: path or version.", default_text="the running one")] = (
+        sys.executable
+    )
+    keep: Annotated[
+        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next block.")
+    ] = True
+    disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
 
 
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class MeasurementStore:
-    """Where observations go.
+    """Where observations go; ``cache_directory`` holds the environments and is by default the user's."""
 
-    Attributes:
-        knowledge: Address of the knowledge base; none for the user's own.
-        prometheus: File that holds the newest figures for node_exporter; none writes no such file.
-        cache_directory: Cache directory, which holds the environments; by default the user's.
-    """
-
-    knowledge: str | None = None
-    prometheus: Path | None = None
+    prometheus: Annotated[
+        Path | None, Option("--prometheus", metavar="FILE", help="Write figures to a file for node_exporter.")
+    ] = None
+    knowledge: Annotated[str | None, KNOWLEDGE] = None
     cache_directory: Path | None = None
 
 

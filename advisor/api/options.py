@@ -1,43 +1,166 @@
-"""Options of the API functions, in groups: project files, target, package indexes, resolution."""
+"""Options of the API functions and of the commands about a project, in groups: files, target, resolution, indexes.
+
+Each option is declared here and nowhere else; see :mod:`advisor.api.option`.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated
 
+from advisor.api.option import INDEX, OBJECTIVE, PROJECT, TARGET, Option, option_group, read_moment
+from advisor.domain.words import parse_size, quoted
 from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
-if TYPE_CHECKING:
-    from advisor.project.interface import ProjectRequirements
-    from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy
+REDUCED_PRECISION = "reduced-precision"
+REPLACE_PACKAGES = "replace-packages"
+ALLOWED = (REPLACE_PACKAGES, REDUCED_PRECISION)
+"""What can be allowed in addition."""
+VARIANTS = "variants"
+"""The preview feature wheel variants (PEP 825)."""
+PREVIEWS = (VARIANTS,)
+"""Preview features: drafts of standards that the program follows only if the user asks for it."""
 
 
+def check_allowed(names: Iterable[str]) -> None:
+    """Check that what is allowed in addition exists.
+
+    Raises:
+        InputError: At the first name that is unknown.
+    """
+    for name in names:
+        if name not in ALLOWED:
+            raise InputError(
+                f"`{name}` cannot be allowed", hint=suggest(name, ALLOWED) or f"it can be {quoted(ALLOWED)}"
+            )
+
+
+def check_previews(names: Iterable[str]) -> None:
+    """Check that preview features exist.
+
+    Raises:
+        InputError: If there is no feature of a name.
+    """
+    for name in names:
+        if name not in PREVIEWS:
+            raise InputError(
+                f"there is no preview feature `{name}`; the known ones are: {quoted(PREVIEWS)}",
+                hint=suggest(name, PREVIEWS),
+            )
+
+
+def read_max_size(text: str) -> int:
+    """Read the largest admissible download, such as ``2GB``; return it in bytes.
+
+    Raises:
+        InputError: If it is not a size.
+    """
+    size = parse_size(text)
+    if size is None:
+        raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
+    return size
+
+
+def read_min_gain(text: str) -> float:
+    """Read the smallest gain of speed that counts, such as ``3%`` or ``0.03``; return the fraction.
+
+    Raises:
+        InputError: If it is neither, negative, or 100 % or more.
+    """
+    number, sign, _ = text.partition("%")
+    try:
+        gain = float(number) / (100 if sign else 1)
+    except ValueError:
+        gain = math.nan
+    if not 0 <= gain < 1 or text not in (number, f"{number}%"):
+        raise InputError(f"`{text}` is not a gain of speed", hint="write it as `--min-gain 3%` or `0.03`")
+    return gain
+
+
+def read_days(text: str) -> int:
+    """Read a number of days.
+
+    Raises:
+        InputError: If it is not a whole number of days.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"`{text}` is not a number of days", hint="write it as `--min-age 14`")
+    return int(text)
+
+
+def read_bindings(texts: Iterable[str]) -> dict[str, str]:
+    """Read ``NAME=URL`` texts: the only index of each package.
+
+    Raises:
+        InputError: If a text is not written like this.
+    """
+    bindings = {}
+    for text in texts:
+        name, separator, url = text.partition("=")
+        if not separator or "/" in name:
+            raise InputError(
+                f"`{text}` does not bind a package to an index",
+                hint="write it as `--package-index torch=https://.../simple/`",
+            )
+        bindings[name] = url
+    return bindings
+
+
+HARDWARE = Option(
+    "--hardware",
+    metavar="NAME",
+    panel=TARGET,
+    key="hardware",
+    per_target=True,
+    otherwise="detect",
+    help="Hardware profile, cloud instance or file.\n"
+    "A shipped profile, a cloud instance, a YAML or JSON file, or `detect` (this machine).",
+)
+KNOWLEDGE = Option(
+    "--knowledge",
+    metavar="URL",
+    panel=INDEX,
+    key="knowledge",
+    unset="a SQLite file in the user's data directory",
+    help="Knowledge base (default: the user's own).\nBy default a SQLite file in the user's data directory.",
+)
+_project = partial(Option, panel=PROJECT)
+_target = partial(Option, panel=TARGET)
+_objective = partial(Option, panel=OBJECTIVE)
+_index = partial(Option, panel=INDEX)
+
+
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class ProjectFiles:
-    """Files that state what a project requires, and what it has installed.
+    """Files that state what a project requires, and what it has installed."""
 
-    Attributes:
-        directory: Directory of the project.
-        requirements: Requirements files to read instead of the project's own files.
-        constraints: Constraints files, as ``pip install -c``.
-        overrides: Files whose requirements replace all other requirements on the same packages.
-        extras: Extras of the project.
-        groups: Dependency groups of the project (PEP 735).
-        current: Lock file or Python interpreter that holds the present stack; by default the project's lock.
-    """
-
-    directory: Path = Path(".")
-    requirements: tuple[Path, ...] = ()
-    constraints: tuple[Path, ...] = ()
-    overrides: tuple[Path, ...] = ()
-    extras: tuple[str, ...] = ()
-    groups: tuple[str, ...] = ()
-    current: str | None = None
+    directory: Annotated[Path, Option(metavar="DIRECTORY", help="The project (default: here).")] = Path(".")
+    requirements: Annotated[
+        tuple[Path, ...],
+        _project("--requirements -r", metavar="FILE", help="Requirements file instead (repeatable)."),
+    ] = ()
+    constraints: Annotated[
+        tuple[Path, ...], _project("--constraint -c", metavar="FILE", help="Constraints file (repeatable).")
+    ] = ()
+    overrides: Annotated[
+        tuple[Path, ...],
+        _project("--override", metavar="FILE", help="Requirements that replace others (repeatable)."),
+    ] = ()
+    extras: Annotated[
+        tuple[str, ...], _project("--extra", metavar="NAME", help="Extra of the project (repeatable).")
+    ] = ()
+    groups: Annotated[tuple[str, ...], _project("--group", metavar="NAME", help="Dependency group (repeatable).")] = ()
+    current: Annotated[
+        str | None, _project("--current", metavar="FILE", help="Lock or interpreter to compare with.")
+    ] = None
 
     def __post_init__(self) -> None:
         """Convert texts to paths, so that both can be given."""
@@ -65,103 +188,302 @@ class ProjectFiles:
         )
 
 
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class TargetOptions:
-    """Machine and interpreter to resolve for.
+    """Machine and interpreter to resolve for."""
 
-    Attributes:
-        names: Targets of ``[tool.advisor.targets]``.
-        hardware: A shipped profile, a YAML or JSON file, or ``detect``; by default the project's setting, else this
-            machine.
-        python: Version of the interpreter, or ``best`` for the one with the best-scored stack; by default the project's
-            setting, else the running one.
-        platform: Platform tag, such as ``manylinux_2_28_x86_64``; by default that of the hardware.
-    """
-
-    names: tuple[str, ...] = ()
-    hardware: str | None = None
-    python: str | None = None
-    platform: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexOptions:
-    """Package indexes, and the cache of what they answer.
-
-    Attributes:
-        index_url: Default index; replaces every index that pip and uv are configured to use.
-        extra_index_urls: Further indexes.
-        find_links: Directories of distribution files.
-        package_indexes: Address of the only index of a package, by package name.
-        framework_indexes: Whether further builds of frameworks are taken from their publishers' indexes; by default the
-            project's setting, else not.
-        strategy: ``first-index`` or ``unsafe-best-match``; by default as uv is configured.
-        cache_directory: Cache directory; by default the user's.
-        offline: Whether to answer from the cache alone.
-        refresh: Whether to request index pages even if they are fresh.
-        advisories: Address of a service with the API of OSV, for versions without a record on the index, or ``off``; by
-            default the project's setting, else OSV.
-    """
-
-    index_url: str | None = None
-    extra_index_urls: tuple[str, ...] = ()
-    find_links: tuple[str, ...] = ()
-    package_indexes: Mapping[str, str] = field(default_factory=dict)
-    framework_indexes: bool | None = None
-    strategy: str | None = None
-    cache_directory: Path | None = None
-    offline: bool = False
-    refresh: bool = False
-    advisories: str | None = None
+    names: Annotated[
+        tuple[str, ...],
+        _target(
+            "--target",
+            metavar="NAME",
+            help="A target of the project.\nThey are in `[tool.advisor.targets]`. `check`: repeatable.",
+        ),
+    ] = ()
+    hardware: Annotated[str | None, HARDWARE] = None
+    python: Annotated[
+        str | None,
+        _target(
+            "--python",
+            metavar="VERSION",
+            key="python",
+            per_target=True,
+            unset="the running interpreter",
+            page="../how-to/choose-builds.md#choose-the-interpreter",
+            help="Python version, or `best` (default: this one).\n`best` is the one with the best stack.",
+        ),
+    ] = None
+    platform: Annotated[
+        str | None,
+        _target(
+            "--platform",
+            metavar="TAG",
+            key="platform",
+            per_target=True,
+            unset="from the hardware",
+            help="Platform tag, such as manylinux_2_28_x86_64.\n"
+            "By default that of the hardware profile, with glibc 2.28 if the profile names no version.",
+        ),
+    ] = None
 
 
+@option_group
 @dataclass(frozen=True, kw_only=True)
 class ResolutionOptions:
-    """What the best stack is, and which files may be part of it.
+    """What the best stack is, and which files may be part of it."""
+
+    build_project: Annotated[
+        bool,
+        _project(
+            "--build-project",
+            has_variable=True,
+            help="Build the project's metadata: runs its code.\nOnly if nothing but a build knows what it requires.",
+        ),
+    ] = False
+    build_sdists: Annotated[
+        bool,
+        _project(
+            "--build-sdists",
+            has_variable=True,
+            help="Build sdists, too: runs their code.\nThe project and sdists are built to learn what they require.",
+        ),
+    ] = False
+    workload: Annotated[
+        str | None,
+        _objective(
+            "--workload",
+            metavar="NAME",
+            key="workload",
+            per_target=True,
+            unset="what the sources suggest, else all kinds",
+            page="cli.md#workloads",
+            help="Workload that predictions are for.\n"
+            "By default the only profiled workload of the project, else the one that its source files suggest, else "
+            "all kinds.",
+        ),
+    ] = None
+    objective: Annotated[
+        str | None,
+        _objective(
+            "--objective",
+            metavar="NAME",
+            key="objective",
+            otherwise="performance",
+            page="cli.md#objectives",
+            help="performance, latest, stable, security or size.\nBy default performance.",
+        ),
+    ] = None
+    knowledge: Annotated[str | None, KNOWLEDGE] = None
+    min_age_days: Annotated[
+        int | None,
+        _objective(
+            "--min-age",
+            metavar="DAYS",
+            key="min-age",
+            numbers=(int,),
+            otherwise="14",
+            parse=read_days,
+            page="cli.md#objectives",
+            help="Least age of releases for `stable` (default: 14).\nIn days.",
+        ),
+    ] = None
+    min_gain: Annotated[
+        str | None,
+        _objective(
+            "--min-gain",
+            metavar="PERCENT",
+            key="min-gain",
+            numbers=(int, float),
+            otherwise="3%",
+            check=read_min_gain,
+            example='"3%"',
+            page="cli.md#objectives",
+            help="Least gain of an older release (default: 3%).\n"
+            "Its gain of speed over the newest one, such as `3%` or `0.03`.",
+        ),
+    ] = None
+    max_size: Annotated[
+        str | None,
+        _objective(
+            "--max-size",
+            metavar="SIZE",
+            key="max-size",
+            per_target=True,
+            unset="no limit",
+            check=read_max_size,
+            example='"2GB"',
+            page="../how-to/choose-builds.md#limit-the-download",
+            help="Largest download of the stack, such as 2GB.\nFor `advisor check` that of the lock.",
+        ),
+    ] = None
+    allow: Annotated[
+        tuple[str, ...],
+        _objective(
+            "--allow",
+            metavar="WHAT",
+            key="allow",
+            check=check_allowed,
+            example='["replace-packages"]',
+            page="../how-to/choose-builds.md#replace-packages",
+            help="`replace-packages` or `reduced-precision`.\n"
+            "Take other packages with the same modules if they suit the hardware better; recommend run-time "
+            "settings with a lower precision (repeatable).",
+        ),
+    ] = ()
+    recommend_settings: Annotated[
+        bool | None,
+        _objective(
+            "--recommend-settings/--no-recommend-settings",
+            key="recommend-settings",
+            otherwise="true",
+            page="../how-to/apply-settings.md",
+            help="Choose run-time settings, too (default: yes).",
+        ),
+    ] = None
+    prereleases: Annotated[bool, _objective("--prereleases --pre", help="Admit pre-releases.")] = False
+    only_binary: Annotated[
+        tuple[str, ...],
+        _objective("--only-binary", metavar="NAME", help="No sdist of this package; `:all:` for all."),
+    ] = ()
+    no_binary: Annotated[
+        tuple[str, ...],
+        _objective("--no-binary", metavar="NAME", help="No wheel of this package; `:all:` for all."),
+    ] = ()
+    exclude_newer: Annotated[
+        datetime | None,
+        _objective(
+            "--exclude-newer",
+            metavar="DATE",
+            parse=partial(read_moment, option="--exclude-newer"),
+            help="Ignore files uploaded after this date.\nWithout a time zone it is UTC.",
+        ),
+    ] = None
+    preview: Annotated[
+        tuple[str, ...] | None,
+        _objective(
+            "--preview",
+            metavar="NAME",
+            key="preview",
+            check=check_previews,
+            example='["variants"]',
+            page="cli.md#preview-features",
+            help="Preview feature: `variants` (repeatable).",
+        ),
+    ] = None
+    workers: Annotated[int, _objective("--workers", metavar="NUMBER", minimum=1, help="Threads of the solver.")] = 1
+    time_limit: Annotated[
+        float,
+        _objective(
+            "--time-limit",
+            metavar="SECONDS",
+            minimum=1,
+            help="Time for the search.\n"
+            "For each target. Then the best stack so far is the result, with what is not proven.",
+        ),
+    ] = 300.0
+
+    @property
+    def max_size_bytes(self) -> int | None:
+        """Largest admissible download, in bytes; ``None`` for no limit."""
+        return None if self.max_size is None else read_max_size(self.max_size)
+
+    @property
+    def min_gain_fraction(self) -> float:
+        """Smallest gain of speed that counts; 0 if none is set."""
+        return 0.0 if self.min_gain is None else read_min_gain(self.min_gain)
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class IndexOptions:
+    """Package indexes, and the cache of what they answer."""
+
+    index_url: Annotated[
+        str | None,
+        _index(
+            "--index-url -i",
+            metavar="URL",
+            help="Default index instead of the configured ones.\nReplaces all that pip and uv are configured to use.",
+        ),
+    ] = None
+    extra_index_urls: Annotated[
+        tuple[str, ...], _index("--extra-index-url", metavar="URL", help="Further index (repeatable).")
+    ] = ()
+    package_indexes: Annotated[
+        Mapping[str, str],
+        _index(
+            "--package-index",
+            metavar="NAME=URL",
+            key="package-index",
+            has_variable=False,
+            reads=list[str],
+            parse=read_bindings,
+            example='{ torch = "https://..." }',
+            help="The only index of a package (repeatable).",
+        ),
+    ] = field(default_factory=dict)
+    framework_indexes: Annotated[
+        bool | None,
+        _index(
+            "--framework-indexes/--no-framework-indexes",
+            key="framework-indexes",
+            otherwise="false",
+            page="../how-to/choose-builds.md#take-the-build-for-the-target",
+            help="Also builds on publishers' indexes (default: no).\nSuch as those of PyTorch for one CUDA version.",
+        ),
+    ] = None
+    strategy: Annotated[
+        str | None,
+        _index(
+            "--index-strategy",
+            metavar="NAME",
+            key="index-strategy",
+            unset="as uv is configured, else first-index",
+            help="`first-index` (default) or `unsafe-best-match`.\nWhich of several indexes a package comes from.",
+        ),
+    ] = None
+    find_links: Annotated[
+        tuple[str, ...],
+        _index("--find-links -f", metavar="PLACE", help="Directory or page of wheels (repeatable)."),
+    ] = ()
+    advisories: Annotated[
+        str | None,
+        _index(
+            "--advisories",
+            metavar="URL",
+            key="advisories",
+            unset="https://api.osv.dev",
+            help="Service for vulnerabilities, or `off`.\nFor those that the index has no record of (default: OSV).",
+        ),
+    ] = None
+    cache_directory: Annotated[
+        Path | None,
+        _index("--cache-dir", metavar="DIRECTORY", has_variable=True, help="Cache (default: the user's own)."),
+    ] = None
+    refresh: Annotated[bool, _index("--refresh", help="Ask for index pages even where they are fresh.")] = False
+    offline: Annotated[bool, _index("--offline", has_variable=True, help="Answer from the cache alone.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectOptions:
+    """All options about a project.
 
     Attributes:
-        objective: ``performance``, ``latest``, ``stable``, ``security`` or ``size``; by default the project's setting,
-            else ``performance``.
-        workload: Workload that predictions are for; by default the project's setting, else what its sources suggest.
-        min_age_days: Age below which objective ``stable`` avoids a release, in days.
-        min_gain: Smallest gain of speed for which another stack than the newest one is recommended, such as ``3%`` or
-            ``0.03``; by default the project's setting, else 3 %.
-        knowledge: Address of the knowledge base; by default the user's own.
-        prereleases: Whether pre-releases are candidates.
-        only_binary: Packages never taken from an sdist; ``:all:`` for every package.
-        no_binary: Packages never taken from a wheel; ``:all:`` for every package.
-        build_project: Whether the project itself may be built to learn what it requires, which runs its code.
-        build_sdists: Whether the project and sdists may be built to learn what they require, which runs their code.
-        allow: What is allowed in addition: ``replace-packages``, to take other packages with the same modules where the
-            hardware of the target decides that they fit; ``reduced-precision``, to recommend run-time settings with a
-            lower precision.
-        recommend_settings: Whether run-time settings are recommended, and count when versions are compared; by default
-            the project's setting, else yes.
-        exclude_newer: Files uploaded later are ignored; without a time zone it is UTC.
-        preview: Preview features: ``variants``; by default the project's setting, else none.
-        max_size: Largest admissible download of the stack, such as ``2GB``; by default the project's setting, else no
-            limit.
-        workers: Threads of the solver.
-        time_limit: Time limit of the search for each target, in seconds.
+        files: Its files.
+        target: What it is resolved for.
+        resolution: What the best stack is.
+        indexes: The package indexes.
     """
 
-    objective: str | None = None
-    workload: str | None = None
-    min_age_days: int | None = None
-    min_gain: str | None = None
-    knowledge: str | None = None
-    prereleases: bool = False
-    only_binary: tuple[str, ...] = ()
-    no_binary: tuple[str, ...] = ()
-    build_project: bool = False
-    build_sdists: bool = False
-    allow: tuple[str, ...] = ()
-    recommend_settings: bool | None = None
-    exclude_newer: datetime | None = None
-    preview: tuple[str, ...] | None = None
-    max_size: str | None = None
-    workers: int = 1
-    time_limit: float = 300.0
+    files: ProjectFiles = ProjectFiles()
+    target: TargetOptions = TargetOptions()
+    resolution: ResolutionOptions = ResolutionOptions()
+    indexes: IndexOptions = field(default_factory=IndexOptions)
+
+
+GROUPS: list[type] = [ProjectFiles, TargetOptions, ResolutionOptions, IndexOptions]
+"""The groups whose options `[tool.advisor]` sets."""
 
 
 def at_least_one(name: str, value: int) -> None:
@@ -176,121 +498,3 @@ def at_least_one(name: str, value: int) -> None:
     """
     if value < 1:
         raise InputError(f"`{name}` must be at least 1, not {value}")
-
-
-def candidate_policy(resolution: ResolutionOptions, project: ProjectRequirements) -> CandidatePolicy:
-    """Return which files may become candidates, by the options and the files of a project.
-
-    Args:
-        resolution: The options.
-        project: What the files contain.
-
-    Raises:
-        InputError: If there is no preview feature of a name.
-    """
-    from packaging.utils import canonicalize_name
-
-    from advisor.domain.preview import VARIANTS, check_previews
-    from advisor.resolve.candidates.problem import CandidatePolicy
-
-    def names(words: Sequence[str]) -> frozenset[str]:
-        return frozenset(word if word == ":all:" else canonicalize_name(word) for word in words)
-
-    preview = resolution.preview
-    previews = check_previews(project.settings.get("preview", ()) if preview is None else preview)
-    until = resolution.exclude_newer
-    if until is not None:
-        # Upload times are compared as texts, which all are in UTC.
-        until = (until if until.tzinfo else until.replace(tzinfo=UTC)).astimezone(UTC)
-    return CandidatePolicy(
-        prereleases=resolution.prereleases or project.prereleases,
-        only_binary=names([*resolution.only_binary, *project.only_binary]),
-        no_binary=names([*resolution.no_binary, *project.no_binary]),
-        build_sdists=resolution.build_sdists,
-        exclude_newer=until.isoformat() if until else None,
-        variants=VARIANTS in previews,
-    )
-
-
-def read_allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
-    """Return which packages may replace others.
-
-    Raises:
-        InputError: If the options or the settings allow something that does not exist.
-    """
-    from packaging.utils import canonicalize_name
-
-    from advisor.api.configuration import check_allowed
-    from advisor.resolve.candidates.problem import AllowedReplacements
-
-    allow = (*resolution.allow, *settings.get("allow", ()))
-    check_allowed(allow)
-    replacements = settings.get("replace-packages", {})
-    if replacements:
-        from advisor.resolve.recommendation.package_choices import check_replacement
-
-        for name, other in replacements.items():
-            check_replacement(name, other)
-    return AllowedReplacements(
-        by_hardware="replace-packages" in allow,
-        by_name={canonicalize_name(name): canonicalize_name(other) for name, other in replacements.items()},
-    )
-
-
-def allows_reduced_precision(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> bool:
-    """Return whether run-time settings with a lower precision may be chosen."""
-    return "reduced-precision" in (*resolution.allow, *settings.get("allow", ()))
-
-
-def recommends_settings(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> bool:
-    """Return whether run-time settings are recommended, and count when versions are compared."""
-    option = resolution.recommend_settings
-    return bool(settings.get("recommend-settings", True)) if option is None else option
-
-
-def read_max_size(text: str | None) -> int | None:
-    """Read the largest admissible download, in bytes; none if there is no limit.
-
-    Raises:
-        InputError: If it is not a size.
-    """
-    from advisor.domain.words import parse_size
-    from knowledge.domain.errors import InputError
-
-    if text is None:
-        return None
-    size = parse_size(text)
-    if size is None:
-        raise InputError(f"`{text}` is not a size", hint="write it as `--max-size 2GB` or `500MB`")
-    return size
-
-
-def read_min_gain(text: str) -> float:
-    """Read the smallest gain of speed that counts, a percentage or a fraction; return the fraction.
-
-    Raises:
-        InputError: If it is neither, negative, or 100 % or more.
-    """
-    from knowledge.domain.errors import InputError
-
-    number, sign, _ = text.partition("%")
-    try:
-        gain = float(number) / (100 if sign else 1)
-    except ValueError:
-        gain = math.nan
-    if not 0 <= gain < 1 or text not in (number, f"{number}%"):
-        raise InputError(f"`{text}` is not a gain of speed", hint="write it as `--min-gain 3%` or `0.03`")
-    return gain
-
-
-def read_days(text: str) -> int:
-    """Read a number of days.
-
-    Raises:
-        InputError: If it is not a whole number of days.
-    """
-    from knowledge.domain.errors import InputError
-
-    if not (text.isascii() and text.isdigit()):
-        raise InputError(f"`{text}` is not a number of days", hint="write it as `--min-age 14`")
-    return int(text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.options import ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import ProjectFiles, ProjectOptions, TargetOptions
 
 if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
@@ -61,20 +61,15 @@ def load_project(
     return project
 
 
-def project_builder(resolution: ResolutionOptions, cache: Path | None) -> ProjectBuilder | None:
-    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it.
-
-    Args:
-        resolution: The options.
-        cache: Cache directory, in which built metadata is remembered; by default the user's.
-    """
-    if not (resolution.build_project or resolution.build_sdists):
+def project_builder(options: ProjectOptions) -> ProjectBuilder | None:
+    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it."""
+    if not (options.resolution.build_project or options.resolution.build_sdists):
         return None
     from advisor.index.cache import DiskCache
     from advisor.project.metadata.built_metadata import cached_builder
     from advisor.user_directories import cache_directory
 
-    return cached_builder(DiskCache(cache_directory(cache)))
+    return cached_builder(DiskCache(cache_directory(options.indexes.cache_directory)))
 
 
 def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequence[TargetTable]:

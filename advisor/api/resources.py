@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.api.option import with_settings
 from advisor.api.options import IndexOptions
 from advisor.domain.words import count
 from advisor.user_directories import advisory_database_path, cache_directory, readable_address
@@ -69,7 +70,6 @@ def make_client(
     """
     from packaging.utils import canonicalize_name
 
-    from advisor.api.configuration import choose
     from advisor.index.cache import DiskCache
     from advisor.index.client import IndexClient
     from advisor.index.configuration import check_strategy, read_configuration
@@ -82,9 +82,9 @@ def make_client(
         # `--index-url` replaces every configured index: no configured extra index can add a package.
         configuration = replace(configuration, default=default, extra=(), find_links=())
     bindings: dict[str, str] = {**configuration.bindings, **(project.bindings if project else {})}
-    for name, url in (*settings.get("package-index", {}).items(), *options.package_indexes.items()):
+    options = with_settings(options, settings)
+    for name, url in options.package_indexes.items():
         bindings[canonicalize_name(name)] = str(url)
-    strategy = choose("index-strategy", options.strategy, settings)
     configuration = replace(
         configuration,
         extra=(
@@ -96,7 +96,7 @@ def make_client(
         find_links=(*configuration.find_links, *(project.find_links if project else ()), *options.find_links),
         bindings=bindings,
         **_framework_indexes(options, settings, machines),
-        strategy=check_strategy(strategy) if strategy else configuration.strategy,
+        strategy=check_strategy(options.strategy) if options.strategy else configuration.strategy,
     )
     database = advisory_database_path()
     return IndexClient(
@@ -104,7 +104,7 @@ def make_client(
         cache=DiskCache(cache_directory(options.cache_directory) / "index"),
         offline=options.offline,
         refresh=options.refresh,
-        advisory_service=_advisory_service(choose("advisories", options.advisories, settings)),
+        advisory_service=_advisory_service(options.advisories),
         advisory_database=AdvisoryDatabase(database) if database else None,
     )
 
@@ -113,8 +113,7 @@ def _framework_indexes(
     options: IndexOptions, settings: Mapping[str, Any], machines: Sequence[HardwareProfile]
 ) -> dict[str, Any]:
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
-    is_enabled = options.framework_indexes
-    if not machines or not (settings.get("framework-indexes", False) if is_enabled is None else is_enabled):
+    if not machines or not options.framework_indexes:
         return {}
     from knowledge.catalogue.builds import shipped_builds
     from knowledge.catalogue.rule_book import RuleBook

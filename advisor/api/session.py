@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
 from advisor.api.lock_files import lock_texts, write_locks
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.domain.progress import activity, announcing
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from advisor.resolve.explanation.prices import Price
     from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
     from advisor.resolve.explanation.sizes import AdviceSizes
-    from advisor.resolve.optimum.request import ResolutionRequest
-    from advisor.resolve.recommendation.problem_variants import VariantComparison
+    from advisor.resolve.optimum.request import ResolutionRequest, Solved
+    from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
     from advisor.resolve.score.predictor import Predictor
     from knowledge.estimate.interface import StartupTime
     from knowledge.estimate.setting_effect import SettingEffect
@@ -96,7 +96,7 @@ class AdviceResult:
     def has_upload_times(self) -> bool:
         """Whether the index gives the upload time of each of its chosen files; else libyears count releases."""
         candidates = (*self.advice.optimum.stack, *self.advice.baseline)
-        return self.request.criteria.has_upload_times(candidates)
+        return self.request.score.has_upload_times(candidates)
 
 
 @dataclass(kw_only=True)
@@ -120,30 +120,34 @@ class AdviceSession:
     keeps_result: bool = False
     announces: bool = False
     reads_sizes: bool = False
-    _request: ResolutionRequest | None = field(default=None, init=False)
+    _selection: Selection | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
     _sizes: AdviceSizes | None = field(default=None, init=False)
     _interpreters: VariantComparison | None = field(default=None, init=False)
 
-    @property
-    def request(self) -> ResolutionRequest:
-        """The resolution request for the target's interpreter."""
-        if self._request is None:
+    def select(self) -> Selection:
+        """Read the index, and return the request for the target's interpreter, with the best extras and replacements.
+
+        Raises:
+            NoStackError: If no stack satisfies the requirements.
+            UnavailableError: If an index cannot be read.
+        """
+        if self._selection is None:
             # The index answers while measurements are loaded.
             roots = [root for root in self.context.problem.roots if root.direct is None and not root.constraint]
             self.client.prefetch(projects=[root.name for root in roots])
             self.estimator.prepare(root.name for root in roots)
             with activity("reading the project's packages"), self._other_python_named():
-                limit = TimeLimit(self.context.time_limit, keeps_result=self.keeps_result)
-                request = self._take_best_python(limit) if self.context.compared_pythons else None
-                if request is None or not limit.is_over:
+                limit = TimeLimit(self.context.options.time_limit, keeps_result=self.keeps_result)
+                selection = self._take_best_python(limit) if self.context.compared_pythons else None
+                if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    request = self.context.request(self.client, self.estimator, limit=limit)
-                not_compared = "; ".join(filter(None, (self._not_compared, request.not_compared)))
-                self._request = replace(request, not_compared=not_compared)
-        return self._request
+                    selection = self.context.select(self.client, self.estimator, limit=limit)
+                not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
+                self._selection = replace(selection, not_compared=not_compared)
+        return self._selection
 
-    def _take_best_python(self, limit: TimeLimit) -> ResolutionRequest:
+    def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
         from advisor.api.interpreters import compare_interpreters
 
@@ -151,7 +155,8 @@ class AdviceSession:
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
         self.context = replace(self.context.with_python(str(python)), compared_pythons=())
-        return replace(best.request, optimum=best.optimum, effort=replace(best.request.effort, limit=limit))
+        request = replace(best.request, effort=replace(best.request.effort, limit=limit))
+        return replace(best.selection, request=request, optimum=best.optimum)
 
     @property
     def _not_compared(self) -> str:
@@ -167,8 +172,8 @@ class AdviceSession:
     @property
     def loaded_packages(self) -> set[NormalizedName]:
         """Packages whose index pages were read for the recommendation."""
-        requests = [self.request, *(s.request for s in (self._interpreters.solved if self._interpreters else ()))]
-        return {name for request in requests for name in request.loaded_packages}
+        of_interpreters = [variant.selection for variant in (self._interpreters.solved if self._interpreters else ())]
+        return {name for selection in (self.select(), *of_interpreters) for name in selection.loaded_packages}
 
     @property
     def current_versions(self) -> dict[str, Version] | None:
@@ -186,19 +191,27 @@ class AdviceSession:
         from advisor.resolve.recommendation.recommend import recommend
 
         if self._advice is None:
-            request = self.request
+            selection = self.select()
             if self.reads_sizes:
                 from advisor.resolve.explanation.sizes import prefetch_sizes
 
-                prefetch_sizes(self.client, request.baseline)
+                prefetch_sizes(self.client, selection.request.baseline)
             with activity("searching for the best stack"), self._other_python_named():
-                self._advice = recommend(request, current=self.current_versions)
+                self._advice = recommend(selection, current=self.current_versions)
         return self._advice
+
+    def solved(self) -> Solved:
+        """Return the request with its best stack; see :meth:`recommend`."""
+        from advisor.resolve.optimum.request import Solved
+
+        optimum = self.recommend().optimum
+        return Solved(request=self.select().request, optimum=optimum)
 
     def replace_request(self, request: ResolutionRequest) -> None:
         """Recommend the best stack of another request instead, such as one with more requirements."""
-        if request is not self._request:
-            self._request, self._advice, self._sizes = request, None, None
+        if self._selection is None or request is not self._selection.request:
+            selection = replace(self.select(), request=request, optimum=None)
+            self._selection, self._advice, self._sizes = selection, None, None
 
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
@@ -227,13 +240,14 @@ class AdviceSession:
         from advisor.resolve.explanation.recommended_settings import combined_gain, compared_effects
 
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
-        versions, allowed = {str(c.name): c.version for c in advice.optimum.stack}, self.request.settings
+        request, versions = self.select().request, advice.optimum.stack.versions
+        allowed = request.score.settings
         effects = compared_effects(versions, self.estimator, allowed, settings) if allowed else ()
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
             target=self.context.target,
-            request=self.request,
+            request=request,
             sizes=sizes,
             startup=self.estimator.startup(versions),
             settings=settings,
@@ -257,7 +271,7 @@ class AdviceSession:
         """
         from advisor.resolve.explanation.recommended_settings import recommended_settings
 
-        stack, allowed = {str(c.name): c.version for c in self.recommend().optimum.stack}, self.request.settings
+        stack, allowed = self.recommend().optimum.stack.versions, self.select().request.score.settings
         settings = recommended_settings(stack, self.estimator, allowed) if allowed else ()
         return tuple(s for s in settings if not self._is_needless(s))
 
@@ -287,12 +301,12 @@ class AdviceSession:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
         from advisor.resolve.explanation.sizes import read_sizes
 
-        advice, request = self.recommend(), self.request
+        advice = self.recommend()
         if self._sizes is None:
             with activity("reading sizes"):
                 self._sizes = read_sizes(
                     self.client,
-                    request.source,
+                    self.select().request.source,
                     advice.optimum.stack,
                     baseline=advice.baseline,
                     current=None if self.current is None else self.current.packages,
@@ -310,9 +324,9 @@ class AdviceSession:
 
         from advisor.resolve.explanation.alternatives import explain_package
 
-        request, advice = self.request, self.recommend()
+        advice = self.recommend()
         with activity("explaining %s", package):
-            return explain_package(request, advice, canonicalize_name(package))
+            return explain_package(self.select().request, advice, canonicalize_name(package))
 
     def prices(self, *, other_pythons: Sequence[str] = OTHER_PYTHONS) -> tuple[Price, ...]:
         """Return what each constraint of the project costs, and what other interpreters would gain.
@@ -322,19 +336,18 @@ class AdviceSession:
         """
         from advisor.resolve.explanation.prices import constraint_prices, python_prices
 
-        def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
-            return self.context.request(self.client, self.estimator, python=python, limit=limit)
+        def solve_for(python: str, limit: TimeLimit) -> Solved:
+            return self.context.with_python(python).select(self.client, self.estimator, limit=limit).solve()
 
-        optimum = self.recommend().optimum
+        solved = self.solved()
         with activity("pricing constraints"):
-            prices = constraint_prices(self.request, optimum)
+            prices = constraint_prices(solved)
             if other_pythons:
                 prices += python_prices(
-                    self.request,
-                    optimum,
+                    solved,
                     versions=other_pythons,
                     requires_python=self.context.project.requires_python,
-                    make_request=request_for,
+                    solve_for=solve_for,
                 )
         return prices
 
@@ -342,7 +355,8 @@ class AdviceSession:
         """Return the best stack as a graph of requirements."""
         from advisor.resolve.explanation.reasons import dependency_graph
 
-        return dependency_graph(self.request.problem, self.request.source, self.recommend().optimum.stack)
+        solved = self.solved()
+        return dependency_graph(solved.request.problem, solved.request.source, solved.stack)
 
     def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
         """Return the text of a lock of the best stack for each path.
@@ -356,9 +370,9 @@ class AdviceSession:
         from advisor.locks.settings_table import locked_settings
         from advisor.resolve.explanation.recommended_settings import values_to_set
 
-        optimum, settings = self.recommend().optimum, locked_settings(values_to_set(self.settings()))
+        solved, settings = self.solved(), locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, optimum, self.request, self.client, settings=settings)
+            return lock_texts(paths, solved.optimum, solved.request, self.client, settings=settings)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files; see :func:`advisor.api.lock_files.write_locks`."""
@@ -366,9 +380,7 @@ class AdviceSession:
 
 
 @contextmanager
-def open_session(
-    files: ProjectFiles, target: TargetOptions, indexes: IndexOptions, resolution: ResolutionOptions
-) -> Iterator[AdviceSession]:
+def open_session(options: ProjectOptions) -> Iterator[AdviceSession]:
     """Read a project and open its indexes and predictions for one target.
 
     Raises:
@@ -378,7 +390,7 @@ def open_session(
     from advisor.domain.words import quoted
     from knowledge.domain.errors import InputError
 
-    with open_sessions(files, target, indexes, resolution) as sessions:
+    with open_sessions(options) as sessions:
         if len(sessions) > 1:
             raise InputError(
                 f"this is for one target at a time, and the project has {quoted([s.context.name for s in sessions])}",
@@ -388,20 +400,15 @@ def open_session(
 
 
 @contextmanager
-def open_sessions(
-    files: ProjectFiles, target: TargetOptions, indexes: IndexOptions, resolution: ResolutionOptions
-) -> Iterator[tuple[AdviceSession, ...]]:
+def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]]:
     """Read a project and open its indexes and predictions for each of its targets, or for the named ones.
 
     Raises:
         InputError: If a file or an option is wrong.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    project = load_project(files, build=project_builder(resolution, indexes.cache_directory))
-    contexts = [
-        prepare_target(files, project, target, resolution, table, cache=indexes.cache_directory)
-        for table in select_targets(target, project)
-    ]
+    project = load_project(options.files, build=project_builder(options))
+    contexts = [prepare_target(options, project, table) for table in select_targets(options.target, project)]
     with ExitStack() as stack:
         # Targets whose packages come from the same indexes share a client.
         clients: dict[str, IndexClient] = {}
@@ -410,7 +417,9 @@ def open_sessions(
             hardware = context.target.build_machine
             key = repr((sorted(context.project.bindings.items()), hardware.identity))
             if key not in clients:
-                clients[key] = stack.enter_context(open_indexes(indexes, files.directory, context.project, [hardware]))
+                clients[key] = stack.enter_context(
+                    open_indexes(options.indexes, options.files.directory, context.project, [hardware])
+                )
             context = _with_supported_python(context, clients[key])
             sessions.append(
                 AdviceSession(

@@ -78,16 +78,16 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
     from advisor.resolve.explanation.prices import agreement_price
     from advisor.resolve.recommendation.agreement import agree
 
-    own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    own = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that all targets can have"):
-        agreement = agree(own, limit=TimeLimit(sessions[0].context.time_limit))
+        agreement = agree(own, limit=TimeLimit(sessions[0].context.options.time_limit))
     prices: dict[str, Price] = {}
     for session in sessions:
         name = session.context.name
         session.replace_request(agreement.requests[name])
         session.reads_sizes = True
         with _named(session):
-            prices[name] = agreement_price(name, (session.request, session.recommend().optimum), own[name])
+            prices[name] = agreement_price(name, session.solved(), own[name])
     return agreement, prices
 
 
@@ -138,9 +138,9 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
     """Recommend stacks with common versions for targets with one lock."""
     from advisor.resolve.recommendation.shared_versions import share_versions
 
-    solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    solved = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that the targets can share"):
-        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.time_limit))
+        requests = share_versions(solved, limit=TimeLimit(sessions[0].context.options.time_limit))
     for session in sessions:
         session.replace_request(requests[session.context.name])
 
@@ -154,7 +154,7 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     stacks = []
     for session in sessions:
         settings = locked_settings(values_to_set(session.settings())) or None
-        stack, request = session.recommend().optimum.stack, session.request
+        stack, request = session.recommend().optimum.stack, session.select().request
         with activity("reading hashes and sizes"):
             stacks.append(stack_to_lock(stack, request.problem, request.source, session.client, settings=settings))
     return format_to_write(path).write(path, stacks)

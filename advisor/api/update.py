@@ -14,7 +14,7 @@ from packaging.version import Version
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.lock_files import lock_texts, write_locks
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession
 from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
@@ -82,7 +82,7 @@ class LockChange:
     @property
     def changes(self) -> tuple[PackageChange, ...]:
         """Packages that differ, by name."""
-        differences = changes_between(self.before or {}, {str(c.name): c.version for c in self.optimum.stack})
+        differences = changes_between(self.before or {}, self.optimum.stack.versions)
         return tuple(c for c in differences if c.before is not None or not self.leaves_open)
 
 
@@ -94,7 +94,7 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
         outputs: Locks that were written.
     """
     advice, before = session.recommend(), session.current_versions
-    stack = {str(c.name): c.version for c in advice.optimum.stack}
+    stack = advice.optimum.stack.versions
     return LockChange(
         target=session.context.target,
         before=before,
@@ -107,22 +107,11 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
     )
 
 
-def update_lock(
-    files: ProjectFiles,
-    target: TargetOptions,
-    indexes: IndexOptions,
-    resolution: ResolutionOptions,
-    *,
-    outputs: Sequence[Path] = (),
-    dry_run: bool = False,
-) -> LockChange:
+def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_run: bool = False) -> LockChange:
     """Find the smallest change of a lock that passes the gate, write it, and check what was written.
 
     Args:
-        files: The project's files.
-        target: The target.
-        indexes: The package indexes.
-        resolution: What the best stack is.
+        options: The options of the project.
         outputs: Locks to write instead of the project's own.
         dry_run: Whether to write nothing.
 
@@ -135,7 +124,7 @@ def update_lock(
         SearchLimitError: If the search was not completed.
         UnavailableError: If an index cannot be read.
     """
-    with open_gate(files, target, indexes, resolution, GateOptions()) as gate:
+    with open_gate(options, GateOptions()) as gate:
         _refuse_wrong_usage(gate, outputs)
         case, context = gate.result.targets[0].case, gate.contexts[0]
         lock = case.head.lock
@@ -150,7 +139,7 @@ def update_lock(
         return change
     write_locks(texts)
     change = replace(change, outputs=tuple(map(str, texts)))
-    return _checked(change, before, files, (target, replace(indexes, refresh=False), resolution), outputs=outputs)
+    return _checked(change, before, replace(options, indexes=replace(options.indexes, refresh=False)), outputs=outputs)
 
 
 def _refuse_wrong_usage(gate: GateSession, outputs: Sequence[Path]) -> None:
@@ -173,8 +162,8 @@ def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
     policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
     context = replace(context, problem=replace(problem, policy=policy))
     # The smallest change keeps the extras that the lock has, and adds none.
-    request = context.request(case.client, case.predictor, choose_packages=False)
-    extras = locked_extras(request.problem, request.source, request.builds, lock.versions)
+    request = context.request(case.client, case.predictor)
+    extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
     return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 
 
@@ -192,7 +181,7 @@ def _smallest_change(
     target_result, case = result.targets[0], result.targets[0].case
     lock, reason = case.head.lock, target_result.not_predicted
     update = find_smallest_update(target_result, request, result.policy, today=datetime.now(UTC).date())
-    stack = {str(c.name): c.version for c in update.optimum.stack}
+    stack = update.optimum.stack.versions
     # The search is about stacks; other findings are about the policy, such as an expired exception, or the project.
     others = [f for f in before if f not in target_result.findings or (needs_tool(f, lock) and not is_new_lock)]
     remaining = (*others, *update.remaining)
@@ -235,17 +224,13 @@ def _with_steps(change: LockChange, lock: Lock) -> LockChange:
 
 
 def _checked(
-    change: LockChange,
-    before: Sequence[Finding],
-    files: ProjectFiles,
-    options: tuple[TargetOptions, IndexOptions, ResolutionOptions],
-    *,
-    outputs: Sequence[Path],
+    change: LockChange, before: Sequence[Finding], options: ProjectOptions, *, outputs: Sequence[Path]
 ) -> LockChange:
     """Return a change that was written, with the findings that the gate has about the files as they are now."""
     remaining: list[Finding] = []
-    for current in map(str, outputs) if outputs else [files.current]:
-        with _without_warnings(), open_gate(replace(files, current=current), *options, GateOptions()) as gate:
+    for current in map(str, outputs) if outputs else [options.files.current]:
+        written = replace(options, files=replace(options.files, current=current))
+        with _without_warnings(), open_gate(written, GateOptions()) as gate:
             remaining += _failing(gate.result)
     return replace(change, cleared=resolved_findings(before, remaining), remaining=remaining, passes=not remaining)
 
@@ -299,7 +284,7 @@ def _rendered(
     recorded = read_settings(path) if path is not None and path.is_file() else None
     settings = None
     if recorded is not None:
-        settings = recorded.known_to({str(c.name): c.version for c in change.optimum.stack})
+        settings = recorded.known_to(change.optimum.stack.versions)
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
     return change, lock_texts(paths, change.optimum, request, client, settings=settings)

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.option import Option
+from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
+from advisor.cli.option_groups import expand_options, with_consent
 from advisor.cli.options import check_format
 from advisor.domain.words import in_words
 from advisor.report.advice.formats import ADVICE_FORMATS
@@ -24,11 +26,11 @@ if TYPE_CHECKING:
 class ReportOptions:
     """Options about what is printed."""
 
-    format: Annotated[
-        str, typer.Option("--format", metavar="FORMAT", help=f"{in_words(ADVICE_FORMATS.names, 'or')}.")
-    ] = "text"
-    details: Annotated[bool, typer.Option("--details", help="Print evidence, sizes, all settings, too.")] = False
-    show_code: Annotated[bool, typer.Option("--show-code", help="Print the code that settings need, too.")] = False
+    format: Annotated[str, Option("--format", metavar="FORMAT", help=f"{in_words(ADVICE_FORMATS.names, 'or')}.")] = (
+        "text"
+    )
+    details: Annotated[bool, Option("--details", help="Print evidence, sizes, all settings, too.")] = False
+    show_code: Annotated[bool, Option("--show-code", help="Print the code that settings need, too.")] = False
 
     def check(self) -> None:
         """Check the format.
@@ -127,7 +129,7 @@ def _advise(
 ) -> None:
     from advisor.api.session import open_sessions
 
-    with open_sessions(*project.groups()) as sessions:
+    with open_sessions(project) as sessions:
         if len(sessions) == 1 and not agree:
             _advise_one(sessions[0], output, printed, dry_run=dry_run, pr_body=pr_body)
         else:
@@ -202,10 +204,10 @@ def _check_targets(targets: str, project: ProjectOptions, *, update: bool) -> No
     if targets != "all":
         raise InputError(f"`--targets {targets}` is not known", hint="write `--targets all`, or name one `--target`")
     others = {
-        "--target": project.target,
-        "--hardware": project.hardware,
-        "--platform": project.platform,
-        "--python": project.python,
+        "--target": project.target.names,
+        "--hardware": project.target.hardware,
+        "--platform": project.target.platform,
+        "--python": project.target.python,
         "--update": update,
     }
     for name, value in others.items():
@@ -254,7 +256,7 @@ def _update(
     from advisor.report.advice.update import pull_request_body, update_json, update_text
     from knowledge.domain.shared_files import write_atomically
 
-    change = update_lock(*project.groups(), outputs=output, dry_run=dry_run)
+    change = update_lock(project, outputs=output, dry_run=dry_run)
     if pr_body is not None:
         write_atomically(pr_body, pull_request_body(change))
     print_report(update_json(change) if format == "json" else update_text(change, report_layout()))

@@ -10,93 +10,51 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.campaign_session import CampaignSession
+from advisor.api.campaigns import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, open_campaign, plan_campaign
+from advisor.api.measurement import MeasurementStore
+from advisor.api.option import Option
 from advisor.cli.console import duration, redraw, say, warn
-from advisor.cli.measure import BudgetOption, ResultGroup, disk_budget, write_output
-from advisor.cli.option_groups import IndexUrlOptions, expand_options
-from advisor.cli.options import HardwareOption, KnowledgeOption, read_pairs
+from advisor.cli.measure import OUTPUT_FILE, write_output
+from advisor.cli.option_groups import IndexPlaces, expand_options, typer_option
+from advisor.cli.options import KnowledgeOption
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from advisor.api.campaign_session import CampaignSession
-    from advisor.api.campaigns import CampaignOptions
     from advisor.campaign.status import CampaignStatus
 
-HomeOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base."
-    ),
-]
-EngineOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--engine", metavar="NAME=VALUE", help="Option of the executor (repeatable).\nSuch as `partition=gpu`."
-    ),
-]
-AttemptsOption = Annotated[
-    int, typer.Option("--attempts", min=1, help="Attempts at a task without a new result.\nThen the task is given up.")
-]
+_HOME = Option("--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base.")
+_ATTEMPTS = Option("--attempts", minimum=1, help="Attempts at a task without a new result.\nThen the task is given up.")
+HomeOption = Annotated[Path | None, typer_option(_HOME)]
+AttemptsOption = Annotated[int, typer_option(_ATTEMPTS)]
+EngineOption = Annotated[list[str] | None, typer_option(ENGINE_OPTIONS)]
+MatrixArgument = Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file (TOML).")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MatrixGroup:
-    """Options of what a campaign measures."""
+class _RunOptions:
+    """How a campaign runs."""
 
-    matrix: Annotated[Path, typer.Argument(metavar="MATRIX", help="Matrix file (TOML).")]
-    most: Annotated[int, typer.Option("--max-runs", min=1, help="Most indicator runs in a round.")] = 20000
-    python: Annotated[
-        str | None,
-        typer.Option(
-            "--python",
-            help="Interpreter if the matrix names none.\nA path, or a version for other machines.",
-            show_default="the running one",
-        ),
-    ] = None
-    repetition: Annotated[
-        int,
-        typer.Option("--repetition", min=1, help="A new number measures everything again."),
-    ] = 1
-    hardware: HardwareOption = None
-
-    def options(self) -> CampaignOptions:
-        """Return what the campaign is planned for."""
-        from advisor.api.campaigns import CampaignOptions
-
-        return CampaignOptions(
-            max_runs=self.most,
-            python=self.python,
-            repetition=self.repetition,
-            hardware=self.hardware or "detect",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExecutorGroup:
-    """Options of where a campaign runs."""
-
-    executor: Annotated[str, typer.Option("--executor", "-e", metavar="NAME", help="local, slurm or kubernetes.")] = (
-        "local"
-    )
-    engine: EngineOption = None
-    attempts: AttemptsOption = 3
+    attempts: Annotated[int, _ATTEMPTS] = 3
     detach: Annotated[
-        bool, typer.Option("--detach", help="Submit and return.\n`advisor pi collect` fetches the observations.")
+        bool, Option("--detach", help="Submit and return.\n`advisor pi collect` fetches the observations.")
     ] = False
     render: Annotated[
-        Path | None,
-        typer.Option("--render", metavar="DIR", help="Only write Kubernetes manifests to DIR."),
+        Path | None, Option("--render", metavar="DIR", help="Only write Kubernetes manifests to DIR.")
     ] = None
-    home: HomeOption = None
+    home: Annotated[Path | None, _HOME] = None
+    keep_environments: Annotated[
+        bool, Option("--keep-environments/--remove-environments", help="Keep environments when it is complete.")
+    ] = False
+    output: Annotated[Path | None, OUTPUT_FILE] = None
 
 
 @expand_options
-def plan(group: MatrixGroup, index_urls: IndexUrlOptions, knowledge: KnowledgeOption = None) -> None:
+def plan(
+    matrix: MatrixArgument, options: CampaignOptions, indexes: IndexPlaces, knowledge: KnowledgeOption = None
+) -> None:
     """Print what a matrix expands to, which combinations are dropped and why, and the cost. Nothing is installed."""
-    from advisor.api.campaigns import plan_campaign
-
-    planned = plan_campaign(
-        group.matrix, options=group.options(), indexes=index_urls.indexes(), knowledge=knowledge, progress=say
-    )
+    planned = plan_campaign(matrix, options=options, indexes=indexes, knowledge=knowledge, progress=say)
     for block, cost in zip(planned.campaign.blocks, planned.costs, strict=True):
         size = f"{count(len(block.arms), 'arm')} x {count(block.rounds, 'round')} = {cost.processes} processes"
         space = f"download at most {cost.download_bytes / 1e9:.2f} GB, disk {cost.disk_bytes / 1e9:.2f} GB"
@@ -112,49 +70,43 @@ def plan(group: MatrixGroup, index_urls: IndexUrlOptions, knowledge: KnowledgeOp
 
 @expand_options
 def campaign(
-    group: MatrixGroup,
-    executor: ExecutorGroup,
-    results: ResultGroup,
-    index_urls: IndexUrlOptions,
-    keep_environments: Annotated[
-        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments when it is complete.")
-    ] = False,
-    budget: BudgetOption = None,
+    matrix: MatrixArgument,
+    options: CampaignOptions,
+    executor: ExecutorOptions,
+    store: MeasurementStore,
+    indexes: IndexPlaces,
+    printed: _RunOptions,
 ) -> None:
     """Measure what a matrix expands to: here, on Slurm, or on Kubernetes.
 
     After an interruption the same command continues. A task is one round of one block on one machine. A task whose
     machine is lost is tried again; a stack that crashes, hangs or cannot be installed is an observation.
     """
-    from advisor.api.campaigns import ExecutorOptions, open_campaign
-
     session = open_campaign(
-        group.matrix,
-        options=group.options(),
-        executor=ExecutorOptions(
-            name=executor.executor, options=engine_options(executor.engine), disk_budget_bytes=disk_budget(budget)
-        ),
-        home=executor.home,
-        indexes=index_urls.indexes(),
-        knowledge=results.knowledge,
+        matrix,
+        options=options,
+        executor=executor,
+        home=printed.home,
+        indexes=indexes,
+        knowledge=store.knowledge,
         warn=warn,
         progress=say,
     )
-    if executor.render is not None:
-        _render(session, executor.render)
+    if printed.render is not None:
+        _render(session, printed.render)
         return
     status = session.run(
-        attempts=executor.attempts,
-        detach=executor.detach,
-        keep_environments=keep_environments,
-        prometheus=results.prometheus,
+        attempts=printed.attempts,
+        detach=printed.detach,
+        keep_environments=printed.keep_environments,
+        prometheus=store.prometheus,
         progress=say,
         report=progress_display(),
     )
-    print_result(session, status, detach=executor.detach)
-    if results.output is not None:
-        write_output(results.output, session.observations())
-    if status.state != "complete" and not executor.detach:
+    print_result(session, status, detach=printed.detach)
+    if printed.output is not None:
+        write_output(printed.output, session.observations())
+    if status.state != "complete" and not printed.detach:
         raise typer.Exit(4)
 
 
@@ -166,15 +118,6 @@ def _render(campaign: CampaignSession, folder: Path) -> None:
     typer.echo(f"kubectl apply -k {shlex.quote(str(folder))}")
     typer.echo(f"kubectl logs --tail=-1 -l app.kubernetes.io/instance={instance} > output.log")
     typer.echo(f"advisor pi collect {shlex.quote(campaign.plan.name)} --logs output.log")
-
-
-def engine_options(texts: list[str] | None) -> dict[str, str]:
-    """Read ``name=value`` options of an executor.
-
-    Raises:
-        InputError: If one is not written so.
-    """
-    return dict(read_pairs(texts or (), "--engine", example="partition=gpu", allow_empty=True))
 
 
 def progress_display() -> Callable[[CampaignStatus], None]:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from advisor.cli.campaign import (
-    AttemptsOption,
-    EngineOption,
-    HomeOption,
-    engine_options,
-    print_result,
-    progress_display,
-)
+from advisor.api.campaign_worker import WorkerOptions, run_worker
+from advisor.api.campaigns import campaigns_directory, find_campaign, list_campaigns, read_engine_options
+from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.knowledge_sync import TokenOption
 from advisor.cli.option_groups import expand_options
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.domain.words import count
@@ -39,9 +33,6 @@ def status(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
-    import json
-
-    from advisor.api.campaigns import find_campaign
     from advisor.report.campaign import text
 
     check_format(format)
@@ -63,10 +54,6 @@ def status(
 
 def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
-    import json
-
-    from advisor.api.campaigns import campaigns_directory, list_campaigns
-
     campaigns = list_campaigns(knowledge=knowledge, warn=warn)
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in campaigns]}, indent=2))
@@ -79,8 +66,6 @@ def _list(knowledge: str | None, format: str) -> None:
 
 def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
     """Cancel running and waiting tasks; the observations so far are stored."""
-    from advisor.api.campaigns import find_campaign
-
     results = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).cancel()
     typer.echo(f"cancelled; {count(results, 'result')} stored")
 
@@ -101,13 +86,11 @@ def retry(
 
     A stack that crashed or could not be installed is an observation, and is not measured again.
     """
-    from advisor.api.campaigns import find_campaign
-
     session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
     progress = session.retry(
         failed=failed,
         executor=executor,
-        options=engine_options(engine),
+        options=read_engine_options(engine or ()),
         attempts=attempts,
         progress=say,
         report=progress_display(),
@@ -126,7 +109,6 @@ def collect(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations so far; nothing is submitted."""
-    from advisor.api.campaigns import find_campaign
     from advisor.report.campaign import text
 
     result = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).collect(logs or ())
@@ -144,57 +126,29 @@ def forget(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Delete the directory of a campaign; its observations stay in the knowledge base."""
-    from advisor.api.campaigns import find_campaign
-
     session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
     session.forget(force=force)
     typer.echo(f"forgot campaign `{session.plan.name}`: deleted `{session.directory.path}`")
-
-
-@dataclass(frozen=True, kw_only=True)
-class WorkGroup:
-    """Options of a worker."""
-
-    environments: Annotated[
-        Path | None, typer.Option("--environments", help="Directory of environments.\nBy default a temporary one.")
-    ] = None
-    keep_environments: Annotated[
-        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
-    ] = False
-    memory_limit: Annotated[
-        float | None, typer.Option("--memory-limit", metavar="GB", help="Maximum memory of one process.")
-    ] = None
-    push: Annotated[
-        str | None, typer.Option("--push", metavar="URL", help="Also deliver to the service of a knowledge base.")
-    ] = None
-    token: TokenOption = ""
-    print_cells: Annotated[
-        bool, typer.Option("--print", help="Also print the observations.\nFor engines that keep only the output.")
-    ] = False
 
 
 @expand_options
 def work(
     folder: Annotated[Path, typer.Argument(metavar="HOME", help="Directory of the campaign, or one of this worker.")],
     task: Annotated[int, typer.Argument(metavar="TASK", min=0, help="Number of the task.")],
-    options: WorkGroup,
+    options: WorkerOptions,
+    print_cells: Annotated[
+        bool,
+        typer.Option("--print", help="Also print the observations.\nFor engines that keep only the output."),
+    ] = False,
     plan: Annotated[Path | None, typer.Option("--plan", help="File of the plan, if it is not in HOME.")] = None,
 ) -> None:
     """Measure one task of a campaign on this machine: what batch jobs run."""
-    from advisor.api.campaign_worker import WorkerOptions, run_worker
-
     run_worker(
         folder,
         task,
-        WorkerOptions(
-            environments=options.environments,
-            keep_environments=options.keep_environments,
-            memory_limit_bytes=None if options.memory_limit is None else options.memory_limit * 1e9,
-            service=options.push,
-            token=options.token,
-        ),
+        options,
         plan=plan,
-        print_line=typer.echo if options.print_cells else None,
+        print_line=typer.echo if print_cells else None,
         warn=warn,
         progress=say,
     )

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout, say, say_error
-from advisor.cli.option_groups import ProjectOptions, expand_options
+from advisor.cli.option_groups import expand_options
 from advisor.domain.words import in_words, quoted
 from advisor.report.check.formats import CHECK_FORMATS
 
@@ -72,8 +73,7 @@ def check(
         print_report(CHECK_FORMATS.render(format, result, Presentation(layout=report_layout(), details=details)))
 
     try:
-        options = GateOptions(base=base, policy_from_base=policy_from_base)
-        with open_gate(*project.groups(), options) as gate:
+        with open_gate(project, GateOptions(base=base, policy_from_base=policy_from_base)) as gate:
             result = gate.result
             report(result)
     except UnreadableFileError as failure:

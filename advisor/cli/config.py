@@ -10,10 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from advisor.api.configuration import check_table, keys
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.options import FormatOption, check_format
 
 app = CommandGroup(help="Show the configuration that is in force.")
+
+_SHOWN_APART = ("targets", "gate", "metadata")
+"""Keys whose tables are shown otherwise, or not at all."""
 
 Row = tuple[str, Any, str]
 """A key, its value, where that comes from."""
@@ -25,7 +29,6 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
-    from advisor.api.configuration import check_table
     from advisor.project.formats.pyproject import read_settings
     from advisor.project.text_file import read_text
     from knowledge.domain.errors import InputError
@@ -47,28 +50,18 @@ def show(
 
 
 def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
-    from advisor.api.configuration import BOOLEANS, KEYS, LISTS, NAMES, TABLES, variable_of
-
-    decided = {"workload": "what the sources suggest, else all kinds", "python": "the running interpreter"}
-    decided |= {"platform": "from the hardware", "index-strategy": "as uv is configured, else first-index"}
-    decided |= {"max-size": "no limit"}
-    decided |= {"knowledge": "a SQLite file in the user's data directory", "advisories": "https://api.osv.dev"}
-    for key, default in KEYS.items():
-        if (value := os.environ.get(variable_of(key))) is not None:
-            yield key, value, f"variable {variable_of(key)}"
-        elif key in settings:
-            yield key, settings[key], _line(path, text, key)
-        else:
-            yield key, default, "default" if default is not None else f"default: {decided[key]}"
-    for key in (*LISTS, *NAMES, *BOOLEANS, *TABLES, "benchmark"):
-        has_variable = key in (*NAMES, *BOOLEANS, "allow")
-        if has_variable and (text_of := os.environ.get(variable_of(key))) is not None:
-            yield key, text_of if key in BOOLEANS else text_of.split(), f"variable {variable_of(key)}"
-        elif key in settings:
-            yield key, settings[key], _line(path, text, key)
+    for key in keys().values():
+        field = key.field
+        if field is not None and (value := os.environ.get(field.option.variable)) is not None:
+            yield key.name, value.split() if field.kind == "list" else value, f"variable {field.option.variable}"
+        elif key.name in settings and key.name not in _SHOWN_APART:
+            yield key.name, settings[key.name], _line(path, text, key.name)
+        elif field is not None and field.kind == "text":
+            yield key.name, field.option.otherwise, f"default{f': {field.option.unset}' if field.option.unset else ''}"
     for name, table in settings.get("targets", {}).items():
-        for key, value in table.items():
-            yield f"targets.{name}.{key}", value, _line(path, text, f"[tool.advisor.targets.{name}]", key)
+        for key_of_target, value in table.items():
+            place = _line(path, text, f"[tool.advisor.targets.{name}]", key_of_target)
+            yield f"targets.{name}.{key_of_target}", value, place
 
 
 def _gate(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import ProjectOptions, expand_options, with_consent
+from advisor.cli.option_groups import expand_options, with_consent
 from advisor.cli.options import FormatOption, check_format
 
 
@@ -26,7 +27,7 @@ def explain(
     check_format(format)
 
     def run(options: ProjectOptions) -> None:
-        with open_session(*options.groups()) as session:
+        with open_session(options) as session:
             explanation = session.explain(package)
         is_json = format == "json"
         print_report(explanation_json(explanation) if is_json else explanation_text(explanation, report_layout()))
@@ -53,7 +54,7 @@ def prices(
     check_format(format)
 
     def run(options: ProjectOptions) -> None:
-        with open_session(*options.groups()) as session:
+        with open_session(options) as session:
             all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
         print_report(prices_json(all_prices) if format == "json" else prices_text(all_prices, report_layout()))
 
@@ -80,7 +81,7 @@ def tree(
     start = canonicalize_name(package) if package else None
 
     def run(options: ProjectOptions) -> None:
-        with open_session(*options.groups()) as session:
+        with open_session(options) as session:
             graph = session.tree()
         typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
 

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.option import read_moment
 from advisor.api.resources import AdmittingSink, open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, read_moment
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
     from knowledge.exchange.admission import AdmissionResult

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor.api.campaign_worker import TOKEN
 from advisor.api.resources import AdmittingSink, open_writable_store
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
+from advisor.cli.option_groups import typer_option
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 
 if TYPE_CHECKING:
@@ -19,9 +21,7 @@ if TYPE_CHECKING:
     from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Address of a knowledge base's service.")]
-TokenOption = Annotated[
-    str, typer.Option("--token", envvar="ADVISOR_TOKEN", help="Token for the service.", show_envvar=True)
-]
+TokenOption = Annotated[str, typer_option(TOKEN)]
 SourceOption = Annotated[str | None, typer.Option("--source", help="Name of who delivers it.")]
 WhichArgument = Annotated[
     list[str] | None, typer.Argument(metavar="[ID...]", help="Identities or prefixes, as `list` prints them.")

@@ -2,83 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from advisor.api.option import Option
 from advisor.cli.console import say
-from advisor.cli.options import KnowledgeOption
+from advisor.cli.option_groups import typer_option
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, MeasurementStore
+    from advisor.api.measurement import IndicatorOptions
     from knowledge.domain.observation import Observation
 
-MemoryLimitOption = Annotated[
-    float | None,
-    typer.Option("--memory-limit", metavar="GB", min=0.01, help="Kill a process that holds more memory than this."),
-]
-BudgetOption = Annotated[
-    float | None,
-    typer.Option("--disk-budget", metavar="GB", min=0.001, help="Refuse blocks that would take more disk than this."),
-]
-PrometheusOption = Annotated[
-    Path | None,
-    typer.Option("--prometheus", metavar="FILE", help="Write figures to a file for node_exporter."),
-]
-OutputOption = Annotated[
-    Path | None, typer.Option("--output", "-o", metavar="FILE", help="Also write the observations to a file.")
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentGroup:
-    """Options of where stacks are installed."""
-
-    python: Annotated[
-        str, typer.Option("--python", help="Interpreter: path or version.", show_default="the running one")
-    ] = sys.executable
-    keep_environments: Annotated[
-        bool, typer.Option("--keep-environments/--remove-environments", help="Keep environments for the next block.")
-    ] = True
-    budget: BudgetOption = None
-
-    def options(self) -> EnvironmentOptions:
-        """Return the options."""
-        from advisor.api.measurement import EnvironmentOptions
-
-        return EnvironmentOptions(
-            python=self.python, keep=self.keep_environments, disk_budget_bytes=disk_budget(self.budget)
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ResultGroup:
-    """Options of where observations go."""
-
-    prometheus: PrometheusOption = None
-    output: OutputOption = None
-    knowledge: KnowledgeOption = None
-
-    def store(self, cache_directory: Path | None) -> MeasurementStore:
-        """Return where observations are stored.
-
-        Args:
-            cache_directory: Cache directory; by default the user's.
-        """
-        from advisor.api.measurement import MeasurementStore
-
-        return MeasurementStore(knowledge=self.knowledge, prometheus=self.prometheus, cache_directory=cache_directory)
-
-
-def disk_budget(gigabytes: float | None) -> float | None:
-    """Return a budget in bytes."""
-    return None if gigabytes is None else gigabytes * 1e9
+OUTPUT_FILE = Option("--output -o", metavar="FILE", help="Also write the observations to a file.")
+OutputOption = Annotated[Path | None, typer_option(OUTPUT_FILE)]
 
 
 @contextmanager

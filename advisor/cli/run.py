@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from advisor.api.option import Option, read_pairs
 from advisor.cli.console import say, warn
 from advisor.cli.option_groups import expand_options
-from advisor.cli.options import check_format, read_pairs
+from advisor.cli.options import check_format
 from advisor.domain.words import visible
 from knowledge.domain.errors import AdvisorError
 
@@ -33,24 +34,24 @@ class SettingsOptions:
 
     lock: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             "--lock",
             metavar="FILE",
             help="Lock or settings file.\nBy default `pylock.toml` or `advisor-settings.toml` in this directory.",
         ),
     ] = None
     settings: Annotated[
-        list[str] | None,
-        typer.Option(
+        tuple[str, ...],
+        Option(
             "--settings",
             metavar="NAME=VALUE",
             help="Settings; they replace those of `--lock`.\nWithout `--lock`, only these (repeatable).",
         ),
-    ] = None
+    ] = ()
     framework: Annotated[
-        list[str] | None,
-        typer.Option("--framework", metavar="NAME", help="Only the settings of this framework (repeatable)."),
-    ] = None
+        tuple[str, ...],
+        Option("--framework", metavar="NAME", help="Only the settings of this framework (repeatable)."),
+    ] = ()
 
     def read(self) -> RunSettings:
         """Return the settings; settings whose record differs from the catalogue are reported.
@@ -61,12 +62,12 @@ class SettingsOptions:
         from advisor.api.run_settings import read_run_settings
 
         pairs = read_pairs(
-            [text for texts in self.settings or () for text in texts.split(",")], "--settings", example="threads=2"
+            [text for texts in self.settings for text in texts.split(",")], "--settings", example="threads=2"
         )
         result = read_run_settings(
             lock=self.lock,
             values=[(name, int(value) if _NUMBER.fullmatch(value) else value) for name, value in pairs],
-            frameworks=self.framework or (),
+            frameworks=self.framework,
         )
         if result.changed:
             from advisor.domain.words import quoted

@@ -14,6 +14,7 @@ import pytest
 
 from advisor.api import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
+from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession, open_session
 from advisor.resolve.candidates.problem import NoStackError
 from tests.conftest import Advisor
@@ -45,7 +46,9 @@ def recall(index: PackageIndex, project: Path, tmp_path: Path, first_knowledge: 
         target = TargetOptions(hardware="cpu-zen4", python=changes.pop("python", "3.12"))
         indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", refresh=True)
         resolution = replace(ResolutionOptions(knowledge=f"sqlite:///{knowledge}"), **changes)
-        with open_session(ProjectFiles(directory=project), target, indexes, resolution) as session:
+        with open_session(
+            ProjectOptions(files=ProjectFiles(directory=project), target=target, indexes=indexes, resolution=resolution)
+        ) as session:
             return use(session)
 
     def memory(session: AdviceSession, format: str = "text", output: str = "pylock.toml") -> AnswerMemory:
@@ -176,7 +179,9 @@ def test_an_answer_without_all_sizes_is_remembered_for_runs_without_network(
         target = TargetOptions(hardware="cpu-zen4", python="3.12")
         indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", offline=offline)
         resolution = ResolutionOptions(knowledge=f"sqlite:///{knowledge}")
-        with open_session(ProjectFiles(directory=project), target, indexes, resolution) as session:
+        with open_session(
+            ProjectOptions(files=ProjectFiles(directory=project), target=target, indexes=indexes, resolution=resolution)
+        ) as session:
             return use(AnswerMemory(session, format="text", outputs=[]))
 
     monkeypatch.setattr(AdviceSession, "sizes", lambda _: SimpleNamespace(final=False))

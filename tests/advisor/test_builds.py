@@ -13,7 +13,8 @@ import pytest
 import typer
 from packaging.utils import canonicalize_name
 
-from advisor.cli.option_groups import ProjectOptions, with_consent
+from advisor.api.options import ProjectOptions
+from advisor.cli.option_groups import with_consent
 from advisor.index.metadata import build, confinement
 from advisor.index.metadata.build_environment import BuildError
 from advisor.index.metadata.core import header_of, parse_metadata
@@ -307,8 +308,8 @@ def test_a_terminal_asks_once_and_lists_the_packages(
     started: list[bool] = []
 
     def run(options: ProjectOptions) -> None:
-        started.append(options.build_sdists)
-        if not options.build_sdists:
+        started.append(options.resolution.build_sdists)
+        if not options.resolution.build_sdists:
             raise needs_builds()
 
     for stream in (sys.stdin, sys.stderr):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import typer
 
-from advisor.api.options import ProjectFiles
+from advisor.api.options import ProjectFiles, ProjectOptions
 from advisor.api.project import load_project
-from advisor.cli.option_groups import ProjectOptions, with_consent
+from advisor.cli.option_groups import with_consent
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build_environment import BuildError
 from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
@@ -152,8 +152,9 @@ def test_a_terminal_asks_before_a_project_is_built(
     questions: list[str] = []
 
     def run(options: ProjectOptions) -> None:
-        read.append(names(load_project(options.files(), build=builder(project) if options.build_project else None)))
-        if not options.build_sdists:
+        build = builder(project) if options.resolution.build_project else None
+        read.append(names(load_project(options.files, build=build)))
+        if not options.resolution.build_sdists:
             raise BuildsNeededError(["a 1.0"])
 
     def confirm(question: str, **_: object) -> bool:
@@ -164,7 +165,7 @@ def test_a_terminal_asks_before_a_project_is_built(
         monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(typer, "confirm", confirm)
 
-    with_consent(run, ProjectOptions(directory=project))
+    with_consent(run, ProjectOptions(files=ProjectFiles(directory=project)))
 
     assert read == [["a", "b", "f"]] * 2
     assert [question.partition("?")[0] for question in questions] == [

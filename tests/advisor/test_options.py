@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import typer
 import typer.core
 from typer.testing import CliRunner
 
+from advisor.api import configuration
+from advisor.api.campaigns import read_engine_options
+from advisor.api.option import Option, option_group, read_pairs, with_settings
+from advisor.api.options import GROUPS, read_days
 from advisor.cli.app import COMMANDS, make_app
-from advisor.cli.campaign import engine_options
-from advisor.cli.command_help import help_row
-from advisor.cli.options import read_pairs
+from advisor.cli.command_help import CommandGroup, help_row
+from advisor.cli.option_groups import expand_options
 from knowledge.domain.errors import InputError
 from tests.package_index import PackageIndex
 
@@ -38,10 +43,10 @@ def test_a_pair_without_name_or_value_is_an_error_that_shows_how_to_write_it(tex
 
 
 def test_an_executor_option_may_be_empty() -> None:
-    assert engine_options(["partition=", "gres=gpu:1"]) == {"partition": "", "gres": "gpu:1"}
-    assert engine_options(None) == {}
+    assert read_engine_options(["partition=", "gres=gpu:1"]) == {"partition": "", "gres": "gpu:1"}
+    assert read_engine_options(()) == {}
     with pytest.raises(InputError, match="`--engine gres` has no value"):
-        engine_options(["gres"])
+        read_engine_options(["gres"])
 
 
 def help_of(*names: str) -> list[str]:
@@ -117,3 +122,47 @@ def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(
     assert first.stdout.splitlines()[-1] == "ortools pydantic sqlalchemy"
     assert second.stdout.splitlines()[:-1] == first.stdout.splitlines()[:-1]
     assert second.stdout.splitlines()[-1] == ""
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class _PaintOptions:
+    """How a stack is painted."""
+
+    colour: Annotated[
+        str | None,
+        Option("--colour", key="colour", per_target=True, otherwise="blue", help="Colour of the stack.\nOr `none`."),
+    ] = None
+    layers: Annotated[
+        int | None, Option("--layers", key="layers", numbers=(int,), otherwise="2", parse=read_days, help="Layers.")
+    ] = None
+
+
+def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("advisor.api.configuration.GROUPS", [*GROUPS, _PaintOptions])
+    runs: list[_PaintOptions] = []
+
+    def paint(options: _PaintOptions) -> None:
+        runs.append(options)
+
+    app = CommandGroup()
+    app.command()(expand_options(paint))
+    runner = CliRunner()
+    help_text = runner.invoke(app, ["--help"]).stdout
+    runner.invoke(app, ["--colour", "red", "--layers", "3"])
+    runner.invoke(app, [], env={"ADVISOR_COLOUR": "green"})
+    configuration.check_table({"colour": "red", "layers": 3, "targets": {"a": {"colour": "red"}}}, "pyproject.toml")
+
+    assert "--colour COLOUR" in help_text
+    assert runs == [_PaintOptions(colour="red", layers=3), _PaintOptions(colour="green")]
+    assert with_settings(runs[1], {"colour": "red", "layers": 5}) == _PaintOptions(colour="green", layers=5)
+    assert with_settings(_PaintOptions(), {}) == _PaintOptions(colour="blue", layers=2)
+    assert "colour: Colour of the stack. Or ``none``." in (inspect.getdoc(_PaintOptions) or "")
+    assert configuration.keys()["colour"].meaning == "Colour of the stack. Or `none`."
+    assert "colour" in configuration.target_keys()
+    with pytest.raises(InputError, match="`tool.advisor.colour` has a value of the wrong type"):
+        configuration.check_table({"colour": 1}, "pyproject.toml")
+    with pytest.raises(InputError, match=r"`\[tool.advisor\]` has no key `color`"):
+        configuration.check_table({"color": "red"}, "pyproject.toml")
+    with pytest.raises(InputError, match="`many` is not a number of days"):
+        with_settings(_PaintOptions(), {"layers": "many"})

@@ -22,7 +22,7 @@ from packaging.version import Version
 
 from advisor.api.context import prepare_target
 from advisor.api.gate_session import read_project_policy
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
+from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, select_targets
 from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
@@ -42,10 +42,10 @@ from advisor.locks.registry import read_lock
 from advisor.project.read import read_project
 from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml
+from benchmarks.observation_folder import ObservationFolder
 from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
-from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.results import distinct_results
 from knowledge.exchange.mlperf.tree import read_results
 from knowledge.exchange.published.observations import read_published
@@ -101,7 +101,8 @@ def _read_project(folder: Path) -> None:
     target = TargetOptions(hardware="cpu-zen4", python="3.12", platform="manylinux_2_28_x86_64")
     project = load_project(files, report=False)
     select_targets(target, project)
-    context = prepare_target(files, project, target, ResolutionOptions(workload="numeric"))
+    options = ProjectOptions(files=files, target=target, resolution=ResolutionOptions(workload="numeric"))
+    context = prepare_target(options, project)
     read_project_policy(project, folder)
     read_project_settings(folder, project.settings.get("settings", {}))
     make_client(IndexOptions(cache_directory=folder / "cache", offline=True), folder, project).close()

@@ -209,7 +209,7 @@ def _sign(pattern: CodePattern, *, is_call: bool) -> CodeSign:
 
 
 def _further_forms() -> Mapping[str, Any]:
-    file = importlib.resources.files("advisor.project") / "code_forms.toml"
+    file = importlib.resources.files("advisor.project.settings") / "code_forms.toml"
     return tomllib.loads(file.read_text(encoding="utf-8"))
 
 

@@ -1,0 +1,241 @@
+"""How an option is declared, once: in the annotation of a field of a frozen dataclass, an option group.
+
+The command line, `ADVISOR_*` variables, `[tool.advisor]`, and the reference pages come from the declaration.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from knowledge.domain.errors import InputError
+
+PROJECT = "Project"
+TARGET = "Target"
+OBJECTIVE = "Objective"
+INDEX = "Indexes and knowledge base"
+OUTPUT = "Output"
+PANELS = (PROJECT, TARGET, OBJECTIVE, INDEX, OUTPUT)
+"""Titles of the groups of options in the help of a command, in their order."""
+
+Scalar = str | int | float | bool | None
+"""A value of a parameter or a setting."""
+
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What the name, the type and the default of a field do not say about an option.
+
+    Attributes:
+        flags: Names on the command line, separated by spaces, such as ``--requirements -r``; empty for an argument.
+        help: Its meaning. ``--help`` prints the first line, the reference all lines.
+        metavar: Name of the value; by default that of the flag in capitals.
+        panel: Title of its group in the help; empty for the group of options without one.
+        key: Key of ``[tool.advisor]``; empty if it has none.
+        numbers: Types of numbers that the key may have instead of a text.
+        per_target: Whether a table ``[tool.advisor.targets.NAME]`` may have the key, too.
+        has_variable: Whether an environment variable sets it; by default if it has a key.
+        otherwise: Text of the value where nothing sets it.
+        unset: Description of what applies then, if there is no such value.
+        example: How its value is written in TOML.
+        page: Page of the reference that says more, and the section of it.
+        reads: Type of the text or number on the command line, if ``parse`` makes the value of it.
+        parse: Makes the value of what was read from the command line, a variable or a text of ``[tool.advisor]``.
+        check: Refuses wrong values, whatever they come from.
+        minimum: Smallest number.
+        default_text: Description of the default, if help and reference must not print the default itself.
+    """
+
+    flags: str = ""
+    _: dataclasses.KW_ONLY
+    help: str
+    metavar: str = ""
+    panel: str = ""
+    key: str = ""
+    numbers: tuple[type, ...] = ()
+    per_target: bool = False
+    has_variable: bool | None = None
+    otherwise: str | None = None
+    unset: str = ""
+    example: str = '"..."'
+    page: str = ""
+    reads: Any = str
+    parse: Callable[[Any], Any] | None = None
+    check: Callable[[Any], object] | None = None
+    minimum: float | None = None
+    default_text: str = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names on the command line; empty for an argument."""
+        return tuple(self.flags.split())
+
+    @property
+    def variable(self) -> str:
+        """Name of the environment variable that sets it; empty if none does."""
+        if not (bool(self.key) if self.has_variable is None else self.has_variable):
+            return ""
+        name = self.key or self.names[0].partition("/")[0].removeprefix("--")
+        return "ADVISOR_" + name.upper().replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionField:
+    """A field of an option group, with its declaration.
+
+    Attributes:
+        name: Its name.
+        type: Its type, without ``None``.
+        default: Its default.
+        option: Its declaration.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    option: Option
+
+    @property
+    def kind(self) -> str:
+        """Kind of its value in TOML: ``text``, ``list``, ``table`` or ``boolean``."""
+        if self.type is bool:
+            return "boolean"
+        origin = typing.get_origin(self.type)
+        return "list" if origin is tuple else "table" if origin is Mapping else "text"
+
+    def with_settings(self, value: Any, settings: Mapping[str, Any]) -> Any:
+        """Return a value completed by the settings of a project and the value that holds otherwise.
+
+        Entries of a list or a table are added to those of the settings, unless the list replaces them: its default is
+        ``None``.
+        """
+        option, present = self.option, settings.get(self.option.key)
+        if self.kind == "table":
+            value = {**(present or {}), **value}
+        elif self.kind == "list":
+            value = (
+                tuple(present or ()) if value is None else value if self.default is None else (*value, *(present or ()))
+            )
+        elif value is None and self.kind == "boolean":
+            value = option.otherwise == "true" if present is None else present
+        elif value is None:
+            text = option.otherwise if present is None else str(present)
+            value = text if text is None or self.type is str or option.parse is None else option.parse(text)
+        if option.check is not None and value is not None:
+            option.check(value)
+        return value
+
+
+@functools.cache
+def option_fields(group: type) -> tuple[OptionField, ...]:
+    """Return the declared options of an option group, in their order.
+
+    Cached, because evaluating annotations takes milliseconds.
+    """
+    hints = typing.get_type_hints(group, include_extras=True)
+    fields = []
+    for field in dataclasses.fields(group):
+        hint, *metadata = typing.get_args(hints[field.name]) or (hints[field.name],)
+        if declaration := next((m for m in metadata if isinstance(m, Option)), None):
+            default = field.default if field.default is not dataclasses.MISSING else _value_of_factory(field)
+            fields.append(OptionField(field.name, _without_none(hint), default, declaration))
+    return tuple(fields)
+
+
+def _value_of_factory(field: dataclasses.Field[Any]) -> Any:
+    factory = field.default_factory
+    return dataclasses.MISSING if factory is dataclasses.MISSING else factory()
+
+
+def _without_none(hint: Any) -> Any:
+    """Return a type without ``None``."""
+    if isinstance(hint, types.UnionType):
+        [hint] = [part for part in typing.get_args(hint) if part is not types.NoneType]
+    return hint
+
+
+def option_group(group: _Class) -> _Class:
+    """Complete the docstring of an option group by the meaning of each of its options."""
+    meanings = (f"        {f.name}: {' '.join(f.option.help.split())}" for f in option_fields(group))
+    text = "\n".join(meanings).replace(" (repeatable)", "").replace("`", "``")
+    group.__doc__ = f"{group.__doc__}\n\n    Attributes:\n{text}\n"
+    return group
+
+
+_Group = TypeVar("_Group")
+
+
+def with_settings(options: _Group, settings: Mapping[str, Any]) -> _Group:
+    """Return options completed by the settings of a project, and by the values that hold otherwise.
+
+    Args:
+        options: An option group, as the user gave it.
+        settings: The contents of ``[tool.advisor]``.
+
+    Raises:
+        InputError: If a setting is not a value of its option.
+    """
+    group: type = type(options)
+    values = {
+        field.name: field.with_settings(getattr(options, field.name), settings)
+        for field in option_fields(group)
+        if field.option.key
+    }
+    return dataclasses.replace(options, **values)  # type: ignore[type-var]
+
+
+def read_pairs(
+    texts: Iterable[str], option: str, *, example: str = "name=value", allow_empty: bool = False
+) -> list[tuple[str, str]]:
+    """Read ``NAME=VALUE`` texts of an option.
+
+    Args:
+        texts: The texts.
+        option: The option, for the error message.
+        example: A correct text, for the error message.
+        allow_empty: Whether a value may be empty.
+
+    Returns:
+        Name and value of each text.
+
+    Raises:
+        InputError: If a text has no name or no value.
+    """
+    pairs = []
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not (value or allow_empty):
+            raise InputError(f"`{option} {text}` has no value", hint=f"write it as `{option} {example}`")
+        pairs.append((name, value))
+    return pairs
+
+
+def read_moment(text: str, option: str) -> datetime:
+    """Read a date or a time of an option; without a time zone it is UTC.
+
+    Raises:
+        InputError: If it is neither.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InputError(f"`{text}` is not a date", hint=f"write it as `{option} 2026-01-31`") from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+def read_gigabytes(gigabytes: float) -> float:
+    """Return a number of bytes."""
+    return gigabytes * 1e9
+
+
+def read_scalar(text: str) -> Scalar:
+    """Read the value of a parameter or a setting: a whole number, or a text."""
+    return int(text) if text.lstrip("-").isdigit() else text
