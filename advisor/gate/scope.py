@@ -19,7 +19,8 @@ from advisor.gate.recommendation import RecommendedStack
 from advisor.gate.setting_changes import RecommendedValues, with_settings_of_lock
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
-from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import ProjectSettings
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.gate.findings import Place
-from advisor.project.settings.project_settings import ProjectSetting
+from advisor.project.settings.interface import ProjectSetting
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS

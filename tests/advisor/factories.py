@@ -23,7 +23,7 @@ from advisor.locks.interface import StackToLock
 from advisor.locks.lock import Lock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, RecordedCandidates, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.solver import Effort
@@ -139,7 +139,7 @@ def build_request(
 
 def score_of(
     problem: ResolutionProblem,
-    source: CandidateSource,
+    source: RecordedCandidates,
     objective: ObjectiveName = "performance",
     *,
     builds: TargetBuilds | None = None,
