@@ -17,58 +17,19 @@ from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
 from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
 from advisor.project.code.names import names_of
-from advisor.project.workload.named_models import NamedModel, named_model
+from advisor.project.workload.named_models import NamedModel, named_kind, named_model, sign_tables
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
 
-_SIGNS: dict[str, tuple[str, ...]] = {
-    "cnn": (
-        "torch.nn.Conv", "torch.nn.functional.conv", "torchvision.models", "timm.create_model", "timm.models.",
-        "keras.layers.Conv", "keras.layers.SeparableConv", "keras.layers.DepthwiseConv", "keras.applications",
-        "flax.linen.Conv", "flax.nnx.Conv", "jax.lax.conv", "tensorflow.nn.conv", "ultralytics.YOLO",
-        "transformers.ResNet", "transformers.ConvNext",
-    ),
-    "transformer": (
-        "transformers.Auto", "transformers.Bert", "transformers.GPT", "transformers.Llama", "transformers.T5",
-        "transformers.Roberta", "transformers.Mistral", "transformers.Mixtral", "transformers.Qwen",
-        "transformers.Gemma", "transformers.Phi", "transformers.ViT", "transformers.DeiT", "transformers.Swin",
-        "transformers.pipeline", "transformers.Trainer", "sentence_transformers.", "torch.nn.Transformer",
-        "torch.nn.MultiheadAttention", "torch.nn.functional.scaled_dot_product_attention",
-        "keras.layers.MultiHeadAttention", "keras_hub.", "keras_nlp.", "flax.linen.MultiHeadDotProductAttention",
-        "flax.nnx.MultiHeadAttention", "peft.", "vllm.", "diffusers.",
-    ),
-    "recurrent": (
-        "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN", "keras.layers.LSTM", "keras.layers.GRU",
-        "keras.layers.SimpleRNN", "keras.layers.Bidirectional", "flax.linen.LSTM", "flax.linen.GRU",
-    ),
-    "recommender": ("torch.nn.EmbeddingBag", "torchrec.", "tensorflow_recommenders."),
-    "volume": ("torch.nn.Conv3d", "keras.layers.Conv3D", "monai."),
-}  # fmt: skip
+_SIGNS = sign_tables()
+_KINDS: Mapping[str, Sequence[str]] = _SIGNS["signs"]
 """Calls that indicate a kind of model, as prefixes of full names; the longest matching prefix decides."""
+_TRAINING = tuple(_SIGNS["training"])
+_TRAINING_METHODS = frozenset(_SIGNS["training_methods"])
+_FRAMEWORKS, _ARRAYS = frozenset(_SIGNS["frameworks"]), frozenset(_SIGNS["arrays"])
 
-_TRAINING = (
-    "torch.optim.", "tensorflow.GradientTape", "keras.optimizers.", "transformers.Trainer",
-    "transformers.Seq2SeqTrainer", "lightning.", "pytorch_lightning.", "jax.grad", "jax.value_and_grad", "optax.",
-    "accelerate.", "deepspeed.", "trl.",
-)  # fmt: skip
-_TRAINING_METHODS = frozenset({"backward", "fit"})
-_WORKLOADS = {
-    ("cnn", True): "cnn-training",
-    ("cnn", False): "cnn-inference",
-    ("transformer", True): "transformer-training",
-    ("transformer", False): "transformer-inference",
-    ("recurrent", True): "recurrent-training",
-    ("recurrent", False): "recurrent-inference",
-    ("recommender", True): "recommender-training",
-    ("recommender", False): "recommender-inference",
-    ("volume", True): "unet3d-training",
-    ("volume", False): "unet3d-inference",
-}
-_FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "jax", "flax", "onnxruntime", "transformers"})
-_ARRAYS = frozenset({"numpy", "scipy"})
-
-_PREFIXES = sorted({prefix for prefixes in (*_SIGNS.values(), _TRAINING) for prefix in prefixes})
+_PREFIXES = sorted({prefix for prefixes in (*_KINDS.values(), _TRAINING) for prefix in prefixes})
 _ROOTS = frozenset(prefix.partition(".")[0] for prefix in _PREFIXES)
 """Libraries whose calls indicate something."""
 _LIBRARIES = _ROOTS | _FRAMEWORKS | _ARRAYS
@@ -132,7 +93,7 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
         ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
         trains, model = any(content.trains for content in contents.values()), _most_named(signs[kind])
         return Proposal(
-            workload=_WORKLOADS[kind, trains] if model is None else model.training if trains else model.inference,
+            workload=(model or named_kind(kind)).workload(trains=trains),
             signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
             skipped=skipped,
         )
@@ -231,6 +192,6 @@ def _kind(name: str) -> str | None:
     if model := named_model(name):
         return model.kind
     matches = [
-        (len(prefix), kind) for kind, prefixes in _SIGNS.items() for prefix in prefixes if name.startswith(prefix)
+        (len(prefix), kind) for kind, prefixes in _KINDS.items() for prefix in prefixes if name.startswith(prefix)
     ]
     return max(matches)[1] if matches else None
