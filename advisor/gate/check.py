@@ -21,7 +21,7 @@ from advisor.gate.checks.settings import (
     check_supported_settings,
     check_unread_files,
 )
-from advisor.gate.checks.speed import check_gap, check_regression, check_setting_regression
+from advisor.gate.checks.speed_limits import check_gap, check_regression, check_setting_regression
 from advisor.gate.checks.unindexed import check_changed_content, check_replaced_by_directories
 from advisor.gate.comparison import LockComparison, compare
 from advisor.gate.findings import Finding, Place, gate_codes, merge_targets

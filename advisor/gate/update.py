@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
-from advisor.gate.checks.speed import exceeds_gap
+from advisor.gate.checks.speed_limits import exceeds_gap
 from advisor.gate.findings import Finding, gate_codes
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack

@@ -10,7 +10,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.check import PREVENT_PREDICTION
-from advisor.gate.checks.speed import check_regression
+from advisor.gate.checks.speed_limits import check_regression
 from advisor.gate.comparison import LockComparison, PackageChange
 from advisor.gate.findings import gate_codes
 from advisor.locks.lock import Lock, LockedVersion
