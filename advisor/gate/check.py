@@ -41,7 +41,8 @@ from advisor.gate.scope import InstallableFiles, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
 from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
-from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import ProjectSettings
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem

@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.gate.checks.settings import RecommendedValues
 from advisor.gate.findings import Place
-from advisor.project.settings.project_settings import ProjectSetting
+from advisor.project.settings.interface import ProjectSetting
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.settings import ANY, shipped_settings
 from knowledge.estimate.interface import Effect

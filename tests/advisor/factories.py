@@ -19,7 +19,7 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.locks.interface import StackToLock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, RecordedCandidates, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.solver import Effort
@@ -119,7 +119,7 @@ def build_request(
 
 def score_of(
     problem: ResolutionProblem,
-    source: CandidateSource,
+    source: RecordedCandidates,
     objective: ObjectiveName = "performance",
     *,
     builds: TargetBuilds | None = None,

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
-from advisor.project.settings.project_settings import ProjectSetting, UnreadFile
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import UnreadFile
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.fit import contradictions, missing_for
 from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings

@@ -18,26 +18,14 @@ from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
 from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
 from advisor.project.code.names import names_of
-from advisor.project.workload.named_models import NamedModel, named_model
+from advisor.project.workload.named_models import NamedModel, named_kind, named_model, sign_tables
 from knowledge.domain.frameworks import frameworks
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
 
-_TRAINING_METHODS = frozenset({"backward", "fit"})
-_WORKLOADS = {
-    ("cnn", True): "cnn-training",
-    ("cnn", False): "cnn-inference",
-    ("transformer", True): "transformer-training",
-    ("transformer", False): "transformer-inference",
-    ("recurrent", True): "recurrent-training",
-    ("recurrent", False): "recurrent-inference",
-    ("recommender", True): "recommender-training",
-    ("recommender", False): "recommender-inference",
-    ("volume", True): "unet3d-training",
-    ("volume", False): "unet3d-inference",
-}
-_ARRAYS = frozenset({"numpy", "scipy"})
+_TRAINING_METHODS = frozenset(sign_tables()["training_methods"])
+_ARRAYS = frozenset(sign_tables()["arrays"])
 _TRAINS = tuple(f".{method}(".encode() for method in sorted(_TRAINING_METHODS))
 
 
@@ -128,7 +116,7 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
         ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
         trains, model = any(content.trains for content in contents.values()), _most_named(signs[kind])
         return Proposal(
-            workload=_WORKLOADS[kind, trains] if model is None else model.training if trains else model.inference,
+            workload=(model or named_kind(kind)).workload(trains=trains),
             signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
             skipped=skipped,
         )
