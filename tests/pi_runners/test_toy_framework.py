@@ -138,6 +138,4 @@ def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> 
     assert read_framework("Toy Arrays") == "toy-arrays"
     assert proposal is not None
     assert proposal.workload == "cnn-inference"
-    assert [(s.setting.name, s.setting.value, s.setting.backends) for s in settings_in_code(code)] == [
-        ("threads", "3", ("toy",))
-    ]
+    assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]
