@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from advisor.api.options import ProjectFiles, ProjectOptions, TargetOptions
 
 if TYPE_CHECKING:
-    from advisor.project.interface import ProjectRequirements
-    from advisor.project.metadata.built_metadata import ProjectBuilder
+    from advisor.project.interface import ProjectBuilder, ProjectRequirements
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +34,7 @@ def load_project(
         BuildError: If a build fails.
     """
     from advisor.api.configuration import check_table
+    from advisor.project.interface import SelectedParts
     from advisor.project.read import read_project
 
     project = read_project(
@@ -42,9 +42,7 @@ def load_project(
         requirements=files.requirements,
         constraints=files.constraints,
         overrides=files.overrides,
-        extras=files.extras,
-        groups=files.groups,
-        build=build,
+        selection=SelectedParts(extras=tuple(files.extras), groups=tuple(files.groups), build=build),
     )
     if report:
         for reason in project.skipped:
