@@ -15,19 +15,15 @@ from packaging.version import Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
+from advisor.domain.words import quoted
 from advisor.index.metadata.core import CoreMetadata
 from advisor.index.pages.page import DistributionFile
 from advisor.project.metadata.stated_metadata import StatedMetadata
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, UnsatisfiableError, without_secrets
 
 if TYPE_CHECKING:
     from knowledge.catalogue.builds import Replacement
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-
-
-from advisor.domain.words import quoted
-from knowledge.catalogue.builds import Replacement
-from knowledge.domain.errors import UnsatisfiableError, without_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
