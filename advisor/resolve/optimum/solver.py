@@ -47,7 +47,7 @@ class SolverResult:
     """The result of one call of the solver.
 
     Attributes:
-        values: Value of each Boolean; none if no solution was found.
+        values: Value of each Boolean; `None` if no solution was found.
         impossible: Whether it is proven that there is no solution.
         value: Value of the objective.
         bound: Lower bound of the objective.

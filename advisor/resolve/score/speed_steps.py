@@ -56,7 +56,7 @@ class SpeedComparison:
         estimator: Predictions from the observations.
         reference: Versions of the reference; empty for the newest candidates.
         min_gain: Smallest difference that counts, as a fraction.
-        settings: Returns the best settings of each candidate, compared with those of a reference; none without
+        settings: Returns the best settings of each candidate, compared with those of a reference; `None` without
             settings.
     """
 
@@ -191,7 +191,7 @@ class SpeedComparison:
         gains: FrameworkGains,
         reference: Mapping[str, Version],
     ) -> dict[tuple[tuple[Version, ...], str], dict[Version | None, int]]:
-        """Return, for versions with each companion, what its versions add; the version of an absent companion is none.
+        """Return what each version of a companion adds, for versions with it; `None` stands for an absent companion.
 
         A companion whose own change does not count adds nothing to the gain of the framework. A framework whose change
         does not count by itself adds nothing to the gain of the companion with the reference's framework.
