@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
     from advisor.locks.lock import Lock
-    from advisor.project.settings.project_settings import ProjectSetting
+    from advisor.project.settings.interface import ProjectSetting
     from advisor.project.workload.proposal import Proposal
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.alternatives import Explanation
