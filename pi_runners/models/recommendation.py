@@ -30,7 +30,6 @@ class Dlrm(Network):
     _TABLES = 26
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return numbers and categories."""
         category = Inputs("indices", (p["batch"],), p["rows"])
         return [Inputs("features", (p["batch"], 13)), *([category] * self._TABLES)]
 

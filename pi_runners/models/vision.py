@@ -22,11 +22,9 @@ class _ImageNetwork(Network):
     multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return RGB images."""
         return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each image."""
         return int(p["batch"]), _CLASSES
 
 
@@ -207,7 +205,6 @@ class UNet(Network):
     multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return RGB images."""
         return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:

@@ -56,7 +56,6 @@ class TorchBackend(Backend):
             torch.cuda.synchronize()
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make a tensor on the device."""
         tensor = torch.empty(len(raw), dtype=self._dtype, device=self.device)
         # In chunks, because double precision takes eight bytes per element.
         for start in range(0, len(raw), _CHUNK):
@@ -69,7 +68,6 @@ class TorchBackend(Backend):
         return tensor.reshape(tuple(shape))
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
-        """Make a tensor of indices."""
         return torch.tensor(list(numbers), device=self.device).reshape(tuple(shape))
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
@@ -85,12 +83,10 @@ class TorchBackend(Backend):
         return tensor.to(memory_format=layout)
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         elements: List[Any] = result[tuple(index)].reshape(-1).tolist()
         return elements
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `torch.isfinite`."""
         return bool(torch.isfinite(result[tuple(index)]).all())
 
     def confirm_settings(self) -> Dict[str, Any]:
@@ -139,7 +135,6 @@ class TorchBackend(Backend):
     def train(
         self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
     ) -> Training:
-        """Train through autograd."""
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
         current_batch = list(batch)
         count = len(leaves)
@@ -163,7 +158,6 @@ class TorchBackend(Backend):
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
-        """Use `torch.nn`."""
         from pi_runners.frameworks.torch.models import Wrappers, build
 
         def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -184,7 +178,6 @@ class TorchBackend(Backend):
         return load_batches(raw, shape, batch, workers)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
-        """Copy through page-locked memory."""
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         return make_copies(torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory(), "cuda")
@@ -200,7 +193,6 @@ class TorchBackend(Backend):
         return torch._int_mm(lhs, rhs)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
-        """`conv1d`, `conv2d` or `conv3d`."""
         convolve = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.dim()]
         return convolve(x, w, stride=tuple(stride), padding=tuple(padding), groups=groups)
 
@@ -224,23 +216,18 @@ class TorchBackend(Backend):
         return functional.scaled_dot_product_attention(q, k, v)
 
     def copy(self, x: Array) -> Array:
-        """`clone`."""
         return x.clone()
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """`embedding`."""
         return functional.embedding(indices, table)
 
     def relu(self, x: Array) -> Array:
-        """Rectify."""
         return functional.relu(x)
 
     def tanh(self, x: Array) -> Array:
-        """Hyperbolic tangent."""
         return torch.tanh(x)
 
     def total(self, x: Array) -> Array:
-        """Sum the last axis."""
         return x.sum(dim=-1)
 
     def largest(self, x: Array) -> Array:
@@ -248,20 +235,16 @@ class TorchBackend(Backend):
         return x.amax(dim=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis."""
         return functional.softmax(x, dim=-1)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis."""
         return functional.layer_norm(x, gain.shape, gain, offset, eps=1e-5)
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Normalise channels."""
         mean, variance = (None, None) if training else (torch.zeros_like(gain), torch.ones_like(gain))
         return functional.batch_norm(x, mean, variance, gain, offset, training=training, eps=1e-5)
 
     def fft(self, x: Array) -> Array:
-        """`rfft`."""
         return torch.fft.rfft(x)
 
     def sort(self, x: Array) -> Array:
@@ -269,39 +252,30 @@ class TorchBackend(Backend):
         return torch.sort(x, dim=-1)[0]
 
     def pool(self, x: Array, size: int) -> Array:
-        """Maximum of each window."""
         return {3: functional.max_pool1d, 4: functional.max_pool2d, 5: functional.max_pool3d}[x.dim()](x, size)
 
     def spatial_mean(self, x: Array) -> Array:
-        """Mean over spatial axes."""
         return x.mean(dim=tuple(range(2, x.dim())))
 
     def upsample(self, x: Array) -> Array:
-        """Nearest neighbour."""
         return functional.interpolate(x, scale_factor=2, mode="nearest")
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """Concatenate channels."""
         return torch.cat((x, y), dim=1)
 
     def join(self, x: Array, y: Array) -> Array:
-        """Concatenate last axes."""
         return torch.cat((x, y), dim=-1)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Change the shape."""
         return x.reshape(tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        """Reorder axes."""
         return x.permute(*axes)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        """Mean cross-entropy."""
         return functional.cross_entropy(logits, labels)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        """Pixels as rows."""
         return x.movedim(1, -1).reshape(-1, channels)
 
 

@@ -59,7 +59,6 @@ class Convolution(Operation):
         return dict(parameters, **({} if "convolution" in framework.abilities else {"algorithm": "im2col"}))
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        """Return the abilities for a direction."""
         return (*self.needs, "backward") if parameters.get("direction") == "backward" else self.needs
 
     def geometry(self, p: Parameters) -> Geometry:
@@ -77,7 +76,6 @@ class Convolution(Operation):
         return Geometry(spatial, kernel, stride, padding, out)
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also reject combinations without a result."""
         messages = super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
         if messages:
             return messages

@@ -53,11 +53,9 @@ class Dispatch(Indicator):
     )
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        """Return the ability of the mode."""
         return (*self.needs, "compile" if parameters.get("mode") == "compiled" else "eager")
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the products of one operation."""
         return float(parameters["elements"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:

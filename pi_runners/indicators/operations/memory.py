@@ -96,11 +96,9 @@ class Transfer(Indicator):
     dtypes = ("float32",)
 
     def flops(self, parameters: Parameters) -> float:
-        """Return 0."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes copied."""
         return float(parameters["bytes"])
 
     def memory(self, parameters: Parameters, dtype: str) -> float:

@@ -82,7 +82,6 @@ class Elementwise(_RowOperation):
         return float(arrays * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare elements with the definition."""
         shape = (parameters["rows"], parameters["columns"])
         raws = [random_bytes(51 + i, product(shape)) for i in range(2)]
         function, exact = _ELEMENTWISE[parameters["kind"]]
@@ -300,7 +299,6 @@ class Embedding(Operation):
     }
 
     def flops(self, parameters: Parameters) -> float:
-        """Return 0."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
@@ -313,7 +311,6 @@ class Embedding(Operation):
         return PROCESS_BYTES + float(table + parameters["lookups"] * (2 * parameters["width"] * ITEM_BYTES[dtype] + 60))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare gathered rows."""
         rows, width, lookups = parameters["rows"], parameters["width"], parameters["lookups"]
         raw = random_bytes(61, rows * width)
         numbers = struct.unpack("<{}I".format(lookups), random_bytes(62, 4 * lookups))

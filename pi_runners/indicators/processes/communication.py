@@ -109,7 +109,6 @@ class Communication(Indicator):
         return float(parameters["processes"] * MODELS["cnn"].sets["small"]["batch"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes of the payload."""
         p = self.complete(parameters)
         if p["pattern"] == "parameter_server":
             return float((p["processes"] - 1) * 2 * sum(buffer_bytes(p["payload"])))

@@ -107,7 +107,6 @@ class InputPipeline(Operation):
         return PROCESS_BYTES * float(1 + parameters.get("workers", 0)) + copies * self.bytes_moved(parameters, dtype)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Make the images or texts."""
         if parameters["kind"] == "decode":
             return _prepare_images(backend, parameters["count"])
         if parameters["kind"] == "loader":

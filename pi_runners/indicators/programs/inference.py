@@ -62,11 +62,9 @@ class Inference(ModelIndicator):
         return STREAMS if parameters["scenario"] == "MultiStream" else 1
 
     def items(self, parameters: Parameters) -> float:
-        """Return the samples of a query."""
         return float(self._samples(parameters))
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations of one query."""
         return self._samples(parameters) * MODELS[parameters["model"]].count(dict(parameters, batch=1))[0]
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:

@@ -55,7 +55,6 @@ class ModelIndicator(Indicator):
         return sorted(messages)
 
     def items(self, parameters: Parameters) -> float:
-        """Return the samples of a batch."""
         return float(parameters["batch"])
 
 
