@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
 from pi_runners.models.network import BATCH, Network
 

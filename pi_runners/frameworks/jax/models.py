@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from pi_runners.frameworks.recurrent_cells import advance
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, advance
 from pi_runners.models.layers import (
     BuiltModel,
     InitialWeight,

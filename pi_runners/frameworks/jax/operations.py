@@ -11,8 +11,7 @@ import numpy as np
 from jax import lax
 
 from pi_runners.frameworks.numpy.operations import from_bytes
-from pi_runners.frameworks.recurrent_cells import GATES, advance
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported, advance
 from pi_runners.harness.settings import error_output
 
 

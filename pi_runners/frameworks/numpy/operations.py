@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.frameworks.recurrent_cells import GATES, advance
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import GATES, Array, Backend, Parameters, Unsupported, advance
 
 
 class NumpyBackend(Backend):

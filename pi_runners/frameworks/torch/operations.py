@@ -6,10 +6,10 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
+from torch.utils.data import DataLoader, Dataset
 
-from pi_runners.frameworks.recurrent_cells import GATES
 from pi_runners.frameworks.torch import settings as torch_settings
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 _CHUNK = 2**20
 """Elements to convert at a time."""
@@ -173,8 +173,6 @@ class TorchBackend(Backend):
         self, raw: bytes, shape: Sequence[int], batch: int, workers: int
     ) -> Callable[[], Tuple[int, float]]:
         """`DataLoader`, whose processes stay alive."""
-        from pi_runners.frameworks.torch.loader import load_batches
-
         return load_batches(raw, shape, batch, workers)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
@@ -285,3 +283,33 @@ def make_copies(host: Any, device: str) -> Tuple[Callable[[], Any], Callable[[],
     downloaded = torch.empty_like(host, pin_memory=host.is_pinned())
     downloaded.copy_(uploaded)
     return lambda: uploaded.copy_(host, non_blocking=True), lambda: downloaded.copy_(on_device, non_blocking=True)
+
+
+class _Images(Dataset):
+    """Images in memory, normalised one by one."""
+
+    def __init__(self, images: Any) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> Any:
+        return (self._images[index].to(torch.float32) - 127.5) / 127.5
+
+
+def load_batches(raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Callable[[], Tuple[int, float]]:
+    """Return a call that reads one epoch; see :meth:`pi_runners.harness.contract.Backend.load_batches`."""
+    images = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(tuple(shape))
+    # Forked workers share the images and need no modules of this program, which it imports from an archive.
+    options = {"persistent_workers": True, "multiprocessing_context": "fork"} if workers else {}
+    loader = DataLoader(_Images(images), batch_size=batch, shuffle=True, num_workers=workers, **options)
+
+    def run() -> Tuple[int, float]:
+        number, total = 0, 0.0
+        for loaded in loader:
+            number += len(loaded)
+            total += float(loaded.sum())
+        return number, total
+
+    return run

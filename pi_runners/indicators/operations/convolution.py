@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.results import worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation

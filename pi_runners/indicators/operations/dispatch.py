@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan, Trial, Unsupported
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, SamplingPlan, Trial, Unsupported
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.checks.results import difference

@@ -6,8 +6,7 @@ import math
 from operator import add
 from typing import Any, Callable, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators.checks.results import EVERY, FINITE, Result, difference, pick, worst_error
 from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, Indicator, Operation, time_trial

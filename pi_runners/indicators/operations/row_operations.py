@@ -11,8 +11,7 @@ from array import array
 from operator import add, mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import decode, product, random_bytes
 from pi_runners.indicators.checks.exact import whole_numbers
 from pi_runners.indicators.checks.results import (

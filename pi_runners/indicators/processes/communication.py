@@ -15,8 +15,7 @@ import tempfile
 import threading
 from typing import Any, Dict, List, Optional, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators.indicator import ITEM_BYTES, Indicator
 from pi_runners.indicators.processes.communication_patterns import PATTERNS, buffer_bytes
 from pi_runners.indicators.processes.communication_rank import document_path

@@ -6,8 +6,7 @@ import math
 import random
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.results import worst_error
 from pi_runners.indicators.indicator import PROCESS_BYTES, Operation

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.operation_counts import CountingBackend, Shape
 
