@@ -309,8 +309,8 @@ class IndexClient:
         record = self._records.start((name, version), file, name, version).result()
         if record is not None:
             return record
-        done = {key: future for key, future in self._records.started().items() if future.done()}
-        others = [key for key, future in done.items() if not future.exception() and future.result() is None]
+        records = {key: future for key, future in self._records.started().items() if future.done()}
+        others = [key for key, future in records.items() if not future.exception() and future.result() is None]
         return self._advisories.read_from_service((name, version), others)
 
     def prefetch_vulnerabilities(self, versions: Iterable[tuple[DistributionFile, str, str]]) -> None:
