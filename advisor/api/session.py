@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from advisor.domain.target import Target
     from advisor.index.client import IndexClient
     from advisor.locks.lock import Lock
-    from advisor.project.settings.project_settings import ProjectSetting
+    from advisor.project.settings.interface import ProjectSetting
     from advisor.project.workload.proposal import Proposal
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.alternatives import Explanation
@@ -353,7 +353,7 @@ class AdviceSession:
 
     def tree(self) -> networkx.DiGraph[NormalizedName]:
         """Return the best stack as a graph of requirements."""
-        from advisor.resolve.explanation.reasons import dependency_graph
+        from advisor.resolve.explanation.graph import dependency_graph
 
         solved = self.solved()
         return dependency_graph(solved.request.problem, solved.request.source, solved.stack)

@@ -22,7 +22,8 @@ from advisor.domain.words import quoted
 from advisor.project.formats.requirements import read_requirement_lines
 from advisor.project.interface import (
     ProjectRequirements,
-    line_of,
+    check_available,
+    entry_place,
     parse_requirement,
     shape_checked,
 )
@@ -170,14 +171,10 @@ def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
     """
     text, document = read_toml(path)
     with shape_checked(path):
-        tables = [document]
         features = document.get("feature", {})
-        for group in groups:
-            if group not in features:
-                available = quoted(sorted(features)) if features else "none"
-                raise InputError(f"`{path}` has no feature `{group}`", hint=f"it has {available}")
-            tables.append(features[group])
-        return _read_pixi(path, text, document, tables)
+        selected = tuple(groups)
+        check_available(selected, features, path, kind="feature")
+        return _read_pixi(path, text, document, [document, *(features[group] for group in selected)])
 
 
 def _read_pixi(
@@ -189,9 +186,9 @@ def _read_pixi(
     for table, marker in _with_targets(tables):
         for name, value in table.get("dependencies", {}).items():
             version = value.get("version", "*") if isinstance(value, dict) else value
-            packages.add(name, str(version), _origin(path, text, name), marker)
+            packages.add(name, str(version), entry_place(path, text, name), marker)
         for name, value in table.get("pypi-dependencies", {}).items():
-            origin = _origin(path, text, name)
+            origin = entry_place(path, text, name)
             own = _without_replaced(table, name, marker)
             requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
             direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
@@ -300,10 +297,6 @@ def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
         raise InputError(f"{origin}: `{version}` is not a version of `{name}`", hint=f'write it as `{name} = "==1.2"`')
     condition = f" ; {marker}" if marker else ""
     return f"{name}{f'[{extras}]' if extras else ''}{'' if version.strip() == '*' else version}{condition}"
-
-
-def _origin(path: Path, text: str, name: str) -> str:
-    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
 
 
 def _pairs(node: Any) -> Iterator[tuple[str, Any]]:

@@ -15,9 +15,11 @@ from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
+    check_available,
     defined_source,
-    line_of,
+    entry_place,
     parse_requirement,
+    table_in,
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.text_file import line_in
@@ -65,7 +67,7 @@ def read_poetry(
             options = constraint if isinstance(constraint, dict) else {}
             if options.get("optional") and canonicalize_name(name) not in optional_packages:
                 continue
-            origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
+            origin = entry_place(path, text, name)
             roots.append(_root(name, constraint, origin, path.parent))
             if "source" in options:
                 bindings[canonicalize_name(name)] = defined_source(options["source"], sources, name, origin)
@@ -181,15 +183,9 @@ def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirem
 
 def _packages_of_extras(table: Mapping[str, Any], extras: Iterable[str], path: Path) -> set[str]:
     packages_by_extra = {canonicalize_name(name): names for name, names in _table(table, "extras", path).items()}
-    packages: set[str] = set()
-    for extra in map(canonicalize_name, extras):
-        if extra not in packages_by_extra:
-            raise InputError(
-                f"`{path}` has no extra `{extra}`",
-                hint=f"it has {', '.join(f'`{e}`' for e in sorted(packages_by_extra)) or 'none'}",
-            )
-        packages |= {canonicalize_name(name) for name in packages_by_extra[extra]}
-    return packages
+    selected = list(map(canonicalize_name, extras))
+    check_available(selected, packages_by_extra, path)
+    return {canonicalize_name(name) for extra in selected for name in packages_by_extra[extra]}
 
 
 def _group(table: Mapping[str, Any], group: str, path: Path) -> Mapping[str, Any]:
@@ -197,9 +193,7 @@ def _group(table: Mapping[str, Any], group: str, path: Path) -> Mapping[str, Any
     if group == "dev" and "dev" not in groups and "dev-dependencies" in table:
         # As it was written before Poetry 1.2.
         return _table(table, "dev-dependencies", path)
-    if group not in groups:
-        available = ", ".join(f"`{name}`" for name in sorted(groups)) or "none"
-        raise InputError(f"`{path}` has no dependency group `{group}`", hint=f"it has {available}")
+    check_available([group], groups, path, kind="dependency group")
     return _table(groups[group], "dependencies", path)
 
 
@@ -243,10 +237,7 @@ def admits_python(constraint: str, pythons: str) -> bool:
 
 
 def _table(table: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    value = table.get(key, {})
-    if not isinstance(value, dict):
-        raise InputError(f"`{path}`: `tool.poetry.{key}` is not a table")
-    return value
+    return table_in(table, key, path, parent="tool.poetry.")
 
 
 def specifier_of_ranges(ranges: Sequence[VersionRangeConstraint]) -> str | None:

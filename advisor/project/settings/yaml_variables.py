@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from advisor.project.settings.shell_variables import Variable, variable_of, variables_of_shell
+from advisor.project.settings.interface import Variable
+from advisor.project.settings.shell_variables import variable_of, variables_of_shell
 
 if TYPE_CHECKING:
     import yaml
