@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
 
+from advisor.project.code.files import lines_with
+from advisor.project.code.names import dotted_name
 from knowledge.catalogue.settings import shipped_settings
 from knowledge.domain.frameworks import frameworks
 
@@ -90,16 +92,7 @@ class CodeSign:
 
     def is_in(self, text: CodeText) -> bool:
         """Whether a line of a Python file contains the word as the patterns do."""
-        content = text.content
-        end, place = 0, content.find(self.word)
-        while place >= 0:
-            start = content.rfind(b"\n", end, place) + 1 or end
-            end = content.find(b"\n", place)
-            end = len(content) if end < 0 else end
-            if self.is_in_line(content[start:end], text):
-                return True
-            place = content.find(self.word, end)
-        return False
+        return any(self.is_in_line(line, text) for line in lines_with(text.content, self.word))
 
     def is_in_line(self, line: bytes, text: CodeText) -> bool:
         """Whether a line that contains the word has it as the patterns do.
@@ -270,15 +263,6 @@ def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.e
     names = (*parameters, *map(str, range(len(parameters), len(call.args))))
     positional = dict(zip(names, call.args, strict=False))
     return {**positional, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}
-
-
-def dotted_name(node: ast.expr) -> str:
-    """Return the dotted name of an expression of names and attributes; empty if it is another expression."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
 
 
 def _target(node: ast.expr) -> str:
