@@ -9,7 +9,7 @@ from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.settings.interface import ProjectSetting
-from knowledge.catalogue.fit import contradictions
+from knowledge.catalogue.fit import contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 
