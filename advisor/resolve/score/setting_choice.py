@@ -50,7 +50,7 @@ class TargetSettings:
         return self.hardware.name == DETECTED
 
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
-        """Return a value of a setting; none if the framework's version or the machine does not have it."""
+        """Return a value of a setting; `None` if the framework's version or the machine does not have it."""
         choice = self._of_device(framework, value)
         return None if choice is None or misfit_of(choice, version=version, hardware=self.hardware) else choice
 
@@ -61,7 +61,7 @@ class TargetSettings:
         return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
-        """Return a value for which only a feature of the machine is missing, and which; none for other values.
+        """Return a value for which only a feature of the machine is missing, and which; `None` for other values.
 
         The framework emulates it, or ignores it.
         """
