@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.project.supported_pythons import supported_pythons
+from advisor.project.interface import supported_pythons
 
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext

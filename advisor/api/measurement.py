@@ -176,8 +176,7 @@ def plan_block(
     from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.execution.campaign import Block
-    from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
-    from pi_runners.plan.workload_cases import workload_cases
+    from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms, workload_cases
 
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)

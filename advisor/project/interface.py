@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform as this_machine
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,17 +13,20 @@ from typing import Any
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import InvalidSpecifier
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from advisor.domain.direct_reference import DirectReference, parse_direct_reference
 from advisor.domain.requirement import RootRequirement
-from advisor.domain.target import Target
+from advisor.domain.target import NEWEST_PYTHON, Target
 from advisor.domain.words import quoted
 from advisor.project.package_sources import PackageSource
 from knowledge.domain.documents import lines_of, requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_OLDEST = 6
+"""Minor version of the oldest CPython 3 that is tried."""
+_MOST_PATCHES = 30
 
 
 class UnbuiltProjectError(InputError):
@@ -370,3 +374,45 @@ def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequireme
 def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
     """Return the requirements of a file, with the path of the file if the reader did not set one."""
     return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)
+
+
+def supported_pythons(required: str | None) -> tuple[str, ...]:
+    """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
+
+    Args:
+        required: The specifier; none admits every version.
+    """
+    specifier = SpecifierSet(required or "")
+    versions = []
+    for minor in range(NEWEST_PYTHON - 1, _OLDEST - 1, -1):
+        patches = (f"3.{minor}.{patch}" for patch in range(_MOST_PATCHES))
+        admitted = next((text for text in patches if specifier.contains(text)), None)
+        if admitted is not None:
+            versions.append(admitted.removesuffix(".0"))
+    return tuple(versions)
+
+
+def supports_own_python(project: ProjectRequirements) -> bool:
+    """Whether a project supports the interpreter of this program."""
+    required = project.requires_python
+    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
+
+
+def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports if it does not support that of this program; else none."""
+    return () if supports_own_python(project) else supported_pythons(project.requires_python)
+
+
+def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports, newest first.
+
+    Raises:
+        InputError: If it supports none.
+    """
+    pythons = supported_pythons(project.requires_python)
+    if not pythons:
+        raise InputError(
+            f"no released Python satisfies `{project.requires_python}`, which the project requires",
+            hint="correct `requires-python`, or choose an interpreter with `--python`",
+        )
+    return pythons

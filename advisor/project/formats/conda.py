@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
@@ -126,8 +127,6 @@ def read_environment(path: Path) -> ProjectRequirements:
     Raises:
         InputError: If the file cannot be read.
     """
-    import yaml
-
     text = read_text(path)
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -301,8 +300,6 @@ def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
 
 def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of a YAML mapping; nothing for another node."""
-    import yaml
-
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value), value
@@ -311,8 +308,6 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
 @cache
 def _index_names() -> Mapping[str, str]:
     """Return the name on the package index of each conda package for which it is certain, by normalised name."""
-    import yaml
-
     document = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
     names: dict[str, str] = {name: name for name in document["same"].split()}
     names |= document["renamed"]

@@ -15,6 +15,7 @@ from itertools import islice
 from types import MappingProxyType
 
 from advisor.project.code.files import imported_names
+from advisor.project.code.names import dotted_name, imported_objects
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.settings.code_patterns import (
     ANYTHING,
@@ -23,7 +24,6 @@ from advisor.project.settings.code_patterns import (
     Dotted,
     arguments_of,
     code_patterns,
-    dotted_name,
     normalised,
 )
 from advisor.project.settings.interface import ProjectSetting
@@ -108,14 +108,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module, text: str) -> None:
         self._tree = tree
-        self._imported: dict[str, str] = {}
-        for node in _statements(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    name = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self._imported[alias.asname or name] = name
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                self._imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        self._imported = dict(imported_objects(_statements(tree)))
         while aliases := self._aliases():
             self._imported |= aliases
         self._sets_environment = any(name.decode() in text for name in _variable_names())
