@@ -154,7 +154,7 @@ class TargetContext:
         """
         from knowledge.domain.frameworks import MEASURED
         from knowledge.estimate.workloads import find_workload, workload_of_profile
-        from pi_runners.model_parts import amounts_of_profile
+        from pi_runners.catalogue import amounts_of_profile
 
         if self.profile is not None:
             flops, moved = amounts_of_profile(self.profile)

@@ -31,7 +31,7 @@ MEMORY_LIMIT = Option(
     reads=float,
     parse=read_gigabytes,
     minimum=0.01,
-    help="Kill a process that holds more memory than this.\nResident memory, with that of its children.",
+    help="Kill a process that holds more memory than this.\nResident memory, with its children.",
 )
 DISK_BUDGET = Option(
     "--disk-budget",
@@ -176,8 +176,7 @@ def plan_block(
     from advisor.campaign.stack_lock import StackLocker
     from knowledge.hardware.detect import detect
     from pi_runners.execution.campaign import Block
-    from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
-    from pi_runners.plan.workload_cases import workload_cases
+    from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms, workload_cases
 
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)

@@ -122,11 +122,10 @@ def _render(campaign: CampaignSession, folder: Path) -> None:
 
 def progress_display() -> Callable[[CampaignStatus], None]:
     """Return a function that shows a status: in place on a terminal, elsewhere a line whenever the counts change."""
-    from advisor.campaign.status import COLUMNS
-    from advisor.report.campaign import text
+    from advisor.campaign.status import COLUMNS, status_text
 
     if sys.stderr.isatty():
-        return lambda status: redraw(text(status), err=True)
+        return lambda status: redraw(status_text(status), err=True)
     last: list[Mapping[str, int]] = []
 
     def line(status: CampaignStatus) -> None:
@@ -148,9 +147,9 @@ def print_result(campaign: CampaignSession, status: CampaignStatus, *, detach: b
         status: Its status.
         detach: Whether the command did not wait for the tasks.
     """
-    from advisor.report.campaign import text
+    from advisor.campaign.status import status_text
 
-    typer.echo(text(status))
+    typer.echo(status_text(status))
     if status.state == "complete":
         for name in campaign.block_names():
             typer.echo(f"  advisor pi show {name}")

@@ -51,7 +51,7 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
     """
     from advisor.project.workload.file import select_workload
     from knowledge.domain.errors import InputError
-    from pi_runners.plan.workload_cases import workload_cases
+    from pi_runners.plan.matrix import workload_cases
 
     if name is None:
         return options
