@@ -13,11 +13,12 @@ from packaging.utils import NormalizedName
 
 from advisor.index.memo import Memo
 from advisor.locks.registry import format_to_write
+from advisor.project.code.files import FILE_PATTERNS, project_files
+from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
     from advisor.api.session import AdviceSession
-    from advisor.resolve.candidates.problem import NoStackError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +85,6 @@ class AnswerMemory:
             # The search reports an index that cannot be read.
             return None
         if "conflict" in document:
-            from advisor.resolve.candidates.problem import NoStackError
-
             cause = document["conflict"]
             error = NoStackError(cause["message"], details=tuple(cause["details"]), hint=cause["hint"])
             return RememberedAnswer(conflict=error)
@@ -108,8 +107,6 @@ class AnswerMemory:
 
         What was not found in time, a cause or a hint, may be found the next time.
         """
-        from advisor.resolve.candidates.problem import NoStackError
-
         client = self._session.client
         is_read = not (client.failed_builds or client.offline or self._session.context.problem.policy.build_sdists)
         if type(error) is NoStackError and self._is_possible and is_read and error.details and error.hint:
@@ -138,6 +135,4 @@ class AnswerMemory:
 
 def _project_state(directory: Path) -> list[list[Any]]:
     """Return the names, sizes and times of the files that may set run-time settings."""
-    from advisor.project.code.files import FILE_PATTERNS, project_files
-
     return sorted([f.name, f.size, f.modified] for f in project_files(directory, FILE_PATTERNS))

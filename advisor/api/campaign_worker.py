@@ -4,46 +4,19 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from advisor.api.option import Option, option_group, read_gigabytes
+from advisor.api.measurement_options import WorkerOptions
 from advisor.api.resources import Warn, log_warning, warn_of_quarantine
+from advisor.campaign.directory import CampaignDirectory, read_plan
+from advisor.campaign.worker import WorkerSettings, cell_line, run_task
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.hardware.detect import detect
+from knowledge.service.client import KnowledgeService
 
 if TYPE_CHECKING:
     from advisor.campaign.directory import Cell
-
-
-TOKEN = Option("--token", has_variable=True, help="Token for the service.")
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How a worker measures, and where it delivers observations."""
-
-    environments: Annotated[
-        Path | None, Option("--environments", help="Directory of environments.\nBy default a temporary one.")
-    ] = None
-    keep_environments: Annotated[
-        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
-    ] = False
-    memory_limit_bytes: Annotated[
-        float | None,
-        Option(
-            "--memory-limit",
-            metavar="GB",
-            reads=float,
-            parse=read_gigabytes,
-            help="Maximum memory of one process.",
-        ),
-    ] = None
-    service: Annotated[
-        str | None, Option("--push", metavar="URL", help="Also deliver to the service of a knowledge base.")
-    ] = None
-    token: Annotated[str, TOKEN] = ""
 
 
 def run_worker(
@@ -75,10 +48,6 @@ def run_worker(
         UnavailableError: If this machine is not of the kind that the campaign was planned for, or the service did not
             receive all observations (exit code 4).
     """
-    from advisor.campaign.directory import CampaignDirectory, read_plan
-    from advisor.campaign.worker import WorkerSettings, cell_line, run_task
-    from knowledge.hardware.detect import detect
-
     directory = CampaignDirectory(folder)
     campaign = directory.plan() if plan is None else read_plan(_read_bytes(plan), where=str(plan))
     if task >= len(campaign.tasks):
@@ -113,8 +82,6 @@ class _Delivery:
     """Delivers observations to a service, oldest first; what the service does not receive waits."""
 
     def __init__(self, service: str, token: str, warn: Warn) -> None:
-        from knowledge.service.client import KnowledgeService
-
         self._service = KnowledgeService(service, token)
         self._warn = warn
         self._waiting: list[bytes] = []

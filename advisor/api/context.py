@@ -35,12 +35,16 @@ from advisor.project.interface import ProjectRequirements, settings_requirements
 from advisor.project.metadata.stated_metadata import read_stated_metadata
 from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
 from advisor.project.workload.proposal import Proposal, propose_workload
-from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem, prefetch_roots
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
+from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
+from knowledge.estimate.workloads import find_workload, workload_of_profile
 from knowledge.hardware import profiles
+from pi_runners.model_parts import amounts_of_profile
 
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
@@ -136,7 +140,6 @@ class TargetContext:
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
         from advisor.resolve.score.builds import TargetBuilds
-        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -146,10 +149,6 @@ class TargetContext:
         Raises:
             InputError: If there is no workload of the name.
         """
-        from knowledge.domain.frameworks import MEASURED
-        from knowledge.estimate.workloads import find_workload, workload_of_profile
-        from pi_runners.model_parts import amounts_of_profile
-
         if self.profile is not None:
             flops, moved = amounts_of_profile(self.profile)
             backend = MEASURED.get(self.profile.framework, "")
@@ -199,7 +198,6 @@ class TargetContext:
         """
         from advisor.resolve.candidates.direct import with_direct_packages
         from advisor.resolve.candidates.index import IndexCandidates
-        from advisor.resolve.candidates.problem import prefetch_roots
         from advisor.resolve.optimum.solver import Effort
         from advisor.resolve.recommendation.package_choices import with_best_packages
         from advisor.resolve.recommendation.recommend import make_request

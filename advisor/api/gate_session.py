@@ -37,7 +37,9 @@ from advisor.project.settings.project_settings import ProjectSettings, read_proj
 from advisor.project.text_file import UnreadableFileError, read_text
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import ResolutionProblem
+from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings
 from advisor.resolve.recommendation.package_choices import locked_extras, locked_replacements
+from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
@@ -379,14 +381,10 @@ def _recommend(
     ]
 
     def solve() -> Any:
-        from advisor.resolve.recommendation.recommend import recommend
-
         request = replace(context, problem=problem).request(client, predictor)
         return request, recommend(request)
 
     def stack() -> RecommendedStack:
-        from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings
-
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
         if context.target_settings is None:
             return best

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor.domain.target import NEWEST_PYTHON
 from advisor.domain.time_limit import TimeLimit
 from advisor.project.supported_pythons import supported_pythons
+from advisor.resolve.candidates.problem import NoStackError
+from knowledge.domain.errors import UnavailableError
 
 if TYPE_CHECKING:
     from advisor.api.context import TargetContext
@@ -47,10 +50,8 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
     tried, or an index cannot be read.
     """
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
     from advisor.resolve.score.criteria import untried_sdists
-    from knowledge.domain.errors import UnavailableError
 
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
@@ -96,8 +97,6 @@ def compare_interpreters(
     Raises:
         NoStackError: If there is no stack for any of them.
     """
-    from advisor.domain.target import NEWEST_PYTHON
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.result import SearchLimitError
     from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
     from advisor.resolve.score.criteria import HOURS_A_YEAR
@@ -156,7 +155,6 @@ def _first_with_stack(
     """
     from advisor.resolve.candidates.direct import with_direct_packages
     from advisor.resolve.candidates.index import IndexCandidates
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
     from advisor.resolve.score.criteria import untried_sdists
 

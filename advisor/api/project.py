@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.api.configuration import check_table
 from advisor.api.options import ProjectFiles, ProjectOptions, TargetOptions
+from advisor.index.cache import DiskCache
+from advisor.project.benchmark import check_benchmark
+from advisor.project.metadata.built_metadata import cached_builder
+from advisor.project.read import read_project
+from advisor.user_directories import cache_directory
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 if TYPE_CHECKING:
     from advisor.project.interface import ProjectRequirements
@@ -34,9 +42,6 @@ def load_project(
         UnbuiltProjectError: If the project must be built, and may not.
         BuildError: If a build fails.
     """
-    from advisor.api.configuration import check_table
-    from advisor.project.read import read_project
-
     project = read_project(
         files.directory,
         requirements=files.requirements,
@@ -55,8 +60,6 @@ def load_project(
             logger.warning("the project requires no packages%s", further)
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
-        from advisor.project.benchmark import check_benchmark
-
         check_benchmark(project.settings["benchmark"], "pyproject.toml")
     return project
 
@@ -65,10 +68,6 @@ def project_builder(options: ProjectOptions) -> ProjectBuilder | None:
     """Return what builds the metadata of a project, which runs its code; none if the options do not allow it."""
     if not (options.resolution.build_project or options.resolution.build_sdists):
         return None
-    from advisor.index.cache import DiskCache
-    from advisor.project.metadata.built_metadata import cached_builder
-    from advisor.user_directories import cache_directory
-
     return cached_builder(DiskCache(cache_directory(options.indexes.cache_directory)))
 
 
@@ -78,9 +77,6 @@ def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequ
     Raises:
         InputError: If the project has no target of a name.
     """
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
-
     tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
     for name in options.names:
         if name not in tables:

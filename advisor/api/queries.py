@@ -6,11 +6,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from advisor.api.resources import open_readable_store
+from advisor.domain.words import quoted
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.estimate.accelerator_ratio import accelerator_ratios, are_connected
+from knowledge.estimate.estimator import WorkloadEstimator
+from knowledge.estimate.model_cache import ModelCache, shipped_ratio_variances
+from knowledge.estimate.workloads import TASKS, find_workload, kinds_of, one_indicator, workload_catalogue
+from knowledge.evidence.accelerator_pairs import load_pairs
+from knowledge.evidence.contrasts import features_of
+from knowledge.evidence.stacks import compare_stacks, is_machine
+from knowledge.hardware.accelerators import closest_models, find_accelerator, model_of
+from knowledge.hardware.partitions import states_part
+from knowledge.hardware.peaks import ratio_bounds
+from knowledge.hardware.profiles import find_profile
+from knowledge.hardware.shipped_machines import find_machine
 
 if TYPE_CHECKING:
-    from packaging.version import Version
-
     from knowledge.domain.hardware import Accelerator
     from knowledge.domain.observation import Observation
     from knowledge.estimate.accelerator_ratio import AcceleratorRatio
@@ -90,9 +106,6 @@ def select_observations(
         InputError: If there is none; the hint lists what there is.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from knowledge.domain.errors import InputError
-    from knowledge.evidence.stacks import is_machine
-
     with open_readable_store(knowledge) as store:
         machine = None if hardware is None else _machine_name(hardware)
         every = list(store.observations(indicator=indicator, frameworks=[framework] if framework else None))
@@ -133,8 +146,6 @@ def compare(
         InputError: If there is no such observation (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from knowledge.evidence.stacks import compare_stacks
-
     observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
     return compare_stacks(observations, stacks=(stacks,) if isinstance(stacks, str) else stacks)
 
@@ -165,14 +176,6 @@ def estimate(
         InputError: If the stack is not written as above, or was not measured on such a device (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.frameworks import FRAMEWORKS
-    from knowledge.estimate.estimator import WorkloadEstimator
-    from knowledge.estimate.model_cache import ModelCache
-    from knowledge.estimate.workloads import find_workload, kinds_of, one_indicator
-    from knowledge.hardware.profiles import find_profile
-
     versions = _versions(stack)
     framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
     if indicator is None and workload is None:
@@ -226,15 +229,6 @@ def compare_hardware(
         InputError: If an accelerator or the workload is unknown, or nothing was published for it (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-    from knowledge.estimate.accelerator_ratio import accelerator_ratios, are_connected
-    from knowledge.estimate.model_cache import shipped_ratio_variances
-    from knowledge.estimate.workloads import TASKS, find_workload, workload_catalogue
-    from knowledge.evidence.accelerator_pairs import load_pairs
-    from knowledge.evidence.contrasts import features_of
-    from knowledge.hardware.peaks import ratio_bounds
-
     models = [_accelerator(name) for name in (accelerator, reference)]
     if models[0].name == models[1].name:
         raise InputError(f"`{accelerator}` and `{reference}` are the same accelerator")
@@ -275,11 +269,6 @@ def compare_hardware(
 
 def _accelerator(name: str) -> AcceleratorModel:
     """Return the catalogue's entry of an accelerator, by its name or that of a profile."""
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-    from knowledge.hardware.accelerators import closest_models, find_accelerator, model_of
-    from knowledge.hardware.partitions import states_part
-
     profile = _accelerator_of_profile(name)
     model = find_accelerator(name) or (model_of(profile) if profile is not None else None)
     if model is not None and (states_part(name) or (profile is not None and profile.partition)):
@@ -296,9 +285,6 @@ def _accelerator(name: str) -> AcceleratorModel:
 
 def _accelerator_of_profile(name: str) -> Accelerator | None:
     """Return the accelerators of a profile or a cloud instance; none if there is no such profile, or it has none."""
-    from knowledge.domain.errors import InputError
-    from knowledge.hardware.profiles import find_profile
-
     try:
         accelerators = find_profile(name).accelerators
     except InputError:
@@ -312,9 +298,6 @@ def _machine_name(hardware: str) -> str:
     This machine's identity for ``detect``; of a shipped profile or a cloud instance its accelerator or its
     microarchitecture.
     """
-    from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped_machines import find_machine
-
     if hardware == "detect":
         return find_profile(hardware).identity
     machine = find_machine(hardware)
@@ -326,11 +309,6 @@ def _machine_name(hardware: str) -> str:
 
 def _versions(text: str) -> dict[str, Version]:
     """Read ``NAME==VERSION`` words, separated by spaces or commas."""
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
-    from knowledge.domain.errors import InputError
-
     versions: dict[str, Version] = {}
     for word in text.replace(",", " ").split():
         name, separator, version = word.partition("==")

@@ -9,13 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.utils import canonicalize_name
+
 from advisor.api.option import with_settings
 from advisor.api.options import IndexOptions
 from advisor.domain.words import count
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import check_strategy, read_configuration
+from advisor.index.vulnerabilities.database import AdvisoryDatabase
+from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
 from advisor.user_directories import advisory_database_path, cache_directory, readable_address
+from knowledge.catalogue.builds import shipped_builds
+from knowledge.domain.errors import InputError
+from knowledge.store.state_hash import default_address
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
     from advisor.project.interface import ProjectRequirements
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation
@@ -68,13 +77,6 @@ def make_client(
     Raises:
         InputError: If the configuration is wrong.
     """
-    from packaging.utils import canonicalize_name
-
-    from advisor.index.cache import DiskCache
-    from advisor.index.client import IndexClient
-    from advisor.index.configuration import check_strategy, read_configuration
-    from advisor.index.vulnerabilities.database import AdvisoryDatabase
-
     configuration = read_configuration(directory)
     settings: Mapping[str, Any] = {} if project is None else project.settings
     default = options.index_url or (project.index_url if project else None)
@@ -115,7 +117,6 @@ def _framework_indexes(
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
     if not machines or not options.framework_indexes:
         return {}
-    from knowledge.catalogue.builds import shipped_builds
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import shipped_rules
 
@@ -144,9 +145,6 @@ def _advisory_service(choice: str | None) -> str | None:
     Raises:
         InputError: If the choice is neither an address nor `off`.
     """
-    from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
-    from knowledge.domain.errors import InputError
-
     if choice == "off":
         return None
     if choice is not None and not choice.startswith(("http://", "https://")):
@@ -182,7 +180,6 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
         KnowledgeBaseError: If it cannot be opened.
     """
     from knowledge.store.engine import open_knowledge_base
-    from knowledge.store.state_hash import default_address
 
     return open_knowledge_base(address or default_address())
 

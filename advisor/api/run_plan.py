@@ -15,12 +15,11 @@ from advisor.locks.setting_value import AppliedSetting
 from knowledge.catalogue.fit import missing_for
 from knowledge.catalogue.settings import JOINED_VARIABLES, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.hardware.detect import detect
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
 
 
 def _detect() -> HardwareProfile:
-    from knowledge.hardware.detect import detect
-
     return detect()
 
 

@@ -10,13 +10,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
+from advisor.api.interpreters import compare_interpreters, find_other_python, with_supported_python
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.domain.progress import activity, announcing
 from advisor.domain.time_limit import TimeLimit
+from advisor.domain.words import count, quoted
+from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
 
 if TYPE_CHECKING:
     import networkx
@@ -145,8 +152,6 @@ class AdviceSession:
 
     def _take_best_python(self, limit: TimeLimit) -> ResolutionRequest:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
-        from advisor.api.interpreters import compare_interpreters
-
         self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
@@ -156,8 +161,6 @@ class AdviceSession:
     @property
     def _not_compared(self) -> str:
         """Which interpreters were not compared; empty if all were, or the target names one."""
-        from advisor.domain.words import count
-
         compared = self._interpreters
         if compared is None or not compared.undecided:
             return ""
@@ -203,9 +206,6 @@ class AdviceSession:
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
-        from advisor.api.interpreters import find_other_python
-        from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
-
         try:
             with announcing(enabled=self.announces):
                 yield
@@ -271,8 +271,6 @@ class AdviceSession:
 
     def _present(self, package: str, name: str) -> Iterator[ProjectSetting]:
         """Yield where files of the project set a setting of a framework."""
-        from knowledge.domain.frameworks import FRAMEWORKS
-
         return (own for own in self._project_settings if own.name == name and own.applies_to(FRAMEWORKS[package]))
 
     @cached_property
@@ -306,8 +304,6 @@ class AdviceSession:
         Raises:
             InputError: If the stack does not contain the package.
         """
-        from packaging.utils import canonicalize_name
-
         from advisor.resolve.explanation.alternatives import explain_package
 
         request, advice = self.request, self.recommend()
@@ -373,9 +369,6 @@ def open_session(options: ProjectOptions) -> Iterator[AdviceSession]:
         InputError: If a file or an option is wrong, or there are several targets.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-
     with open_sessions(options) as sessions:
         if len(sessions) > 1:
             raise InputError(
@@ -420,8 +413,6 @@ def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]
 
 def _with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with an interpreter that the project supports; report it if this program has another one."""
-    from advisor.api.interpreters import with_supported_python
-
     if not context.other_pythons:
         return context
     with activity("looking for an interpreter that the project supports"):

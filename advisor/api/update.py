@@ -13,10 +13,9 @@ from packaging.version import Version
 
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
-from advisor.api.lock_files import lock_texts, write_locks
+from advisor.api.lock_files import check_only_target, lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession
-from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
 from advisor.gate.check import GateCase, GateResult
 from advisor.gate.compare import PackageChange, changes_between, effect_order

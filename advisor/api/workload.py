@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
 from advisor.project.code.files import source_files
 from advisor.project.workload.file import (
     WORKLOAD_FILE,
@@ -18,6 +21,7 @@ from advisor.project.workload.file import (
     write_workload,
 )
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:
@@ -144,15 +148,10 @@ def _name_of(words: tuple[str, ...]) -> str:
 
 def _distribution(framework: str, versions: Mapping[str, str]) -> str:
     """Return the installed distribution of a framework, such as ``tensorflow-cpu``."""
-    from knowledge.domain.frameworks import FRAMEWORKS
-
     return next((name for name, backend in FRAMEWORKS.items() if backend == framework and name in versions), framework)
 
 
 def _framework_version(text: str) -> tuple[str, str]:
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
     name, _, version = text.partition("==")
     try:
         return canonicalize_name(name.strip()), str(Version(version))
@@ -163,8 +162,6 @@ def _framework_version(text: str) -> tuple[str, str]:
 
 
 def _check_framework(framework: str, distribution: str) -> None:
-    from knowledge.domain.frameworks import FRAMEWORKS
-
     if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
         raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")
 

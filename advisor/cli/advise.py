@@ -153,8 +153,7 @@ def _advise_one(
     pr_body: Path | None,
 ) -> None:
     from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-    from advisor.api.lock_files import write_locks
-    from advisor.api.targets import check_only_target
+    from advisor.api.lock_files import check_only_target, write_locks
     from advisor.locks.registry import format_to_write
     from knowledge.domain.errors import UnsatisfiableError
     from knowledge.domain.shared_files import write_atomically

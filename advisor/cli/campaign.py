@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from advisor.api.campaign_session import CampaignSession
-from advisor.api.campaigns import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, open_campaign, plan_campaign
-from advisor.api.measurement import MeasurementStore
+from advisor.api.campaigns import open_campaign, plan_campaign
+from advisor.api.measurement_options import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, MeasurementStore
 from advisor.api.option import Option
 from advisor.cli.console import duration, redraw, say, warn
 from advisor.cli.measure import OUTPUT_FILE, write_output

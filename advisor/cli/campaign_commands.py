@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from advisor.api.campaign_worker import WorkerOptions, run_worker
-from advisor.api.campaigns import campaigns_directory, find_campaign, list_campaigns, read_engine_options
+from advisor.api.campaign_worker import run_worker
+from advisor.api.campaigns import campaigns_directory, find_campaign, list_campaigns
+from advisor.api.measurement_options import WorkerOptions, read_engine_options
 from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
 from advisor.cli.option_groups import expand_options

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.campaign_worker import TOKEN
+from advisor.api.measurement_options import TOKEN
 from advisor.api.resources import AdmittingSink, open_writable_store
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn

@@ -14,7 +14,7 @@ from advisor.cli.option_groups import typer_option
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
-    from advisor.api.measurement import IndicatorOptions
+    from advisor.api.measurement_options import IndicatorOptions
     from knowledge.domain.observation import Observation
 
 OUTPUT_FILE = Option("--output -o", metavar="FILE", help="Also write the observations to a file.")

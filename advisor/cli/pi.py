@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.option import Option, option_fields
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
 from advisor.api.resources import open_readable_store
