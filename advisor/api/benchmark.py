@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target
 from advisor.api.measurement import block_name, run_block
@@ -18,22 +17,20 @@ from advisor.api.project import load_project, project_builder
 from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
+from advisor.index.client import IndexClient
 from advisor.project.benchmark import read_benchmark
 from advisor.project.interface import parse_root
 from advisor.project.metadata.copy import copy_files, list_files
+from advisor.resolve.candidates.problem import Candidate
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.hardware.detect import detect
 from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import StackLock
 from pi_runners.plan.matrix import Arm, expand_settings
-
-if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from advisor.resolve.candidates.problem import Candidate
-    from knowledge.domain.observation import IndicatorRun, Observation, Scalar
-    from pi_runners.execution.environment import StackLock
 
 _RUNS = 3
 

@@ -8,26 +8,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.api.options import at_least_one
 from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.campaign.coordinator import Coordinator
-from advisor.campaign.directory import block_name, write_manifests
-from advisor.campaign.engines import open_engine
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name, write_manifests
+from advisor.campaign.engines import Engine, open_engine
 from advisor.campaign.prometheus import PrometheusSink
-from advisor.campaign.status import campaign_status
+from advisor.campaign.status import CampaignStatus, campaign_status
 from advisor.campaign.submission_log import batch_of
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
+from knowledge.domain.observation import Observation
 from pi_runners.execution.environment import remove_environment
 from pi_runners.executors.kubernetes import KubernetesExecutor
-
-if TYPE_CHECKING:
-    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
-    from advisor.campaign.engines import Engine
-    from advisor.campaign.status import CampaignStatus
-    from knowledge.domain.observation import Observation
 
 _PATIENCE_SECONDS = 60.0
 """Time that another coordinator has to cancel its tasks."""

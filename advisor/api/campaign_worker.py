@@ -5,18 +5,14 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.api.measurement_options import WorkerOptions
 from advisor.api.resources import Warn, log_warning, warn_of_quarantine
-from advisor.campaign.directory import CampaignDirectory, read_plan
+from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
 from advisor.campaign.worker import WorkerSettings, cell_line, run_task
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.hardware.detect import detect
 from knowledge.service.client import KnowledgeService
-
-if TYPE_CHECKING:
-    from advisor.campaign.directory import Cell
 
 
 def run_worker(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.api.campaign_session import CampaignSession
 from advisor.api.measurement import choose_device
@@ -15,20 +14,24 @@ from advisor.api.options import IndexOptions
 from advisor.api.resources import Warn, log_warning, make_client, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
-from advisor.campaign.plan import CampaignTarget, campaign_name, check_disk, estimate, run_seconds_by_label
+from advisor.campaign.plan import (
+    BlockCost,
+    Campaign,
+    CampaignTarget,
+    campaign_name,
+    check_disk,
+    estimate,
+    run_seconds_by_label,
+)
 from advisor.campaign.plan import plan_campaign as expand_matrix
+from advisor.campaign.status import CampaignStatus
+from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.profiles import find_profile
 from knowledge.store.state_hash import default_address
-from pi_runners.plan.matrix_file import read_matrix
-
-if TYPE_CHECKING:
-    from advisor.campaign.plan import BlockCost, Campaign
-    from advisor.campaign.status import CampaignStatus
-    from advisor.index.client import IndexClient
-    from knowledge.domain.hardware import HardwareProfile
-    from pi_runners.plan.matrix_file import Matrix
+from pi_runners.plan.matrix_file import Matrix, read_matrix
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
@@ -16,20 +16,18 @@ from advisor.api.resources import make_client, open_writable_store
 from advisor.campaign.plan import check_disk, estimate, lock_loadgen
 from advisor.campaign.prometheus import PrometheusSink
 from advisor.campaign.stack_lock import StackLocker
+from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import Observation
 from knowledge.hardware.detect import detect
 from pi_runners.execution import campaign
 from pi_runners.execution.campaign import Block, FailureLimit
 from pi_runners.execution.subprocess_runner import FreshProcesses
 from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
 from pi_runners.plan.workload_cases import workload_cases
-
-if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from knowledge.domain.hardware import HardwareProfile
-    from knowledge.domain.observation import Observation
 
 _INDICATOR_SAMPLES = 7
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from advisor.api.configuration import check_table
 from advisor.api.options import ProjectFiles, ProjectOptions, TargetOptions
 from advisor.index.cache import DiskCache
 from advisor.project.benchmark import check_benchmark
-from advisor.project.metadata.built_metadata import cached_builder
+from advisor.project.interface import ProjectRequirements
+from advisor.project.metadata.built_metadata import ProjectBuilder, cached_builder
 from advisor.project.read import read_project
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
-
-if TYPE_CHECKING:
-    from advisor.project.interface import ProjectRequirements
-    from advisor.project.metadata.built_metadata import ProjectBuilder
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
@@ -13,26 +12,21 @@ from advisor.api.resources import open_readable_store
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
-from knowledge.estimate.accelerator_ratio import accelerator_ratios, are_connected
+from knowledge.domain.hardware import Accelerator
+from knowledge.domain.observation import Observation
+from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
 from knowledge.estimate.estimator import WorkloadEstimator
+from knowledge.estimate.framework_evidence import Estimate
 from knowledge.estimate.model_cache import ModelCache, shipped_ratio_variances
 from knowledge.estimate.workloads import TASKS, find_workload, kinds_of, one_indicator, workload_catalogue
 from knowledge.evidence.accelerator_pairs import load_pairs
 from knowledge.evidence.contrasts import features_of
-from knowledge.evidence.stacks import compare_stacks, is_machine
-from knowledge.hardware.accelerators import closest_models, find_accelerator, model_of
+from knowledge.evidence.stacks import StackComparisons, compare_stacks, is_machine
+from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator, model_of
 from knowledge.hardware.partitions import states_part
 from knowledge.hardware.peaks import ratio_bounds
 from knowledge.hardware.profiles import find_profile
 from knowledge.hardware.shipped_machines import find_machine
-
-if TYPE_CHECKING:
-    from knowledge.domain.hardware import Accelerator
-    from knowledge.domain.observation import Observation
-    from knowledge.estimate.accelerator_ratio import AcceleratorRatio
-    from knowledge.estimate.framework_evidence import Estimate
-    from knowledge.evidence.stacks import StackComparisons
-    from knowledge.hardware.accelerators import AcceleratorModel
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.api.lock_files import write_locks
 from advisor.api.locked_stack import stack_to_lock
@@ -17,14 +16,11 @@ from advisor.domain.words import quoted
 from advisor.locks.formats.pylock import distinguishing_markers
 from advisor.locks.registry import format_to_write
 from advisor.locks.settings_table import locked_settings
-from advisor.resolve.explanation.prices import agreement_price
+from advisor.resolve.explanation.prices import Price, agreement_price
 from advisor.resolve.explanation.recommended_settings import values_to_set
+from advisor.resolve.recommendation.agreement import Agreement
 from advisor.resolve.recommendation.shared_versions import share_versions
 from knowledge.domain.errors import AdvisorError, InputError
-
-if TYPE_CHECKING:
-    from advisor.resolve.explanation.prices import Price
-    from advisor.resolve.recommendation.agreement import Agreement
 
 
 @dataclass(frozen=True, kw_only=True)

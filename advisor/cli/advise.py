@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from advisor import api
 from advisor.api.option import Option
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.option_groups import expand_options, with_consent
 from advisor.cli.options import check_format
-from advisor.domain.words import in_words
+from advisor.domain.words import in_words, quoted
 from advisor.report.advice.formats import ADVICE_FORMATS
 from advisor.report.formats import Presentation
-
-if TYPE_CHECKING:
-    from advisor.api.session import AdviceSession
+from knowledge.domain.errors import InputError, UnsatisfiableError
+from knowledge.domain.shared_files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +38,6 @@ class ReportOptions:
         Raises:
             InputError: If it is not known, or has no place for details or lines of code.
         """
-        from knowledge.domain.errors import InputError
-
         check_format(self.format, among=ADVICE_FORMATS.names)
         for option, is_set in (("--details", self.details), ("--show-code", self.show_code)):
             if is_set and self.format != "text":
@@ -88,7 +86,6 @@ def advise(
 ) -> None:
     """Recommend, verify and lock the best-scored stack of a project for a target machine."""
     from advisor.locks.registry import format_to_write
-    from knowledge.domain.errors import InputError
 
     printed.check()
     for path in output or ():
@@ -127,9 +124,7 @@ def _advise(
     pr_body: Path | None,
     agree: bool,
 ) -> None:
-    from advisor.api.session import open_sessions
-
-    with open_sessions(project) as sessions:
+    with api.session.open_sessions(project) as sessions:
         if len(sessions) == 1 and not agree:
             _advise_one(sessions[0], output, printed, dry_run=dry_run, pr_body=pr_body)
         else:
@@ -145,29 +140,25 @@ def _advise(
 
 
 def _advise_one(
-    session: AdviceSession,
+    session: api.session.AdviceSession,
     output: Sequence[Path] | None,
     printed: ReportOptions,
     *,
     dry_run: bool,
     pr_body: Path | None,
 ) -> None:
-    from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-    from advisor.api.lock_files import check_only_target, write_locks
     from advisor.locks.registry import format_to_write
-    from knowledge.domain.errors import UnsatisfiableError
-    from knowledge.domain.shared_files import write_atomically
 
     paths = [] if dry_run else output or [session.context.default_lock]
     for path in paths:
         format_to_write(path)
-    check_only_target(session.context, paths)
-    memory = None if pr_body else AnswerMemory(session, format=printed.question, outputs=paths)
+    api.lock_files.check_only_target(session.context, paths)
+    memory = None if pr_body else api.answer_memory.AnswerMemory(session, format=printed.question, outputs=paths)
     answer = memory.recall() if memory else None
     if answer is not None:
         if answer.conflict is not None:
             raise answer.conflict
-        write_locks(answer.locks)
+        api.lock_files.write_locks(answer.locks)
         print_report(answer.report)
         return
     session.keeps_result = session.announces = session.reads_sizes = True
@@ -180,13 +171,14 @@ def _advise_one(
     if session.recommend().optimum.interrupted:
         print_report(_report(session, (), printed))
         raise KeyboardInterrupt
-    answer = RememberedAnswer(locks=session.lock_texts(paths), report=_report(session, paths, printed))
-    write_locks(answer.locks)
+    answer = api.answer_memory.RememberedAnswer(
+        locks=session.lock_texts(paths), report=_report(session, paths, printed)
+    )
+    api.lock_files.write_locks(answer.locks)
     if pr_body is not None:
-        from advisor.api.update import change_to_best
         from advisor.report.advice.update import pull_request_body
 
-        write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
+        write_atomically(pr_body, pull_request_body(api.update.change_to_best(session, outputs=paths)))
     print_report(answer.report)
     if memory is not None:
         memory.store(answer)
@@ -198,8 +190,6 @@ def _check_targets(targets: str, project: ProjectOptions, *, update: bool) -> No
     Raises:
         InputError: If the value is unknown, or another option contradicts it.
     """
-    from knowledge.domain.errors import InputError
-
     if targets != "all":
         raise InputError(f"`--targets {targets}` is not known", hint="write `--targets all`, or name one `--target`")
     others = {
@@ -215,7 +205,7 @@ def _check_targets(targets: str, project: ProjectOptions, *, update: bool) -> No
 
 
 def _advise_all(
-    sessions: Sequence[AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool, agree: bool
+    sessions: Sequence[api.session.AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool, agree: bool
 ) -> None:
     """Recommend a stack for each target, each with a lock of its own.
 
@@ -226,19 +216,16 @@ def _advise_all(
         dry_run: Whether to write no lock.
         agree: Whether all targets have the same versions where possible.
     """
-    from advisor.api.targets import advise_targets
-    from advisor.domain.words import quoted
     from advisor.report.advice.targets import targets_json, targets_text
-    from knowledge.domain.errors import InputError
 
     if refused:
         names = quoted([session.context.name for session in sessions])
         raise InputError(f"`{refused[0]}` is for one target, and the project has {names}", hint="name one `--target`")
-    results = advise_targets(sessions, agree=agree, dry_run=dry_run)
+    results = api.targets.advise_targets(sessions, agree=agree, dry_run=dry_run)
     print_report(targets_json(results) if format == "json" else targets_text(results, report_layout()))
 
 
-def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOptions) -> str:
+def _report(session: api.session.AdviceSession, outputs: Sequence[Path], printed: ReportOptions) -> str:
     presentation = Presentation(
         layout=report_layout(),
         details=printed.details,
@@ -251,11 +238,9 @@ def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOpti
 def _update(
     project: ProjectOptions, output: Sequence[Path], format: str, *, dry_run: bool, pr_body: Path | None
 ) -> None:
-    from advisor.api.update import update_lock
     from advisor.report.advice.update import pull_request_body, update_json, update_text
-    from knowledge.domain.shared_files import write_atomically
 
-    change = update_lock(project, outputs=output, dry_run=dry_run)
+    change = api.update.update_lock(project, outputs=output, dry_run=dry_run)
     if pr_body is not None:
         write_atomically(pr_body, pull_request_body(change))
     print_report(update_json(change) if format == "json" else update_text(change, report_layout()))
