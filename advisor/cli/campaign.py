@@ -16,8 +16,7 @@ from advisor.api.measurement_options import ENGINE_OPTIONS, CampaignOptions, Exe
 from advisor.api.option import Option
 from advisor.cli.console import duration, redraw, say, warn
 from advisor.cli.measure import OUTPUT_FILE, write_output
-from advisor.cli.option_groups import IndexPlaces, expand_options, typer_option
-from advisor.cli.options import KnowledgeOption
+from advisor.cli.options import IndexPlaces, KnowledgeOption, expand_options, typer_option
 from advisor.domain.words import count
 
 if TYPE_CHECKING:

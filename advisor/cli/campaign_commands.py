@@ -14,8 +14,7 @@ from advisor import api
 from advisor.api.measurement_options import WorkerOptions, read_engine_options
 from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.option_groups import expand_options
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, expand_options
 from advisor.domain.words import count
 
 CampaignArgument = Annotated[

@@ -11,8 +11,7 @@ import typer
 from advisor import api
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout, say, say_error
-from advisor.cli.option_groups import expand_options
-from advisor.cli.options import check_format
+from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import in_words, quoted
 from advisor.report.check.formats import CHECK_FORMATS
 from advisor.report.formats import Presentation

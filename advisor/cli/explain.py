@@ -9,8 +9,7 @@ import typer
 from advisor import api
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import expand_options, with_consent
-from advisor.cli.options import FormatOption, check_format
+from advisor.cli.options import FormatOption, check_format, expand_options, with_consent
 
 
 @expand_options

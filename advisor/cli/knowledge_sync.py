@@ -13,8 +13,7 @@ from advisor import api
 from advisor.api.measurement_options import TOKEN
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.option_groups import typer_option
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, typer_option
 from knowledge.domain.errors import InputError
 
 if TYPE_CHECKING:

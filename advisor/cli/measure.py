@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from advisor.api.measurement_options import IndicatorOptions
 from advisor.api.option import Option
 from advisor.cli.console import say
-from advisor.cli.option_groups import typer_option
+from advisor.cli.options import typer_option
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically

@@ -20,8 +20,7 @@ from advisor.cli.campaign import campaign, plan
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import OutputOption, interruptible, with_workload, write_output
-from advisor.cli.option_groups import IndexPlaces, expand_options
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, check_format, expand_options
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError
 

@@ -18,8 +18,7 @@ import typer
 from advisor import api
 from advisor.api.option import Option, read_pairs
 from advisor.cli.console import say, warn
-from advisor.cli.option_groups import expand_options
-from advisor.cli.options import check_format
+from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import quoted, visible
 from knowledge.domain.errors import AdvisorError, InputError
 
