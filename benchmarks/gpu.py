@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benchmarks.gpu_suite import PlannedBlock
+    from benchmarks.observation_folder import ObservationFolder
     from knowledge.domain.hardware import HardwareProfile
     from knowledge.domain.observation import Observation
-    from knowledge.exchange.folder import ObservationFolder
     from pi_runners.execution.campaign import Block
     from pi_runners.execution.environment import BuiltEnvironment
     from pi_runners.execution.subprocess_runner import FreshProcesses
@@ -80,7 +80,7 @@ def block_with_missing_rounds(
     planned_block: PlannedBlock, folder: ObservationFolder, *, session: str
 ) -> tuple[Block, list[tuple[int, tuple[Arm, ...]]]]:
     """Return a block with its name in a folder, and its rounds that are missing there."""
-    from pi_runners.plan.installed_stack import missing_rounds
+    from benchmarks.installed_stack import missing_rounds
 
     block = with_name(planned_block.block, folder, now=datetime.now(UTC))
     measured = {(run.round, run.arm, run.label): of for run, of in folder.runs.items() if run.block == block.name}
@@ -190,11 +190,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: Any, started: float) -> int:
     from benchmarks.gpu_suite import plan_blocks
+    from benchmarks.installed_stack import installed_environment
+    from benchmarks.observation_folder import ObservationFolder
     from knowledge.domain.errors import InputError
-    from knowledge.exchange.folder import ObservationFolder
     from knowledge.hardware.detect import detect
     from pi_runners.execution.subprocess_runner import FreshProcesses
-    from pi_runners.plan.installed_stack import installed_environment
 
     hardware = detect()
     environment, unreadable = installed_environment(Path(sys.executable))
@@ -236,7 +236,7 @@ def _run(options: Any, started: float) -> int:
 
 
 def _describe(hardware: HardwareProfile, environment: BuiltEnvironment) -> str:
-    from pi_runners.plan.installed_stack import installed_frameworks
+    from benchmarks.installed_stack import installed_frameworks
 
     stack = environment.stack
     versions = ", ".join(f"{name} {stack.version_of(name)}" for name in installed_frameworks(stack))

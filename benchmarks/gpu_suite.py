@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import Scalar
-from pi_runners.execution.campaign import Block
-from pi_runners.execution.environment import BuiltEnvironment
-from pi_runners.plan.installed_stack import (
+from benchmarks.installed_stack import (
     ArmSpec,
     cases_that_fit,
     device_of,
     installed_frameworks,
     plan_installed_arms,
 )
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Scalar
+from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import BuiltEnvironment
 
 ROUNDS = 4
 """Minimum number of rounds to estimate the spread of a result."""

@@ -4,7 +4,7 @@
     python benchmarks/method.py comparisons   A/A comparisons and a real slow-down of 5 %, as `advisor pi run` compares
 
 Everything runs in environments that the program itself builds, in a folder that is removed. Results are in
-`docs/explanation/method.md`.
+`docs/reference/evidence/method.md`.
 """
 
 from __future__ import annotations

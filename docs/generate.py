@@ -21,12 +21,12 @@ from advisor.api.options import GROUPS
 from advisor.cli.app import make_app
 from advisor.cli.rules import summary_of_rule
 from advisor.gate.findings import all_codes
-from advisor.report.catalogue.builds import attribute_meanings, builds_page
-from advisor.report.catalogue.hardware import hardware_page
-from advisor.report.catalogue.indicators import indicator_page
-from advisor.report.catalogue.settings import settings_page
-from advisor.report.catalogue.workloads import workload_catalogue_page
 from advisor.resolve.score.slowdowns import reproduction_text
+from docs.builds_page import attribute_meanings, builds_page
+from docs.hardware_page import hardware_page
+from docs.indicators_page import indicator_page
+from docs.settings_page import settings_page
+from docs.workloads_page import workload_catalogue_page
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.catalogue.slower import SlowerRule
 from pi_runners.executors.manifests import KubernetesOptions

@@ -33,6 +33,16 @@ def test_the_generated_pages_are_current() -> None:
     }
 
 
+def test_pages_that_are_read_are_short() -> None:
+    explanations = sorted((DOCS / "explanation").glob("*.md"))
+    pages = [*explanations, *(DOCS / "how-to").rglob("*.md"), *(DOCS / "tutorial").glob("*.md")]
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in pages}
+
+    assert {name: count for name, count in words.items() if count > 1800} == {}
+    assert sum(words[page.name] for page in explanations) < 20_000
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split()) < 1000
+
+
 @pytest.mark.slow
 def test_the_page_of_measurements_is_current() -> None:
     assert measurements.PAGE.read_text(encoding="utf-8") == measurements.page(), "run `python docs/measurements.py`"

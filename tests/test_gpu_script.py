@@ -21,9 +21,9 @@ import pytest
 
 from benchmarks import gpu
 from benchmarks.gpu_suite import ROUNDS, PlannedBlock, plan_blocks
+from benchmarks.observation_folder import ObservationFolder
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import read_observations
-from knowledge.exchange.folder import ObservationFolder
 from pi_runners.execution.environment import BuiltEnvironment
 from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessEnd, ProcessRequest
 from tests.conftest import Advisor

@@ -21,7 +21,7 @@ from advisor.index.client import IndexClient
 from advisor.project.benchmark import read_benchmark
 from advisor.project.interface import parse_root
 from advisor.project.metadata.copy import copy_files, list_files
-from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.candidates.problem import Candidate, CandidateStack
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
@@ -230,9 +230,9 @@ def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext
     return replace(context, problem=problem), frozenset(root.name for root in roots)
 
 
-def _differ(baseline: Sequence[Candidate], stack: Sequence[Candidate]) -> bool:
+def _differ(baseline: CandidateStack, stack: CandidateStack) -> bool:
     """Whether there is a baseline, and it differs from a stack."""
-    return bool(baseline) and {c.name: c.version for c in baseline} != {c.name: c.version for c in stack}
+    return bool(baseline) and baseline.versions != stack.versions
 
 
 def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:

@@ -49,6 +49,7 @@ from pi_runners.model_parts import amounts_of_profile
 if TYPE_CHECKING:
     from advisor.index.client import IndexClient
     from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
     from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
@@ -173,23 +174,21 @@ class TargetContext:
 
         return read_benchmark(self.files.directory).identity
 
+    def select(self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None) -> Selection:
+        """Return the request with the extras and replacements whose best stack has the best score."""
+        from advisor.resolve.recommendation.package_choices import with_best_packages
+
+        return with_best_packages(self.request(client, estimator, limit=limit), self.allowed)
+
     def request(
-        self,
-        client: IndexClient,
-        estimator: Estimator,
-        *,
-        python: str | None = None,
-        limit: TimeLimit | None = None,
-        choose_packages: bool = True,
+        self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
     ) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
 
         Args:
             client: The package indexes.
             estimator: Predictions for the target.
-            python: Another version of the interpreter.
             limit: Time limit of the search; by default that of the options, from now.
-            choose_packages: Whether to choose extras and replacements for the hardware.
 
         Raises:
             InputError: If there is no objective of the name.
@@ -199,32 +198,32 @@ class TargetContext:
         from advisor.resolve.candidates.direct import with_direct_packages
         from advisor.resolve.candidates.index import IndexCandidates
         from advisor.resolve.optimum.solver import Effort
-        from advisor.resolve.recommendation.package_choices import with_best_packages
         from advisor.resolve.recommendation.recommend import make_request
-        from advisor.resolve.score.criteria import OBJECTIVES
+        from advisor.resolve.score.criteria import OBJECTIVES, StackScore
 
         options, objective = self.options, self.options.objective or ""
         if objective not in OBJECTIVES:
             raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-        context = self if python is None else self.with_python(python)
-        problem = with_direct_packages(context.problem, client)
+        problem = with_direct_packages(self.problem, client)
         needs_sizes = objective == "size" or options.max_size is not None
         candidates = IndexCandidates(client, problem, advisories=objective == "security", sizes=needs_sizes)
         prefetch_roots(problem, candidates)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        request = make_request(
-            problem,
-            candidates,
+        score = StackScore(
+            objective=objective,
             builds=self.builds,
             estimator=estimator,
-            objective=objective,
+            source=candidates,
+            direct=problem.direct_names,
+            policy=problem.policy,
             young_after=(now - timedelta(days=options.min_age_days or 0)).isoformat(),
-            effort=Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit)),
             settings=self.target_settings,
+            min_gain=options.min_gain_fraction,
+            max_size=options.max_size_bytes,
         )
-        request = request.with_max_size(options.max_size_bytes).with_min_gain(options.min_gain_fraction)
-        return with_best_packages(request, self.allowed) if choose_packages else request
+        effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
+        return make_request(problem, score, candidates, effort)
 
 
 def prepare_target(

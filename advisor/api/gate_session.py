@@ -381,8 +381,8 @@ def _recommend(
     ]
 
     def solve() -> Any:
-        request = replace(context, problem=problem).request(client, predictor)
-        return request, recommend(request)
+        selection = replace(context, problem=problem).select(client, predictor)
+        return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)

@@ -50,6 +50,7 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
     tried, or an index cannot be read.
     """
+    from advisor.resolve.optimum.request import solve_newest
     from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
     from advisor.resolve.score.criteria import untried_sdists
 
@@ -63,8 +64,8 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
         try:
             # The plain resolver, which knows no rules, refuses most interpreters in little time.
             if _first_with_stack(context, [python], client, limit) is not None:
-                request = context.request(client, estimator, python=python, limit=limit, choose_packages=False)
-                newest = request.newest()
+                request = context.with_python(python).request(client, estimator, limit=limit)
+                newest = solve_newest(request)
                 if not newest.stopped and not untried_sdists(newest.stack, request.problem.policy):
                     return python
                 if not newest.stopped:
@@ -113,15 +114,14 @@ def compare_interpreters(
         age = round((newest - _minor(python)) * HOURS_A_YEAR)
         return ProblemVariant(
             label=f"Python {python}",
-            make_request=lambda: context.request(client, estimator, python=python, limit=share_of_limit()),
+            select=lambda: context.with_python(python).select(client, estimator, limit=share_of_limit()),
             costs={"freshness-direct": age, "freshness": age},
         )
 
-    direct = {root.name for root in context.problem.roots if not root.constraint}
     comparison = VariantComparison(solved=(), obstacles={})
     for group in (maintained, others):
         if not comparison.solved:
-            solved = compare_variants(list(map(variant, group)), limit=limit, direct=direct)
+            solved = compare_variants(list(map(variant, group)), limit=limit, direct=context.problem.direct_names)
             comparison = replace(
                 solved,
                 obstacles={**comparison.obstacles, **solved.obstacles},

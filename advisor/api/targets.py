@@ -79,7 +79,7 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
     """Recommend stacks with common versions for all targets; return these, and what each target loses by them."""
     from advisor.resolve.recommendation.agreement import agree
 
-    own = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    own = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that all targets can have"):
         agreement = agree(own, limit=TimeLimit(sessions[0].context.options.time_limit))
     prices: dict[str, Price] = {}
@@ -88,7 +88,7 @@ def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Pric
         session.replace_request(agreement.requests[name])
         session.reads_sizes = True
         with _named(session):
-            prices[name] = agreement_price(name, (session.request, session.recommend().optimum), own[name])
+            prices[name] = agreement_price(name, session.solved(), own[name])
     return agreement, prices
 
 
@@ -134,7 +134,7 @@ def _names(sessions: Sequence[AdviceSession]) -> str:
 
 def _share_versions(sessions: Sequence[AdviceSession]) -> None:
     """Recommend stacks with common versions for targets with one lock."""
-    solved = {session.context.name: (session.request, session.recommend().optimum) for session in sessions}
+    solved = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that the targets can share"):
         requests = share_versions(solved, limit=TimeLimit(sessions[0].context.options.time_limit))
     for session in sessions:
@@ -145,7 +145,7 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
     stacks = []
     for session in sessions:
         settings = locked_settings(values_to_set(session.settings())) or None
-        stack, request = session.recommend().optimum.stack, session.request
+        stack, request = session.recommend().optimum.stack, session.select().request
         with activity("reading hashes and sizes"):
             stacks.append(stack_to_lock(stack, request.problem, request.source, session.client, settings=settings))
     return format_to_write(path).write(path, stacks)

@@ -80,7 +80,7 @@ class LockChange:
     @property
     def changes(self) -> tuple[PackageChange, ...]:
         """Packages that differ, by name."""
-        differences = changes_between(self.before or {}, {str(c.name): c.version for c in self.optimum.stack})
+        differences = changes_between(self.before or {}, self.optimum.stack.versions)
         return tuple(c for c in differences if c.before is not None or not self.leaves_open)
 
 
@@ -92,7 +92,7 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
         outputs: Locks that were written.
     """
     advice, before = session.recommend(), session.current_versions
-    stack = {str(c.name): c.version for c in advice.optimum.stack}
+    stack = advice.optimum.stack.versions
     return LockChange(
         target=session.context.target,
         before=before,
@@ -160,8 +160,8 @@ def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
     policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
     context = replace(context, problem=replace(problem, policy=policy))
     # The smallest change keeps the extras that the lock has, and adds none.
-    request = context.request(case.client, case.predictor, choose_packages=False)
-    extras = locked_extras(request.problem, request.source, request.builds, lock.versions)
+    request = context.request(case.client, case.predictor)
+    extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
     return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 
 
@@ -179,7 +179,7 @@ def _smallest_change(
     target_result, case = result.targets[0], result.targets[0].case
     lock, reason = case.head.lock, target_result.not_predicted
     update = find_smallest_update(target_result, request, result.policy, today=datetime.now(UTC).date())
-    stack = {str(c.name): c.version for c in update.optimum.stack}
+    stack = update.optimum.stack.versions
     # The search is about stacks; other findings are about the policy, such as an expired exception, or the project.
     others = [f for f in before if f not in target_result.findings or (needs_tool(f, lock) and not is_new_lock)]
     remaining = (*others, *update.remaining)
@@ -282,7 +282,7 @@ def _rendered(
     recorded = read_settings(path) if path is not None and path.is_file() else None
     settings = None
     if recorded is not None:
-        settings = recorded.known_to({str(c.name): c.version for c in change.optimum.stack})
+        settings = recorded.known_to(change.optimum.stack.versions)
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
     return change, lock_texts(paths, change.optimum, request, client, settings=settings)

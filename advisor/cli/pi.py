@@ -51,7 +51,7 @@ def list_indicators(
     format: FormatOption = "text",
 ) -> None:
     """List the indicators with their sizes and backends."""
-    from advisor.report.catalogue.indicators import indicator_records, indicator_text
+    from advisor.report.catalogue import indicator_records, indicator_text
 
     check_format(format)
     if format == "json":
@@ -63,7 +63,7 @@ def list_indicators(
 @app.command("settings")
 def list_settings() -> None:
     """List the run-time settings, their values, and the backends that know them."""
-    from advisor.report.catalogue.settings import settings_text
+    from advisor.report.catalogue import settings_text
 
     typer.echo(settings_text())
 

@@ -20,9 +20,10 @@ from advisor.resolve.candidates.problem import Candidate, NoStackError
 from advisor.resolve.explanation.alternatives import best_with_version
 from advisor.resolve.explanation.no_stack import error_about_size
 from advisor.resolve.optimum.baseline import verify
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.score.costs import Choice
+from advisor.resolve.score.criteria import LeastChange
 from advisor.resolve.score.predictor import performance_versions
 
 _MAX_ROUNDS = 200
@@ -69,15 +70,13 @@ def find_smallest_update(
     excluded: set[frozenset[Choice]] = set()
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
-        criteria = request.criteria.with_least_change(lock.versions, excluded, added=int(not lock.is_project))
-        changed_request = replace(request, criteria=criteria, optimum=None)
+        change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
+        changed_request = replace(request, score=replace(request.score, change=change))
         try:
-            optimum = changed_request.best()
+            optimum = solve(changed_request)
         except StackTooLargeError as error:
             further = " and passes the gate"
-            raise error_about_size(
-                request, [error.smallest], not_compared=request.not_compared, further=further
-            ) from None
+            raise error_about_size(request, [error.smallest], further=further) from None
         except InfeasibleError:
             raise NoStackError(
                 "no stack satisfies the requirements and passes the gate",

@@ -61,6 +61,11 @@ def frameworks() -> Mapping[str, Framework]:
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
 
 
+def able_frameworks(ability: str) -> tuple[str, ...]:
+    """Return the names of the frameworks with an ability, sorted."""
+    return tuple(sorted(framework.name for framework in frameworks().values() if ability in framework.abilities))
+
+
 def _read(path: Path) -> Framework:
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}

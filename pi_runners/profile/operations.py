@@ -1,8 +1,9 @@
-"""Performance indicators with their parameters, from the shapes of an operation's arrays."""
+"""Performance indicators with their parameters, from the shapes of an operation's arrays; layers of CUDA kernels."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from knowledge.domain.workload import Direction
@@ -26,6 +27,16 @@ DTYPES = {
     "s8": "int8",
 }
 """Element types by their names in traces: of C++, ONNX and XLA."""
+
+_KERNEL_LAYERS = (
+    (re.compile(r"nccl|rccl", re.IGNORECASE), "communication"),
+    (re.compile(r"memcpy|memset", re.IGNORECASE), "memory copies"),
+    (
+        re.compile(r"cudnn|winograd|implicit|[dw]grad|fprop|conv|fmha|flash|bn_fw|bn_bw|miopen", re.IGNORECASE),
+        "DNN library",
+    ),
+    (re.compile(r"gemm|gemv|cutlass|cublas|nvjet|xmma|splitKreduce|Cijk", re.IGNORECASE), "BLAS"),
+)
 
 
 def claim(
@@ -182,3 +193,8 @@ def recurrent(cell: str, inputs: Shape, hidden: int, *, dtype: str = "", directi
         "inputs": 0 if inputs[2] == hidden else inputs[2],
     }
     return claim("recurrent", parameters, dtype=dtype, direction=direction)
+
+
+def layer_of_kernel(name: str) -> str:
+    """Return the layer of a kernel of an accelerator by its name in a trace."""
+    return next((layer for pattern, layer in _KERNEL_LAYERS if pattern.search(name)), "framework")

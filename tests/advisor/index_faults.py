@@ -1,4 +1,4 @@
-"""Faults of an index and their effect on a recommendation: the table of `docs/explanation/reliability.md`.
+"""Faults of an index and their effect on a recommendation: the table of `docs/reference/evidence/reliability.md`.
 
 `python -m tests.advisor.index_faults` prints that table; a test compares it with the page.
 """

@@ -22,6 +22,7 @@ from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
 from tests.advisor.factories import build_problem
 from tests.advisor.small_problems import (
     NAMES,
+    FixedCosts,
     Releases,
     ReleaseSource,
     Requirements,
@@ -72,20 +73,22 @@ def solve(
         optimum = optimise(
             problem(roots),
             source,
-            objectives=lambda reached: [objective(str(i), c, p, reached) for i, (c, p) in enumerate(ordered)],
-            limits=lambda reached: Limits(
-                forbidden={
-                    (n, c.version): "refused"
-                    for n, offered in reached.items()
-                    for c in offered
-                    if (n, c.version.major) in forbidden
-                }
+            FixedCosts(
+                objectives=lambda reached: [objective(str(i), c, p, reached) for i, (c, p) in enumerate(ordered)],
+                limits=lambda reached: Limits(
+                    forbidden={
+                        (n, c.version): "refused"
+                        for n, offered in reached.items()
+                        for c in offered
+                        if (n, c.version.major) in forbidden
+                    }
+                ),
+                rewarded=tuple(map(canonicalize_name, NAMES))
+                if any(c < 0 for costs, _ in ordered for c in costs.values())
+                else (),
             ),
             start=(),
             explicit=explicit,
-            rewarded=map(canonicalize_name, NAMES)
-            if any(c < 0 for costs, _ in ordered for c in costs.values())
-            else (),
             effort=Effort(workers=workers),
         )
     except InfeasibleError:
@@ -232,10 +235,11 @@ def test_a_package_with_ten_thousand_versions_is_solved() -> None:
     optimum = optimise(
         build_problem("a<1.5000"),
         source,
-        objectives=lambda reached: [
-            Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})
-        ],
-        limits=lambda _: NO_LIMITS,
+        FixedCosts(
+            lambda reached: [
+                Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})
+            ]
+        ),
         start=(),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.locks.registry import read_lock
 from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.predictor import Predictor
@@ -87,8 +89,9 @@ def test_the_optimum_with_slow_downs_equals_that_of_brute_force(
     # The gains of package `a` were measured, a little more than whole steps, so that rounding does not change them.
     estimator = FixedScores({("a", str(v)): steps * 0.0101 for v, steps in gains.items()} | {("a", "0"): 0.0})
     source, book = ReleaseSource(releases), RuleBook(rules, MACHINE)
-    criteria = criteria_for(roots, source, estimator, builds=TargetBuilds((), book, MACHINE)).with_min_gain(0.0)
-    ages = Ages(roots, source, criteria)
+    criteria = criteria_for(roots, source, estimator, builds=TargetBuilds((), book, MACHINE))
+    criteria = replace(criteria, min_gain=0.0)
+    ages = Ages(roots, source)
     criteria, newest = over_newest(criteria, releases, roots, source)
     best_gain = max(gains.get(version, 0) for version in releases["a"])
 
@@ -175,7 +178,7 @@ def advice_for(
     request = build_request(
         index, tmp_path, build_problem("torch"), rules=rules, estimator=estimator_for(workload=None)
     )
-    return recommend(request, current=current)
+    return recommend(Selection(request=request), current=current)
 
 
 def test_of_otherwise_equal_versions_the_one_without_a_slow_down_is_recommended(

@@ -41,10 +41,10 @@ from advisor.locks.registry import read_lock
 from advisor.project.read import read_project
 from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.workload.file import WORKLOAD_FILE, read_workloads, workloads_toml
+from benchmarks.observation_folder import ObservationFolder
 from knowledge.catalogue.variant_properties import supported_properties
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations
-from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.results import distinct_results
 from knowledge.exchange.mlperf.tree import read_results
 from knowledge.exchange.published.observations import read_published

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from advisor.campaign.status import statuses
+from benchmarks.observation_folder import ObservationFolder
 from knowledge.domain.documents import lines_of
 from knowledge.domain.observation import Observation
 from knowledge.exchange.admission import Admission
 from knowledge.exchange.files import observation_file, read_lines, read_observations
-from knowledge.exchange.folder import ObservationFolder
 from knowledge.exchange.mlperf.logs import read_log
 from knowledge.service.client import KnowledgeService, push
 from knowledge.store.engine import open_knowledge_base

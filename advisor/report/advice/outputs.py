@@ -28,7 +28,7 @@ def uv_sources(report: AdviceResult) -> str:
     sources: dict[str, str] = {}
     for candidate in report.advice.optimum.stack:
         if report.request.source.is_further_build(candidate):
-            name = report.request.builds.index_name(candidate)
+            name = report.request.score.builds.index_name(candidate)
             indexes[name] = without_credentials(candidate.file.index)
             sources[candidate.name] = name
     if not sources:

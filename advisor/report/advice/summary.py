@@ -20,8 +20,7 @@ from advisor.domain.words import (
 )
 from advisor.report.phrases import change_groups, changes, changes_from_current, version_change
 from advisor.resolve.explanation.advice import ScoreBasis
-from advisor.resolve.explanation.finding_types import AdviceFinding
-from advisor.resolve.explanation.findings import CUDA_LIBRARIES
+from advisor.resolve.explanation.findings import CUDA_LIBRARIES, AdviceFinding
 from advisor.resolve.explanation.reasons import AVOIDED_SLOWDOWN
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.explanation.sizes import StackSizes
@@ -186,7 +185,7 @@ def unknown_lines(report: AdviceResult) -> Iterator[str]:
     if not basis.includes_speed:
         yield f"the speed of every package: objective `{basis.objective}` ignores it"
         return
-    versions = {str(c.name): c.version for c in report.advice.optimum.stack}
+    versions = report.advice.optimum.stack.versions
     if any(effect.gains_from for effect in report.setting_effects):
         yield (
             "how large a step of the program is, on which the gain of settings depends: `--workload timm/NAME` states "

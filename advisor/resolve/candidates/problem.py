@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import Requirement
@@ -152,6 +153,11 @@ class ResolutionProblem:
                 applying.setdefault(root.name, []).append(root)
         object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
 
+    @property
+    def direct_names(self) -> frozenset[NormalizedName]:
+        """Packages that the project's own requirements name."""
+        return frozenset(root.name for root in self.roots if not root.constraint)
+
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
@@ -261,6 +267,19 @@ class Candidate:
     def is_sdist(self) -> bool:
         """Whether installing it requires a build."""
         return not self.file.filename.endswith(".whl")
+
+
+class CandidateStack(tuple[Candidate, ...]):
+    """Candidates that are installed together, one of each package."""
+
+    @cached_property
+    def versions(self) -> dict[str, Version]:
+        """Version of each package, by its normalised name."""
+        return {str(candidate.name): candidate.version for candidate in self}
+
+
+NO_PACKAGES = CandidateStack()
+"""A stack without packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

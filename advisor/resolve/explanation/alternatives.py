@@ -17,7 +17,7 @@ from advisor.resolve.explanation.conflict import describe_conflict, find_conflic
 from advisor.resolve.explanation.prices import differences
 from advisor.resolve.explanation.reasons import dependency_graph
 from advisor.resolve.explanation.stack_requirements import PROJECT, ReplacedPackage, replaced_packages
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction
@@ -117,7 +117,7 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         required_by=_required_by(graph, name),
         paths=paths,
         more_paths=has_more,
-        verdicts=tuple(f"{v.message} ({v.source})" for v in request.rules.judge(name, candidate.version)),
+        verdicts=tuple(f"{v.message} ({v.source})" for v in request.score.rules.judge(name, candidate.version)),
         prediction=advice.prediction,
         against_newest=newest_alternative,
         runner_up=_runner_up(request, advice.optimum, name, {candidate.version, newest}),
@@ -165,9 +165,10 @@ def _alternative(
     requirement: Requirement,
     version: Version | None,
 ) -> Alternative:
-    other = request.over(optimum.newest).with_problem(_with_requirement(request.problem, requirement))
+    own = replace(request, score=replace(request.score, reference=optimum.newest))
+    other = own.with_problem(_with_requirement(request.problem, requirement))
     try:
-        best = other.best()
+        best = solve(other)
     except (StackTooLargeError, SearchLimitError) as error:
         return Alternative(version=version or Version("0"), conflict=(error.message,))
     except InfeasibleError:
@@ -178,8 +179,8 @@ def _alternative(
     return Alternative(
         version=next((c.version for c in best.stack if c.name == name), version or Version("0")),
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
-        libyears=request.libyears(best.stack) - request.libyears(optimum.stack),
-        prediction=request.predict(best.stack, {str(c.name): c.version for c in optimum.stack}),
+        libyears=request.score.libyears(best.stack) - request.score.libyears(optimum.stack),
+        prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
         changes=differences(optimum.stack, best.stack),
     )
 
@@ -192,7 +193,7 @@ def _with_requirement(problem: ResolutionProblem, requirement: Requirement) -> R
 
 def _reason(request: ResolutionRequest) -> tuple[str, ...]:
     conflict = find_conflict(
-        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
+        request.problem, request.source, limits=request.score.limits, start=request.baseline, effort=request.effort
     )
     if conflict is None:
         return ("no stack was found",)

@@ -74,7 +74,7 @@ def find_conflict(
 def is_contradictory(request: ResolutionRequest) -> bool:
     """Whether it is proven that a request has no stack."""
     contradiction = find_contradiction(
-        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
+        request.problem, request.source, limits=request.score.limits, start=request.baseline, effort=request.effort
     )
     return contradiction is not None
 

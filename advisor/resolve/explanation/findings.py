@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.words import count, unknown_driver_text, unmeasured_text
+from advisor.domain.words import count, quoted, size_text, unknown_driver_text, unmeasured_text
+from advisor.index.configuration import without_credentials
 from advisor.resolve.candidates.index import IndexCandidates, SkippedCandidates
-from advisor.resolve.candidates.problem import Candidate
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Substitution, admits
+from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_of_stack
+from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.score.criteria import CRITERIA
+from advisor.resolve.score.criteria import CRITERIA, StackScore
 from advisor.resolve.score.slowdowns import slowdown_texts
+from knowledge.catalogue.builds import Build
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Verdict
+from knowledge.domain.errors import UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
 
-if TYPE_CHECKING:
-    from advisor.resolve.optimum.request import ResolutionRequest
+CUDA_LIBRARIES = ("nvidia-", "cuda-")
+"""First parts of the names of packages with NVIDIA's libraries."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from packaging.utils import NormalizedName
+_MOST_NAMES = 3
+"""Number of packages up to which they are named."""
 
-from advisor.domain.words import quoted, size_text
-from advisor.index.configuration import without_credentials
-from advisor.resolve.candidates.problem import Substitution, admits
-from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_of_stack
-from knowledge.domain.errors import UnavailableError
 
-if TYPE_CHECKING:
-    from advisor.resolve.optimum.request import ResolutionRequest
-    from knowledge.catalogue.builds import Build
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceFinding:
+    """A warning or a note about the recommendation.
+
+    Attributes:
+        code: Stable code, such as ``ADV101``.
+        severity: ``warning`` or ``note``.
+        message: One sentence.
+        package: The package that it is about, or empty.
+        source: Where the fact comes from, or empty.
+    """
+
+    code: str
+    severity: str
+    message: str
+    package: str = ""
+    source: str = ""
 
 
 def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Verdict]:
@@ -46,17 +58,17 @@ def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Ver
     return [verdict for verdict in verdicts if verdict.severity == "forbidden"]
 
 
-def run_obstacle(label: str, versions: Mapping[str, Version], request: ResolutionRequest) -> str:
+def run_obstacle(label: str, versions: Mapping[str, Version], score: StackScore) -> str:
     """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does.
 
     Args:
         label: What to call the stack.
         versions: Its versions.
-        request: The request, with the rules and the observations.
+        score: The rules and the observations.
     """
-    reasons = [verdict.message for verdict in violated_rules(versions, request.rules)]
+    reasons = [verdict.message for verdict in violated_rules(versions, score.rules)]
     for name in sorted(FRAMEWORKS.keys() & versions.keys()):
-        if reason := request.estimator.failures(name).get(str(versions[name])):
+        if reason := score.estimator.failures(name).get(str(versions[name])):
             reasons.append(f"`{name} {versions[name]}` failed to run on comparable hardware: {reason}")
     return f"{label} does not run on the target: {reasons[0]}" if reasons else ""
 
@@ -66,17 +78,17 @@ def collect_findings(
     optimum: Optimum,
     prediction: Prediction,
     *,
-    current: Mapping[str, Version] | None = None,
-) -> tuple[AdviceFinding, ...]:
-    """Return the findings about the best stack of a request, sorted by code.
+    current: Mapping[str, Version],
+) -> list[AdviceFinding]:
+    """Return the findings about the best stack of a request.
 
     Args:
         request: The request.
         optimum: Its best stack.
         prediction: Predicted speed-up of the stack over the baseline.
-        current: Currently locked versions, by package; none if there is no lock.
+        current: Currently locked versions, by package; empty if there is no lock.
     """
-    source, rules = request.source, request.rules
+    source, rules = request.source, request.score.rules
     findings = [
         AdviceFinding(
             code="ADV101",
@@ -84,7 +96,7 @@ def collect_findings(
             message=f"the newest versions do not run on the target: {v.message}",
             source=v.source,
         )
-        for v in violated_rules({str(c.name): c.version for c in request.baseline}, rules)
+        for v in violated_rules(request.baseline.versions, rules)
     ]
     for candidate in optimum.stack:
         for v in rules.judge(candidate.name, candidate.version):
@@ -105,7 +117,7 @@ def collect_findings(
     for package in prediction.unmeasured:
         message = f"{unmeasured_text([package])}: its speed is not predicted"
         findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
-    versions = {str(c.name): c.version for c in optimum.stack}
+    versions = optimum.stack.versions
     for package, newest in prediction.newest_measured:
         message = (
             f"`{package} {versions[package]}` is newer than the newest version that was compared on such hardware, "
@@ -119,10 +131,15 @@ def collect_findings(
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
         findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
-    findings += (*request.findings, *build_findings(request, optimum.stack))
-    findings += _slowdown_findings(request, optimum.stack, current or {})
+    findings += build_findings(request, optimum.stack)
+    findings += _slowdown_findings(request, optimum.stack, current)
     findings += _missing_records(optimum, source)
     findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
+    return findings
+
+
+def sorted_findings(findings: Iterable[AdviceFinding]) -> tuple[AdviceFinding, ...]:
+    """Return findings in the order of reports: by code, package and message."""
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
 
 
@@ -137,31 +154,30 @@ def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
     """Whether an extra is required, and was not only considered for the target's accelerator."""
     name = canonicalize_name(package)
     roots = request.problem.roots_of(name)
-    considered = {canonicalize_name(other) for other in request.builds.extra_names(name)}
+    considered = {canonicalize_name(other) for other in request.score.builds.extra_names(name)}
     required = {canonicalize_name(other) for root in roots for other in root.requirement.extras}
     return extra not in considered or extra in required or not roots
 
 
 def _slowdown_findings(
-    request: ResolutionRequest, stack: Sequence[Candidate], current: Mapping[str, Version]
+    request: ResolutionRequest, stack: CandidateStack, current: Mapping[str, Version]
 ) -> Iterator[AdviceFinding]:
     """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
-    estimator = request.estimator if "speed" in CRITERIA[request.objective] else None
-    versions = {str(c.name): c.version for c in stack}
+    score = request.score
+    estimator = score.estimator if "speed" in CRITERIA[score.objective] else None
+    versions = stack.versions
     remaining = set()
-    for rule, name, text in slowdown_texts(
-        versions, request.rules, estimator=estimator, min_gain=request.criteria.min_gain
-    ):
+    for rule, name, text in slowdown_texts(versions, score.rules, estimator=estimator, min_gain=score.min_gain):
         remaining.add(rule.id)
         yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
     for label, before in (
         (
             "the newest versions, not the recommended ones, have",
-            {str(c.name): c.version for c in request.baseline},
+            request.baseline.versions,
         ),
         ("the current lock, not the recommended one, has", current),
     ):
-        for rule, name, text in slowdown_texts(before, request.rules):
+        for rule, name, text in slowdown_texts(before, score.rules):
             if rule.id not in remaining:
                 message = f"{label} a documented slow-down: {text}"
                 yield AdviceFinding(code="ADV117", severity="note", message=message, package=name, source=rule.source)
@@ -192,13 +208,6 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
             message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
             findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
     return findings
-
-
-CUDA_LIBRARIES = ("nvidia-", "cuda-")
-"""First parts of the names of packages with NVIDIA's libraries."""
-
-_MOST_NAMES = 3
-"""Number of packages up to which they are named."""
 
 
 def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
@@ -253,9 +262,9 @@ def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> I
     """Yield the packages that are builds for an accelerator which the target lacks, together if they are alike."""
     alike: dict[tuple[str, str], list[tuple[Candidate, Build]]] = {}
     for candidate in stack:
-        build = request.builds.build_of(candidate.name, candidate.version)
-        if build is not None and request.builds.is_idle(candidate):
-            hint = "" if request.source.has_further_builds else request.builds.publisher_hint(candidate.name)
+        build = request.score.builds.build_of(candidate.name, candidate.version)
+        if build is not None and request.score.builds.is_idle(candidate):
+            hint = "" if request.source.has_further_builds else request.score.builds.publisher_hint(candidate.name)
             alike.setdefault((build.runtime, hint), []).append((candidate, build))
     libraries = sum(candidate.name.startswith(CUDA_LIBRARIES) for candidate in stack)
     for (runtime, hint), packages in alike.items():
@@ -264,7 +273,7 @@ def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> I
         builds = {build for _, build in packages if build.version} or {packages[0][1]}
         is_one = len(packages) == 1
         text = f"{names} {'is a build' if is_one else 'are builds'} for {' and '.join(sorted(map(str, builds)))}"
-        text += f", {request.builds.why(packages[0][1])}"
+        text += f", {request.score.builds.why(packages[0][1])}"
         if runtime == "cuda" and libraries:
             text += f"; {'it requires' if is_one else 'they require'} {count(libraries, 'package')} for CUDA"
         yield AdviceFinding(code="ADV110", severity="warning", message=f"{text}{hint}", package=packages[0][0].name)
@@ -272,7 +281,7 @@ def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> I
 
 def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
     """Yield which build a package is, if there are several, or that it has none for the target's accelerator."""
-    builds, source = request.builds, request.source
+    builds, source = request.score.builds, request.source
     build = builds.build_of(candidate.name, candidate.version)
     if build is None:
         yield from _without_extras(request, candidate)
@@ -297,7 +306,7 @@ def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Itera
 def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
     """Yield that a package of the project has none of the extras that make it use the target's accelerator."""
     roots = request.problem.roots_of(candidate.name)
-    extras = request.builds.extras_of(candidate.name)
+    extras = request.score.builds.extras_of(candidate.name)
     if not extras or all(root.constraint for root in roots) or any(root.requirement.extras for root in roots):
         return
     names = quoted([f"{candidate.name}[{','.join(extra.extras)}]" for extra in extras])
@@ -310,10 +319,10 @@ def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
     for root in request.problem.roots:
         if root.constraint or not request.problem.applies(root.requirement):
             continue
-        for extra in request.builds.idle_extras(root.name, root.requirement.extras):
+        for extra in request.score.builds.idle_extras(root.name, root.requirement.extras):
             message = (
                 f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
-                f"{request.builds.why(extra.build)}"
+                f"{request.score.builds.why(extra.build)}"
             )
             yield AdviceFinding(
                 code="ADV110", severity="warning", message=message, package=root.name, source=extra.source
@@ -324,7 +333,7 @@ def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate
     """Yield the packages that could replace one on the target, each with its effect."""
     if candidate.name in request.problem.substitutions or candidate.direct is not None:
         return
-    for entry in request.builds.replacements_of(candidate.name):
+    for entry in request.score.builds.replacements_of(candidate.name):
         condition = f" if {entry.condition}" if entry.condition else ""
         allow = "`--allow replace-packages`"
         if entry.condition or entry.when == "any":
@@ -341,7 +350,7 @@ def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate
 def prefetch_proposals(request: ResolutionRequest) -> None:
     """Start to read what could replace packages of the baseline, without waiting."""
     names = (candidate.name for candidate in request.baseline if candidate.name not in request.problem.substitutions)
-    proposals = [entry for name in names for entry in request.builds.replacements_of(name)]
+    proposals = [entry for name in names for entry in request.score.builds.replacements_of(name)]
     request.source.prefetch(dict.fromkeys(canonicalize_name(entry.replacement) for entry in proposals))
 
 

@@ -11,13 +11,14 @@ from advisor.domain.words import interval_text, quoted, ratio_text
 from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem, admits
 from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.score.builds import TargetBuilds
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.interface import Prediction
 
 if TYPE_CHECKING:
     import networkx
+from advisor.resolve.candidates.problem import CandidateStack
+from advisor.resolve.optimum.request import ResolutionRequest
 
 AVOIDED_SLOWDOWN = "has a documented slow-down"
 """Part of the reason of a package whose newest version has one."""
@@ -71,32 +72,25 @@ def _shortest_paths(
 
 
 def explain_stack(
-    problem: ResolutionProblem,
-    source: CandidateSource,
+    request: ResolutionRequest,
+    optimum: Optimum,
     *,
-    stack: Sequence[Candidate],
-    baseline: Sequence[Candidate],
-    rules: RuleBook,
-    builds: TargetBuilds,
     prediction: Prediction,
     settings: Mapping[str, Sequence[SettingValue]],
 ) -> dict[str, str]:
-    """Return, for each package of a stack, why it has its version and what requires it, in a few words.
+    """Return, for each package of the best stack, why it has its version and what requires it, in a few words.
 
     Args:
-        problem: The problem.
-        source: Source of the candidates.
-        stack: The stack.
-        baseline: The baseline.
-        rules: The rules that apply to the target.
-        builds: Builds for the target.
+        request: The request.
+        optimum: Its best stack.
         prediction: Prediction for the stack over the baseline.
         settings: Recommended settings of each package that the baseline's version does not have.
     """
+    problem, source, stack, baseline = request.problem, request.source, optimum.stack, request.baseline
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
-    forbidden = _forbidden_below(problem, source, baseline, rules)
-    slow = _slow_in_baseline(stack, baseline, rules, known=forbidden)
+    forbidden = _forbidden_below(problem, source, baseline, request.score.rules)
+    slow = _slow_in_baseline(stack, baseline, request.score.rules, known=forbidden)
     replaced = _replaced_by_replacement(problem, source, stack)
     reasons: dict[str, str] = {}
     for candidate in stack:
@@ -106,7 +100,7 @@ def explain_stack(
         if values := settings.get(candidate.name):
             listed = quoted(["=".join(value) for value in values])
             reason = f"{reason}; recommended with {listed}, which {plain[candidate.name].version} does not have"
-        if build := builds.reason(candidate, plain.get(candidate.name)):
+        if build := request.score.builds.reason(candidate, plain.get(candidate.name)):
             reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
         if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
             reason = "newest whose requirements are known without a build (`--build-sdists`)"
@@ -114,12 +108,12 @@ def explain_stack(
             reason = f"{reason}; instead of {quoted(replaced[candidate.name])}"
         parents = paths[candidate.name][:-1]
         reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
-    return reasons
+    return _with_reasons_of_age(reasons, optimum)
 
 
-def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
+def _with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
     """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
-    newest = {c.name: c.version for c in optimum.newest}
+    newest = optimum.newest.versions
     older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
     documented = any(AVOIDED_SLOWDOWN in reason for reason in reasons.values())
     without = "without the documented slow-downs, " if documented else ""
@@ -163,7 +157,7 @@ def _forbidden_below(
 
 
 def _slow_in_baseline(
-    stack: Sequence[Candidate], baseline: Sequence[Candidate], rules: RuleBook, *, known: Collection[str]
+    stack: CandidateStack, baseline: CandidateStack, rules: RuleBook, *, known: Collection[str]
 ) -> dict[NormalizedName, str]:
     """Return the documented slow-down of each package of the baseline that the stack avoids.
 
@@ -173,10 +167,10 @@ def _slow_in_baseline(
         rules: The rules that apply to the target.
         known: Packages whose version has another reason.
     """
-    remaining = {rule.id for rule, _ in rules.slowdowns_of({str(c.name): c.version for c in stack})}
+    remaining = {rule.id for rule, _ in rules.slowdowns_of(stack.versions)}
     avoided = [
         (rule, name)
-        for rule, name in rules.slowdowns_of({str(c.name): c.version for c in baseline})
+        for rule, name in rules.slowdowns_of(baseline.versions)
         if rule.id not in remaining and name not in known
     ]
     # The one that says most about other programs comes last, and is the reason.

@@ -17,7 +17,7 @@ from advisor.index.metadata.file_sizes import FileSize, Problem
 from advisor.locks.lock import LockedVersion
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding
 
 Measure = Literal["installed", "download"]
 

@@ -13,19 +13,19 @@ absent package counts as newest. So the result is unique and does not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.progress import progress
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, CandidateStack, ResolutionProblem
 from advisor.resolve.optimum.baseline import VerificationError, verify
 from advisor.resolve.optimum.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum.result import Optimum, SearchLimitError
 from advisor.resolve.optimum.search import Search, needed_by
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.optimum.stages import Stages
-from advisor.resolve.score.costs import Bound, Candidates, Limits, Objective
+from advisor.resolve.score.costs import Bound, Candidates, Limits, StackCosts
 
 MAX_ITERATIONS = 200
 
@@ -33,25 +33,21 @@ MAX_ITERATIONS = 200
 def optimise(
     problem: ResolutionProblem,
     source: CandidateSource,
+    score: StackCosts,
     *,
-    objectives: Callable[[Candidates], Sequence[Objective]],
-    limits: Callable[[Candidates], Limits],
     start: Sequence[Candidate],
     effort: Effort | None = None,
     explicit: int = INITIAL_EXPLICIT,
-    rewarded: Iterable[NormalizedName] = (),
 ) -> Optimum:
     """Return the best stack.
 
     Args:
         problem: The problem.
         source: The candidates.
-        objectives: Returns the objectives for the packages loaded so far, in order of importance.
-        limits: Returns what the rules exclude among the packages loaded so far.
+        score: What stacks cost, and what is excluded.
         start: A stack to start from, such as the baseline: its packages are loaded first, and it is the first hint.
         effort: Work limit for each objective of each iteration, and time limit of the search.
         explicit: Number of candidates of each package that are explicit from the beginning.
-        rewarded: Packages that may have negative costs.
 
     Raises:
         InfeasibleError: If no stack satisfies the requirements and the rules.
@@ -60,7 +56,7 @@ def optimise(
             exclude the stack to start from.
     """
     effort = effort or Effort()
-    encoding = Encoding(problem, source, limits, explicit=explicit)
+    encoding = Encoding(problem, source, score.limits, explicit=explicit)
     iteration = 0
     best: Optimum | None = None
     """The last stack that is optimal, but perhaps not the first of those with its score."""
@@ -77,7 +73,7 @@ def optimise(
 
     def optimum(stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str) -> Optimum:
         return Optimum(
-            stack=tuple(stack),
+            stack=CandidateStack(stack),
             bounds=bounds,
             unique=stages.unique and not stopped,
             iterations=iteration,
@@ -90,7 +86,7 @@ def optimise(
 
     try:
         search = Search(problem, source, encoding, start)
-        search.add_packages(rewarded)
+        search.add_packages(score.compared_beyond(start))
 
         def is_admitted(stack: Sequence[Candidate]) -> bool:
             return stages.rewards_are_justified(stack) and search.excludes_failed_builds(
@@ -100,8 +96,8 @@ def optimise(
         while iteration < MAX_ITERATIONS:
             iteration += 1
             progress("searching for the best stack: iteration %d", iteration)
-            budgets = limits(encoding.candidates).budgets
-            criteria = objectives(encoding.candidates)
+            budgets = score.limits(encoding.candidates).budgets
+            criteria = score.objectives(encoding.candidates)
             bounds, selection = stages.solve(criteria, budgets)
             breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(criteria) == 1
             if not breaks_ties_at_end:
@@ -128,12 +124,12 @@ def optimise(
             effort.limit.interrupt()
         if best is not None:
             return best
-        if not _is_solution(start, problem, source, encoding.candidates, limits):
+        if not _is_solution(start, problem, source, encoding.candidates, score):
             raise
         reason = effort.limit.reason or (
             f"stopped after {MAX_ITERATIONS} iterations" if iteration == MAX_ITERATIONS else "stopped at the work limit"
         )
-        return optimum(start, stages.bounds_of(start, objectives(encoding.candidates)), reason)
+        return optimum(start, stages.bounds_of(start, score.objectives(encoding.candidates)), reason)
 
 
 def _is_solution(
@@ -141,11 +137,11 @@ def _is_solution(
     problem: ResolutionProblem,
     source: CandidateSource,
     loaded: Candidates,
-    limits: Callable[[Candidates], Limits],
+    score: StackCosts,
 ) -> bool:
     """Whether a stack is known to satisfy a problem: the search may have ended before its packages were loaded."""
     selection = {c.name: c for c in stack}
-    if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, limits(loaded)):
+    if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, score.limits(loaded)):
         return False
     if needed_by(problem, source, selection)[1]:
         return False

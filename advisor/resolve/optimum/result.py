@@ -9,7 +9,7 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.time_limit import INTERRUPTED
 from advisor.domain.words import quoted
-from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.candidates.problem import NO_PACKAGES, CandidateStack
 from advisor.resolve.score.costs import Bound
 from knowledge.domain.errors import UnsatisfiableError
 from knowledge.domain.ratio import NO_GAIN, Ratio
@@ -35,7 +35,7 @@ class Optimum:
         gain: Predicted gain over that stack, each with its best settings.
     """
 
-    stack: tuple[Candidate, ...]
+    stack: CandidateStack
     bounds: tuple[Bound, ...]
     unique: bool
     iterations: int
@@ -45,7 +45,7 @@ class Optimum:
     options: Mapping[NormalizedName, int] = field(default_factory=dict)
     not_compared: str = ""
     failed_builds: tuple[str, ...] = ()
-    newest: tuple[Candidate, ...] = ()
+    newest: CandidateStack = NO_PACKAGES
     gain: Ratio = NO_GAIN
 
     @property

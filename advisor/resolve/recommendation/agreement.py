@@ -19,10 +19,9 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, ResolutionProblem
 from advisor.resolve.optimum.optimise import optimise
-from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest
-from advisor.resolve.optimum.result import Optimum
+from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved
 from advisor.resolve.score.costs import Budget, Candidates, Choice, Limits, Objective
 from advisor.resolve.score.criteria import CRITERIA
 
@@ -50,11 +49,11 @@ class Agreement:
     proven: bool
 
 
-def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: TimeLimit) -> Agreement:
+def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
     """Return requests whose best stacks have as many releases in common as possible.
 
     Args:
-        solved: Request and best stack of each target.
+        solved: The best stack of each target.
         limit: Time limit of the search.
 
     Raises:
@@ -63,34 +62,25 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
     # Speed is compared with the newest stack of each target, as for its own best stack.
     joint = _JointTargets(
         [
-            replace(request, criteria=request.criteria.over(optimum.newest), optimum=None)
-            for request, optimum in solved.values()
+            replace(own.request, score=replace(own.request.score, reference=own.optimum.newest))
+            for own in solved.values()
         ]
     )
-    first = next(iter(solved.values()))[0]
-    start: Sequence[Candidate] = joint.joined([optimum.stack for _, optimum in solved.values()])
-    effort = replace(first.effort, limit=limit)
+    start: Sequence[Candidate] = joint.joined([own.stack for own in solved.values()])
+    effort = replace(next(iter(solved.values())).request.effort, limit=limit)
     for _ in range(MOST_UNCOUNTED):
-        optimum = optimise(
-            joint.problem,
-            joint,
-            objectives=joint.objectives,
-            limits=joint.limits,
-            start=start,
-            effort=effort,
-            rewarded=joint.compared_beyond(start),
-        )
+        optimum = optimise(joint.problem, joint, joint, start=start, effort=effort)
         corrected = None if optimum.stopped else joint.without_uncounted_gains(optimum.stack)
         if corrected is None:
             break
         joint, start = corrected, optimum.stack
     # Without a stack whose gain counts, each target keeps its own best one.
-    own = [optimum.stack for _, optimum in solved.values()]
-    stacks = dict(zip(solved, joint.separated(optimum.stack) if corrected is None else own, strict=True))
+    own_stacks = [own.stack for own in solved.values()]
+    stacks = dict(zip(solved, joint.separated(optimum.stack) if corrected is None else own_stacks, strict=True))
     return Agreement(
-        requests={name: _limited_to(request, stacks[name]) for name, (request, _) in solved.items()},
-        before=differing([(request, optimum.stack) for request, optimum in solved.values()]),
-        after=differing([(request, stacks[name]) for name, (request, _) in solved.items()]),
+        requests={name: _limited_to(own.request, stacks[name]) for name, own in solved.items()},
+        before=differing([(own.request, own.stack) for own in solved.values()]),
+        after=differing([(own.request, stacks[name]) for name, own in solved.items()]),
         proven=corrected is None
         and all(bound.gap == 0 for bound in optimum.bounds if bound.objective == DIFFERENT_VERSIONS),
     )
@@ -226,13 +216,13 @@ class _JointTargets:
         """Return the stacks of all targets as one stack."""
         return [self._joint(number, candidate) for number, stack in enumerate(stacks) for candidate in stack]
 
-    def separated(self, stack: Iterable[Candidate]) -> list[tuple[Candidate, ...]]:
+    def separated(self, stack: Iterable[Candidate]) -> list[CandidateStack]:
         """Return the stack of each target, each sorted by name."""
         stacks: list[list[Candidate]] = [[] for _ in self._requests]
         for candidate in stack:
             number, _ = _separated(candidate.name)
             stacks[number].append(self._original(candidate)[1])
-        return [tuple(sorted(one)) for one in stacks]
+        return [CandidateStack(sorted(one)) for one in stacks]
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
         """Return the objectives of all targets, summed, with the number of different releases among them."""
@@ -242,7 +232,7 @@ class _JointTargets:
         together: dict[str, dict[frozenset[Choice], int]] = {}
         for number, offered in enumerate(self._offered(candidates)):
             request = self._requests[number]
-            for objective in request.criteria.objectives(offered):
+            for objective in request.score.objectives(offered):
                 of_choices = costs.setdefault(objective.name, Counter())
                 for (name, version), cost in objective.costs.items():
                     of_choices[_name(number, name), version] += cost
@@ -256,7 +246,7 @@ class _JointTargets:
                     (frozenset((_name(number, name), version) for name, version in choices), cost)
                     for choices, cost in objective.together.items()
                 )
-        names = _criteria([request.objective for request in self._requests])
+        names = _criteria([request.score.objective for request in self._requests])
         summed = {
             n: Objective(name=n, costs=costs[n], pairs=pairs[n], together=together[n], absent=absent[n])
             for n in names
@@ -271,22 +261,22 @@ class _JointTargets:
         return sorted(
             _name(number, name)
             for number, (request, of_target) in enumerate(own)
-            for name in request.criteria.compared_beyond(of_target)
+            for name in request.score.compared_beyond(of_target)
         )
 
     def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
         """Return the same targets, by which a stack has no gain of speed that does not count; none if it has none."""
         own = list(zip(self._requests, self.separated(stack), strict=True))
         corrected = [
-            request.criteria.without_uncounted_gain(of_target) if request.criteria.includes_speed else None
+            request.score.without_uncounted_gain(of_target) if request.score.includes_speed else None
             for request, of_target in own
         ]
         if not any(corrected):
             return None
         other = copy.copy(self)
         other._requests = [
-            replace(request, criteria=criteria or request.criteria)
-            for request, criteria in zip(self._requests, corrected, strict=True)
+            replace(request, score=score or request.score)
+            for request, score in zip(self._requests, corrected, strict=True)
         ]
         return other
 
@@ -313,7 +303,7 @@ class _JointTargets:
             def joint(choices: Iterable[Choice], number: int = number) -> frozenset[Choice]:
                 return frozenset((_name(number, name), version) for name, version in choices)
 
-            limits = self._requests[number].criteria.limits(offered)
+            limits = self._requests[number].score.limits(offered)
             forbidden |= {(_name(number, n), version): why for (n, version), why in limits.forbidden.items()}
             exclusive += [(tuple(map(joint, sides)), why) for sides, why in limits.exclusive]
             budgets += [

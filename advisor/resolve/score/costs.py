@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -45,6 +46,19 @@ class Limits:
     forbidden: Mapping[Choice, str]
     exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
     budgets: tuple[Budget, ...] = ()
+
+
+class StackCosts(Protocol):
+    """What stacks cost, and what is excluded, for the packages that a search has loaded so far."""
+
+    def objectives(self, candidates: Candidates) -> Sequence[Objective]:
+        """Return the objectives, in order of importance."""
+
+    def limits(self, candidates: Candidates) -> Limits:
+        """Return what is excluded."""
+
+    def compared_beyond(self, stack: Sequence[Candidate]) -> Iterable[NormalizedName]:
+        """Return the packages that a stack lacks, and that a search from it must load: they may have negative costs."""
 
 
 NO_LIMITS = Limits(forbidden={})

@@ -27,7 +27,7 @@ from advisor.report.environment import settings_code
 from advisor.report.formats import Presentation
 from advisor.report.layout import Block, Style, TextRow, labelled, rendered
 from advisor.report.phrases import changes, target_line, version_change
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding
 from knowledge.estimate.interface import Evidence, PredictedChange
 
 SUFFIX = ".txt"

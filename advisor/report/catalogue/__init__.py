@@ -1,1 +1,0 @@
-"""Reference pages and lists of what the program ships: builds, hardware, indicators, settings, workloads."""
