@@ -7,18 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import NormalizedName
 
+from advisor.api.session import AdviceSession
 from advisor.index.memo import Memo
 from advisor.locks.registry import format_to_write
 from advisor.project.code.files import FILE_PATTERNS, project_files
 from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import UnavailableError, UnsatisfiableError
-
-if TYPE_CHECKING:
-    from advisor.api.session import AdviceSession
 
 
 @dataclass(frozen=True, kw_only=True)

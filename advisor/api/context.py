@@ -27,6 +27,7 @@ from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
 from advisor.domain.time_limit import TimeLimit
 from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
 from advisor.project.benchmark import read_benchmark
@@ -42,20 +43,18 @@ from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
-from knowledge.estimate.workloads import find_workload, workload_of_profile
+from knowledge.estimate.interface import Estimator
+from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
 from pi_runners.model_parts import amounts_of_profile
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
     from advisor.resolve.optimum.request import ResolutionRequest
     from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
     from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-    from knowledge.estimate.interface import Estimator
-    from knowledge.estimate.workloads import Workload
 
 logger = logging.getLogger(__name__)
 

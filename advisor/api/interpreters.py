@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor.api.context import TargetContext
 from advisor.domain.target import NEWEST_PYTHON
 from advisor.domain.time_limit import TimeLimit
+from advisor.index.client import IndexClient
 from advisor.project.supported_pythons import supported_pythons
 from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import UnavailableError
+from knowledge.estimate.interface import Estimator
 
 if TYPE_CHECKING:
-    from advisor.api.context import TargetContext
-    from advisor.index.client import IndexClient
     from advisor.resolve.recommendation.problem_variants import VariantComparison
-    from knowledge.estimate.interface import Estimator
 
 _MAINTAINED = 5
 """Number of minor versions of CPython that are maintained at a time: one a year, each for five years (PEP 602)."""

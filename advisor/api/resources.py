@@ -19,17 +19,17 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import check_strategy, read_configuration
 from advisor.index.vulnerabilities.database import AdvisoryDatabase
 from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
+from advisor.project.interface import ProjectRequirements
 from advisor.user_directories import advisory_database_path, cache_directory, readable_address
 from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.store.base import KnowledgeBase
 from knowledge.store.state_hash import default_address
 
 if TYPE_CHECKING:
-    from advisor.project.interface import ProjectRequirements
-    from knowledge.domain.hardware import HardwareProfile
-    from knowledge.domain.observation import Observation
     from knowledge.exchange.admission import AdmissionResult
-    from knowledge.store.base import KnowledgeBase
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
 from advisor.api.interpreters import compare_interpreters, find_other_python, with_supported_python
@@ -19,22 +20,23 @@ from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.domain.progress import activity, announcing
+from advisor.domain.target import Target
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted
+from advisor.index.client import IndexClient
+from advisor.locks.lock import Lock
+from advisor.project.workload.proposal import Proposal
 from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
+from advisor.resolve.score.predictor import Predictor
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.estimate.interface import StartupTime
+from knowledge.estimate.setting_effect import SettingEffect
 
 if TYPE_CHECKING:
     import networkx
-    from packaging.utils import NormalizedName
-    from packaging.version import Version
 
-    from advisor.domain.target import Target
-    from advisor.index.client import IndexClient
-    from advisor.locks.lock import Lock
     from advisor.project.settings.project_settings import ProjectSetting
-    from advisor.project.workload.proposal import Proposal
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.alternatives import Explanation
     from advisor.resolve.explanation.prices import Price
@@ -42,9 +44,6 @@ if TYPE_CHECKING:
     from advisor.resolve.explanation.sizes import AdviceSizes
     from advisor.resolve.optimum.request import ResolutionRequest, Solved
     from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
-    from advisor.resolve.score.predictor import Predictor
-    from knowledge.estimate.interface import StartupTime
-    from knowledge.estimate.setting_effect import SettingEffect
 
 logger = logging.getLogger(__name__)
 

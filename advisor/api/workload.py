@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from advisor.domain.target import Target
 from advisor.project.code.files import source_files
 from advisor.project.workload.file import (
     WORKLOAD_FILE,
@@ -25,7 +26,6 @@ from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:
-    from advisor.domain.target import Target
     from pi_runners.profile.run import ProfileRequest
 
 logger = logging.getLogger(__name__)
