@@ -26,7 +26,7 @@ class RememberedAnswer:
     Attributes:
         report: The report.
         locks: Text of each lock.
-        conflict: Why there is no stack; none if there is one.
+        conflict: Why there is no stack; ``None`` if there is one.
     """
 
     report: str = ""

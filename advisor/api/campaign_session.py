@@ -53,8 +53,8 @@ class CampaignSession:
     Attributes:
         directory: The campaign directory.
         plan: The blocks that the campaign measures.
-        knowledge: Address of the knowledge base; none for the user's own.
-        engine: Engine that runs the tasks; none for the engine of the last submission.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
+        engine: Engine that runs the tasks; ``None`` for the engine of the last submission.
         warn: Receives each temporary problem: a message and a hint, which may be empty.
     """
 
@@ -92,7 +92,7 @@ class CampaignSession:
             attempts: Give up on a task after this many attempts without a new result.
             detach: Whether to submit the tasks and return.
             keep_environments: Whether environments on this machine stay after the campaign is complete.
-            prometheus: File that holds the newest figures for node_exporter; none writes no such file.
+            prometheus: File that holds the newest figures for node_exporter; ``None`` writes no such file.
             progress: Called with a short text for each block and for each problem of a task.
             report: Called with the status after each poll of the engine. If it raises an exception, the tasks continue:
                 another call follows them.

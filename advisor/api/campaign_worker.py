@@ -32,7 +32,7 @@ def run_worker(
         task: Number of the task.
         options: Environments, limits and service.
         plan: File of the plan, if it is not in the directory.
-        print_line: Receives each cell as a line of output, for engines that store only the output; none for no lines.
+        print_line: Receives each cell as a line of output, for engines that store only the output, or ``None``.
         warn: Receives each temporary problem: a message and a hint, which may be empty.
         progress: Called with a short text before each step.
 

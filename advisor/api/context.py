@@ -300,7 +300,7 @@ def _present_lock(directory: Path, table: TargetTable, project: ProjectRequireme
 
 
 def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) -> Path | None:
-    """Return the lock that is named after a target, if the project has several targets; else none."""
+    """Return the lock that is named after a target, if the project has several targets; else ``None``."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
 

@@ -32,10 +32,10 @@ class Base:
     Attributes:
         name: Its name, for people.
         reference: Its name for git, or the path of the lock.
-        files: The files of a commit, in the directory to which it was exported; none for a lock.
-        project: What they require; none if it could not be read.
+        files: The files of a commit, in the directory to which it was exported; ``None`` for a lock.
+        project: What they require; ``None`` if it could not be read.
         requirements_known: Whether its requirements are known; not if that needs a build.
-        lock: The lock; none for a commit.
+        lock: The lock; ``None`` for a commit.
     """
 
     name: str

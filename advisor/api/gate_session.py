@@ -52,7 +52,7 @@ class GateOptions:
     """What the gate judges.
 
     Attributes:
-        base: A commit or a lock to compare with; none to judge the whole lock.
+        base: A commit or a lock to compare with; ``None`` to judge the whole lock.
         policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
     """
 

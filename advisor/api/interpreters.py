@@ -47,7 +47,7 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
 def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
     """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
+    Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found for those that were
     tried, or an index cannot be read.
     """
     from advisor.resolve.optimum.request import solve_newest
@@ -151,7 +151,7 @@ def _first_with_stack(
 ) -> str | None:
     """Return the interpreter with a stack that needs the fewest builds that were not tried, the first of equal ones.
 
-    None if there is no stack among those that the time limit admits.
+    ``None`` if there is no stack among those that the time limit admits.
     """
     from advisor.resolve.candidates.direct import with_direct_packages
     from advisor.resolve.candidates.index import IndexCandidates

@@ -32,7 +32,7 @@ def lock_texts(
         optimum: The stack.
         request: What was resolved.
         client: The indexes.
-        settings: Run-time settings; none if they are not recommended at all.
+        settings: Run-time settings; ``None`` if they are not recommended at all.
 
     Raises:
         InputError: If a path has no known format, or its directory does not exist.

@@ -32,7 +32,7 @@ def load_project(
     Args:
         files: The project's files.
         report: Whether to log what is not read, and why.
-        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
+        build: Builds the metadata of the project if only a build knows its requirements; ``None`` to refuse this.
 
     Raises:
         InputError: If a file cannot be read, or the settings are wrong.

@@ -94,7 +94,7 @@ def select_observations(
         indicator: Name of the indicator.
         hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
         framework: Only this distribution.
-        knowledge: Address of the knowledge base; none for the user's own.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
 
     Raises:
         InputError: If there is none; the hint lists what there is.

@@ -160,7 +160,7 @@ def open_readable_store(address: str | None) -> SqlKnowledgeBase:
     If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
 
     Args:
-        address: Address of the knowledge base; none for the user's own.
+        address: Address of the knowledge base; ``None`` for the user's own.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened.
@@ -174,7 +174,7 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
     """Open a knowledge base to add observations to.
 
     Args:
-        address: Address of the knowledge base; none for the user's own.
+        address: Address of the knowledge base; ``None`` for the user's own.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened.

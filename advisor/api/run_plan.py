@@ -29,8 +29,8 @@ class RunMachine:
 
     Attributes:
         system: Operating system, as :func:`platform.system` names it in lower case.
-        processors: Processors that a program may use; none if the system has no processor affinity.
-        node: Function that returns the processors of a NUMA node; none if there is no such node.
+        processors: Processors that a program may use; ``None`` if the system has no processor affinity.
+        node: Function that returns the processors of a NUMA node; ``None`` if there is no such node.
         libraries: Function that returns the paths of installed shared libraries by file name.
         detect: Function that returns the hardware; it is called only if a setting needs features of it.
     """
@@ -213,7 +213,7 @@ def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | N
 
 
 def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
-    """Return which variable of the caller contradicts a setting, or none."""
+    """Return which variable of the caller contradicts a setting, or ``None``."""
     for name, text in variables_of(setting, machine.libraries).items():
         if value := _present_value(name, text, present, _libraries_of(setting)):
             return SkippedSetting(

@@ -62,14 +62,14 @@ class AdviceResult:
         sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
         startup: Measured import time and memory of the frameworks in the stack.
         settings: The run-time settings of the advice.
-        settings_gain: What all recommended ones gain together; none if there are none.
+        settings_gain: What all recommended ones gain together; ``None`` if there are none.
         setting_effects: What run-time settings are worth on the target, as far as measurements say it.
         present_settings: What the project's files set instead, or the same, by framework and setting as ``name=value``;
             each with its place.
-        proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
+        proposal: The workload that the project's sources suggest, if nobody chose one; ``None`` without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
-        interpreters: The interpreters that were compared; none if one was chosen.
+        interpreters: The interpreters that were compared; ``None`` if one was chosen.
     """
 
     advice: Advice
@@ -113,7 +113,7 @@ class AdviceSession:
         context: The project, prepared for the target.
         client: The package indexes.
         estimator: Predictions for the target.
-        current: The project's present lock; none if it has none.
+        current: The project's present lock; ``None`` if it has none.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
         reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.

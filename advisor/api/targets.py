@@ -29,7 +29,7 @@ class TargetResults:
 
     Attributes:
         advice: The advice by the name of the target.
-        agreement: The versions that the targets have in common; none if each has its own best stack.
+        agreement: The versions that the targets have in common; ``None`` if each has its own best stack.
         prices: What each target loses by the agreement.
     """
 

@@ -43,9 +43,9 @@ class LockChange:
 
     Attributes:
         target: What the lock is for.
-        before: Versions of the lock; none if there was no lock to compare with.
+        before: Versions of the lock; ``None`` if there was no lock to compare with.
         optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock; none if there was none or it cannot run.
+        prediction: Predicted speed-up over the lock; ``None`` if there was none or it cannot run.
         effects: The same at each indicator.
         cleared: Failing findings of the gate that the change resolves.
         remaining: Failing findings of the gate that it does not resolve.

@@ -45,7 +45,7 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
 
     Args:
         options: Options of what is measured.
-        name: Name of the workload; none adds none.
+        name: Name of the workload; ``None`` adds none.
 
     Raises:
         InputError: If there is no such workload, or none of its parts can be measured.
