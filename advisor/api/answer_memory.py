@@ -70,7 +70,7 @@ class AnswerMemory:
         )
 
     def recall(self) -> RememberedAnswer | None:
-        """Return the stored answer; none if there is none, or anything that it depends on has changed."""
+        """Return the stored answer; ``None`` if there is none, or anything that it depends on has changed."""
         document = self._memo.read(self._question) if self._is_possible else None
         client = self._session.client
         if document is None or not (document["final"] or client.offline):

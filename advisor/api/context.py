@@ -106,7 +106,7 @@ class TargetContext:
 
     @property
     def target_settings(self) -> TargetSettings | None:
-        """The run-time settings that may be chosen; none if none may."""
+        """The run-time settings that may be chosen; ``None`` if none may."""
         from advisor.resolve.score.setting_choice import TargetSettings
 
         if not self.options.recommend_settings:
@@ -365,7 +365,7 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
 
 
 def read_current_lock(context: TargetContext) -> Lock | None:
-    """Return the present lock; none if there is none, or if one that nobody named is damaged.
+    """Return the present lock; ``None`` if there is none, or if one that nobody named is damaged.
 
     Raises:
         InputError: If a named lock cannot be read.

@@ -67,7 +67,7 @@ def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings,
 def policy_source(
     files: ProjectFiles, base: Base | None, project_settings: ProjectSettings, stack: ExitStack
 ) -> Base | None:
-    """Return the commit whose policy is in force; none in a repository without commits.
+    """Return the commit whose policy is in force; ``None`` in a repository without commits.
 
     Args:
         files: The project's files.
@@ -101,7 +101,7 @@ def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
 
 
 def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
-    """Return the base's lock of the same name as the project's, else any lock of the base; none without one.
+    """Return the base's lock of the same name as the project's, else any lock of the base; ``None`` without one.
 
     Args:
         directory: Where the files of the base are.

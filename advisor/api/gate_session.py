@@ -287,7 +287,7 @@ def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
 
 
 def _settings_of_base(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that the lock of a base records; none if they cannot be read: a change may repair them."""
+    """Return the settings that the lock of a base records; ``None`` if they cannot be read: a change may repair them."""
     try:
         return _settings_of(lock)
     except InputError as error:
@@ -331,7 +331,7 @@ def _lock(context: TargetContext) -> Lock:
 def _base_state(
     base: Base, context: TargetContext, head: ProjectState, shared: _Head
 ) -> tuple[str, ProjectState] | None:
-    """Return the base for a target; none if it has no lock."""
+    """Return the base for a target; ``None`` if it has no lock."""
     target = context.target
     if base.lock is not None:
         own = read_lock(base.lock, target)

@@ -47,8 +47,8 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
 def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
     """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found for those that were
-    tried, or an index cannot be read.
+    Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found, or an
+    index cannot be read.
     """
     from advisor.resolve.optimum.request import solve_newest
     from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError

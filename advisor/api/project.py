@@ -62,7 +62,7 @@ def load_project(
 
 
 def project_builder(options: ProjectOptions) -> ProjectBuilder | None:
-    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it."""
+    """Return what builds the metadata of a project, which runs its code; ``None`` if the options do not allow it."""
     if not (options.resolution.build_project or options.resolution.build_sdists):
         return None
     return cached_builder(DiskCache(cache_directory(options.indexes.cache_directory)))

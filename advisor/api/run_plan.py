@@ -196,7 +196,7 @@ def _flag(part: str) -> str:
 
 
 def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | None:
-    """Return why a setting cannot be applied on a machine, whatever its environment has; none if it can."""
+    """Return why a setting cannot be applied on a machine, whatever its environment has; ``None`` if it can."""
     systems, library = setting.choice.systems, setting.choice.library
     if systems and machine.system not in systems:
         return SkippedSetting(setting=setting, reason=f"it exists on {' and '.join(systems)}, not on {machine.system}")

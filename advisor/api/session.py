@@ -179,7 +179,7 @@ class AdviceSession:
 
     @property
     def current_versions(self) -> dict[str, Version] | None:
-        """Version of each package that the project has now; none if it has no lock."""
+        """Version of each package that the project has now; ``None`` if it has no lock."""
         return None if self.current is None else dict(self.current.versions)
 
     def recommend(self) -> Advice:
