@@ -287,7 +287,7 @@ def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
 
 
 def _settings_of_base(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that the lock of a base records; ``None`` if they cannot be read: a change may repair them."""
+    """Return the settings that the lock of a base records; empty if they cannot be read."""
     try:
         return _settings_of(lock)
     except InputError as error:

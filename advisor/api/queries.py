@@ -278,7 +278,7 @@ def _accelerator(name: str) -> AcceleratorModel:
 
 
 def _accelerator_of_profile(name: str) -> Accelerator | None:
-    """Return the accelerators of a profile or a cloud instance; ``None`` if there is no such profile, or it has none."""
+    """Return the accelerator of a profile or a cloud instance; ``None`` if there is no such profile or accelerator."""
     try:
         accelerators = find_profile(name).accelerators
     except InputError:

@@ -167,7 +167,7 @@ def _check_framework(framework: str, distribution: str) -> None:
 
 
 def find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
-    """Return the profiled workload of a name, or the only one of a project without a name; ``None`` if there is none."""
+    """Return the profiled workload of a name, or the only one if no name is given; ``None`` if there is none."""
     profiles = read_workloads(directory)
     if name is None and len(profiles) > 1:
         logger.warning(
