@@ -291,6 +291,7 @@ def _settings_of_base(lock: Lock) -> dict[str, dict[str, int | str]]:
     try:
         return _settings_of(lock)
     except InputError as error:
+        # The change may repair them.
         logger.warning("the run-time settings of the base cannot be read: %s", error.message)
         return {}
 
