@@ -32,9 +32,14 @@ from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
 from advisor.project.benchmark import read_benchmark
 from advisor.project.formats.pyproject import has_uv_settings
-from advisor.project.interface import ProjectRequirements, settings_requirements
+from advisor.project.interface import (
+    ProjectRequirements,
+    pythons_to_compare,
+    pythons_to_try,
+    settings_requirements,
+    supports_own_python,
+)
 from advisor.project.metadata.stated_metadata import read_stated_metadata
-from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
 from advisor.project.workload.proposal import Proposal, propose_workload
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem, prefetch_roots
 from advisor.resolve.score.predictor import Predictor

@@ -10,7 +10,7 @@ from advisor.api.context import TargetContext
 from advisor.domain.target import NEWEST_PYTHON
 from advisor.domain.time_limit import TimeLimit
 from advisor.index.client import IndexClient
-from advisor.project.supported_pythons import supported_pythons
+from advisor.project.interface import supported_pythons
 from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.interface import Estimator

@@ -36,7 +36,7 @@ from knowledge.estimate.setting_effect import SettingEffect
 if TYPE_CHECKING:
     import networkx
 
-    from advisor.project.settings.project_settings import ProjectSetting
+    from advisor.project.settings.interface import ProjectSetting
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.alternatives import Explanation
     from advisor.resolve.explanation.prices import Price
@@ -348,7 +348,7 @@ class AdviceSession:
 
     def tree(self) -> networkx.DiGraph[NormalizedName]:
         """Return the best stack as a graph of requirements."""
-        from advisor.resolve.explanation.reasons import dependency_graph
+        from advisor.resolve.explanation.graph import dependency_graph
 
         solved = self.solved()
         return dependency_graph(solved.request.problem, solved.request.source, solved.stack)

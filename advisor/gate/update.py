@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
-from advisor.gate.compare import exceeds_gap
+from advisor.gate.checks.speed_limits import exceeds_gap
 from advisor.gate.findings import Finding, gate_codes
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
@@ -72,17 +72,7 @@ def find_smallest_update(
         # In a pinned requirements file only the packages that it names are part of the lock.
         change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
         changed_request = replace(request, score=replace(request.score, change=change))
-        try:
-            optimum = solve(changed_request)
-        except StackTooLargeError as error:
-            further = " and passes the gate"
-            raise error_about_size(request, [error.smallest], further=further) from None
-        except InfeasibleError:
-            raise NoStackError(
-                "no stack satisfies the requirements and passes the gate",
-                details=tuple(f"{finding.code}: {finding.message}" for finding in before),
-                hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
-            ) from None
+        optimum = _fewest_changes(changed_request, before)
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
         remaining = tuple(failing_findings(after, policy, today=today))
@@ -95,6 +85,29 @@ def find_smallest_update(
             return Update(optimum=optimum, older=older, remaining=remaining)
         excluded |= fresh
     raise SearchLimitError(f"the search for the smallest change did not end within {_MAX_ROUNDS} rounds")
+
+
+def _fewest_changes(request: ResolutionRequest, before: Iterable[Finding]) -> Optimum:
+    """Return the stack with the fewest changes of the lock.
+
+    Args:
+        request: The request that minimises the changes.
+        before: What fails the lock now, for messages.
+
+    Raises:
+        NoStackError: If there is no stack.
+    """
+    try:
+        return solve(request)
+    except StackTooLargeError as error:
+        further = " and passes the gate"
+        raise error_about_size(request, [error.smallest], further=further) from None
+    except InfeasibleError:
+        raise NoStackError(
+            "no stack satisfies the requirements and passes the gate",
+            details=tuple(f"{finding.code}: {finding.message}" for finding in before),
+            hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
+        ) from None
 
 
 def _reasons_for_older(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterable
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
 
+from advisor.index.access import IndexAccess
 from advisor.index.addresses import local_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, split_credentials, without_credentials
@@ -55,8 +57,6 @@ def _share_memory_of_threads() -> None:
 
     See `mallopt(3)`.
     """
-    import ctypes
-
     with contextlib.suppress(AttributeError, OSError, TypeError):
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
@@ -95,20 +95,14 @@ class IndexClient:
         self.cache = cache
         self.offline = offline
         self.transport = Transport(self.configuration, credentials)
-        self.repositories = GitRepositories(cache, offline=offline)
-        self._distributions = Distributions(self.transport, cache, offline=offline)
+        access = IndexAccess(transport=self.transport, cache=cache, offline=offline, refresh=refresh)
+        self.repositories = GitRepositories(access)
+        self._distributions = Distributions(access)
         self.file_sizes = FileSizes(self._distributions, offline=offline)
-        self._reader = Pages(self.configuration, self.transport, cache, offline=offline, refresh=refresh)
-        self._variant_files = VariantFiles(self.transport, cache, offline=offline, refresh=refresh)
+        self._reader = Pages(self.configuration, access)
+        self._variant_files = VariantFiles(access)
         self._variants: dict[str, Future[VariantMetadata | str]] = {}
-        self._advisories = Advisories(
-            self.transport,
-            cache,
-            offline=offline,
-            refresh=refresh,
-            service=advisory_service,
-            database=advisory_database,
-        )
+        self._advisories = Advisories(access, service=advisory_service, database=advisory_database)
         self.failed_builds: dict[str, UnavailableError] = {}
         self._records: dict[PackageVersion, Future[tuple[str, ...] | None]] = {}
         self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}

@@ -22,7 +22,6 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.target import Target
 from advisor.locks.interface import LockFormat
 from advisor.locks.lock import PACKAGE_NAME, Lock, LockedFile, LockedSource, LockedVersion, package_above, read_text
-from advisor.project.formats.poetry import admits_python
 from advisor.project.text_file import UnreadableFileError
 from knowledge.domain.documents import lines_of, parse_toml
 
@@ -319,6 +318,8 @@ def _admits(specifier: str, stated: str, target: Target) -> bool:
     try:
         specifiers = SpecifierSet(specifier)
     except InvalidSpecifier:
+        from advisor.project.formats.poetry_constraints import admits_python
+
         pythons = f"=={target.python if target.states_patch else f'{target.python_minor}.*'}"
         try:
             return admits_python(specifier, pythons)

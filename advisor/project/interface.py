@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform as this_machine
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,15 +13,20 @@ from typing import Any
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from advisor.domain.direct_reference import DirectReference, parse_direct_reference
 from advisor.domain.requirement import RootRequirement
-from advisor.domain.target import Target
+from advisor.domain.target import NEWEST_PYTHON, Target
+from advisor.domain.words import quoted
 from advisor.project.package_sources import PackageSource
-from knowledge.domain.documents import lines_of, requirement_from
+from knowledge.domain.documents import lines_of, requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_OLDEST = 6
+"""Minor version of the oldest CPython 3 that is tried."""
+_MOST_PATCHES = 30
 
 
 class UnbuiltProjectError(InputError):
@@ -141,6 +147,62 @@ def line_of(path: Path, text: str, part: str) -> str:
     return ""
 
 
+def entry_place(path: Path, text: str, name: str) -> str:
+    """Return ``FILE:LINE`` of the entry of a package in a file of TOML; only the file if no line contains the name."""
+    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
+
+
+def check_available(names: Iterable[str], available: Collection[str], path: Path, *, kind: str = "extra") -> None:
+    """Check that a file has the parts that the user selected.
+
+    Args:
+        names: The selected parts.
+        available: The parts of the file.
+        path: The file.
+        kind: What the parts are.
+
+    Raises:
+        InputError: If it does not have one of them.
+    """
+    for name in names:
+        if name not in available:
+            raise InputError(f"`{path}` has no {kind} `{name}`", hint=f"it has {quoted(sorted(available)) or 'none'}")
+
+
+def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str = "") -> Mapping[str, Any]:
+    """Return a table of a document, empty if there is none.
+
+    Args:
+        document: The document, or a table of it.
+        key: Name of the table.
+        path: The file, for messages.
+        parent: Name of the table that contains it, with a point at its end; empty for the document.
+
+    Raises:
+        InputError: If it is something else than a table.
+    """
+    table = document.get(key, {})
+    if not isinstance(table, dict):
+        raise InputError(f"`{path}`: `{parent}{key}` is not a table")
+    return table
+
+
+def python_specifier(text: str | None, place: str) -> str | None:
+    """Return the specifier of the supported interpreters; none if there is none.
+
+    Args:
+        text: The specifier, as written.
+        place: File and key, for messages.
+
+    Raises:
+        InputError: If it is malformed.
+    """
+    try:
+        return None if text is None else str(specifiers_from(text))
+    except InvalidSpecifier:
+        raise InputError(f"{place} `{text}` is not a version specifier") from None
+
+
 def parse_requirement(text: str, origin: str) -> Requirement:
     """Parse one requirement, which may have an address.
 
@@ -256,7 +318,7 @@ def defined_source(source: Any, sources: Mapping[str, str], package: str, place:
     if source not in sources:
         raise InputError(
             f"{place}: `{package}` comes from the source `{source}`, which is not defined",
-            hint=f"the project defines {', '.join(f'`{name}`' for name in sources) or 'no source'}",
+            hint=f"the project defines {quoted(sources) or 'no source'}",
         )
     return sources[source]
 
@@ -312,3 +374,45 @@ def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequireme
 def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
     """Return the requirements of a file, with the path of the file if the reader did not set one."""
     return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)
+
+
+def supported_pythons(required: str | None) -> tuple[str, ...]:
+    """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
+
+    Args:
+        required: The specifier; none admits every version.
+    """
+    specifier = SpecifierSet(required or "")
+    versions = []
+    for minor in range(NEWEST_PYTHON - 1, _OLDEST - 1, -1):
+        patches = (f"3.{minor}.{patch}" for patch in range(_MOST_PATCHES))
+        admitted = next((text for text in patches if specifier.contains(text)), None)
+        if admitted is not None:
+            versions.append(admitted.removesuffix(".0"))
+    return tuple(versions)
+
+
+def supports_own_python(project: ProjectRequirements) -> bool:
+    """Whether a project supports the interpreter of this program."""
+    required = project.requires_python
+    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
+
+
+def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports if it does not support that of this program; else none."""
+    return () if supports_own_python(project) else supported_pythons(project.requires_python)
+
+
+def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports, newest first.
+
+    Raises:
+        InputError: If it supports none.
+    """
+    pythons = supported_pythons(project.requires_python)
+    if not pythons:
+        raise InputError(
+            f"no released Python satisfies `{project.requires_python}`, which the project requires",
+            hint="correct `requires-python`, or choose an interpreter with `--python`",
+        )
+    return pythons

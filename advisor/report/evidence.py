@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
 from typing import Any
 
 from advisor.domain.words import count, ends_text, interval_text, ratio_text
 from advisor.report.tables import aligned_table
+from knowledge.domain.extras import needs_extra
 from knowledge.estimate.framework_evidence import Estimate
 from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
@@ -264,10 +266,6 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
     Raises:
         InputError: If matplotlib is not installed.
     """
-    from io import StringIO
-
-    from knowledge.domain.extras import needs_extra
-
     with needs_extra("plot", "a plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure

@@ -169,10 +169,8 @@ def _settings_of_frameworks() -> dict[str, list[dict[str, Any]]]:
     """Return the tables of each setting in the files of the frameworks."""
     tables: dict[str, list[dict[str, Any]]] = {}
     for framework in frameworks().values():
-        path = framework.folder / "settings.toml"
-        if path.exists():
-            for name, table in tomllib.loads(path.read_text(encoding="utf-8")).items():
-                tables.setdefault(name, []).append({**table, "backend": framework.name})
+        for name, table in framework.document("settings").items():
+            tables.setdefault(name, []).append({**table, "backend": framework.name})
     return tables
 
 

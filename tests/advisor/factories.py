@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -13,13 +14,16 @@ from packaging.version import Version
 from advisor.api.locked_stack import stack_to_lock
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
+from advisor.gate.policy import GatePolicy, read_policy
+from advisor.gate.scope import GateCase, ProjectState, Scope
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.locks.interface import StackToLock
+from advisor.locks.lock import Lock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, RecordedCandidates, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.solver import Effort
@@ -27,6 +31,7 @@ from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import ObjectiveName, StackScore
+from advisor.resolve.score.predictor import Predictor
 from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
@@ -43,6 +48,21 @@ from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.package_index import PackageIndex
 
 MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
+
+
+def build_scope(
+    lock: Lock,
+    problem: ResolutionProblem,
+    *,
+    policy: GatePolicy | None = None,
+    allowed_indexes: Collection[str] = (),
+    client: IndexClient | None = None,
+    predictor: Predictor | None = None,
+) -> Scope:
+    """Create what a check of the gate looks at: a lock of a project without a base."""
+    state = ProjectState(lock=lock, problem=problem, allowed_indexes=allowed_indexes)
+    case = GateCase(name="", head=state, client=cast(IndexClient, client), predictor=cast(Predictor, predictor))
+    return Scope(case=case, state=state, policy=policy or read_policy({}))
 
 
 def build_client(
@@ -119,7 +139,7 @@ def build_request(
 
 def score_of(
     problem: ResolutionProblem,
-    source: CandidateSource,
+    source: RecordedCandidates,
     objective: ObjectiveName = "performance",
     *,
     builds: TargetBuilds | None = None,

@@ -14,13 +14,16 @@ import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from advisor.domain.direct_reference import parse_direct_reference, without_variables
 from advisor.domain.target import make_target
+from advisor.index.access import IndexAccess
 from advisor.index.cache import DiskCache
 from advisor.index.git import GitError, GitRepositories
+from advisor.index.http.transport import Transport
 from advisor.index.metadata.build import unpack
 from advisor.project.formats.setup_files import read_setup_files
 from advisor.project.metadata.copy import copied_project, list_files
@@ -457,7 +460,7 @@ def test_submodules_are_fetched_for_a_build_only(tmp_path: Path) -> None:
     url = write_repository(tmp_path / "whole", "whole")
     git(tmp_path / "whole", "submodule", "--quiet", "add", (tmp_path / "part").as_uri(), "part")
     git(tmp_path / "whole", "commit", "--quiet", "-m", "second")
-    repositories = GitRepositories(DiskCache(tmp_path / "cache"), offline=False)
+    repositories = GitRepositories(IndexAccess(transport=cast(Transport, None), cache=DiskCache(tmp_path / "cache")))
     revision = repositories.commit_of(url, "")
 
     repositories.check_out(url, revision, tmp_path / "plain")

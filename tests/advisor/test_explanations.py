@@ -15,8 +15,8 @@ from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.tree import tree_report
 from advisor.resolve.candidates.problem import NoStackError
 from advisor.resolve.explanation.alternatives import explain_package
+from advisor.resolve.explanation.graph import dependency_graph
 from advisor.resolve.explanation.prices import constraint_prices, python_prices
-from advisor.resolve.explanation.reasons import dependency_graph
 from advisor.resolve.optimum.request import ResolutionRequest, Solved
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation.problem_variants import Selection

@@ -24,6 +24,7 @@ from tests.advisor.small_problems import (
     criteria_for,
     plain,
     problem,
+    request_of,
     solve_problem,
     stacks,
 )
@@ -117,7 +118,7 @@ def test_a_stack_satisfies_the_rule_and_is_the_newest_unless_that_needs_an_older
     event("none" if best is None else "older than a failed build" if is_older else "newest")
 
     optimum = solve_problem(roots, source, criteria, explicit)
-    conflict = find_conflict(problem(roots), FailedBuilds(releases, failed, roots), limits=criteria.limits)
+    conflict = find_conflict(request_of(roots, FailedBuilds(releases, failed, roots), criteria))
 
     # The search does not choose other versions of other packages only because they exclude a failed build.
     assert optimum is None or plain(optimum) in admitted

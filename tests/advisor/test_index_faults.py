@@ -26,7 +26,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.http import deadline, failures
-from advisor.index.http.transport import IndexUnreachableError
+from advisor.index.http.errors import IndexUnreachableError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.optimum.solver import Effort

@@ -18,8 +18,8 @@ from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baselin
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.optimum.solver import Effort
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
-from tests.advisor.factories import build_problem
+from advisor.resolve.score.costs import Candidates, Limits, Objective
+from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.small_problems import (
     NAMES,
     FixedCosts,
@@ -28,10 +28,12 @@ from tests.advisor.small_problems import (
     Requirements,
     Stack,
     VersionSet,
+    criteria_for,
     newest_first,
     plain,
     problem,
     problems,
+    request_of,
     some_roots,
     stacks,
     version_sets,
@@ -193,7 +195,8 @@ def test_the_baseline_exists_if_any_stack_exists(releases: Releases, roots: dict
 def test_a_conflict_is_a_smallest_unsatisfiable_set_of_requirements(
     releases: Releases, roots: dict[str, VersionSet]
 ) -> None:
-    conflict = find_conflict(problem(roots), ReleaseSource(releases), limits=lambda _: NO_LIMITS)
+    source = ReleaseSource(releases)
+    conflict = find_conflict(request_of(roots, source, criteria_for(roots, source, empty_estimator(), "latest")))
 
     if any(True for _ in stacks(releases, roots)):
         assert conflict is None

@@ -12,9 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.gate.checks.compatibility import check_compatibility
-from advisor.gate.policy import read_policy
-from advisor.gate.scope import Scope
+from advisor.gate.checks.compatibility import check_slowdowns
 from advisor.index.cache import DiskCache
 from advisor.locks.registry import read_lock
 from advisor.resolve.explanation.advice import Advice
@@ -32,7 +30,15 @@ from knowledge.estimate.interface import Estimator
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import Workload, find_workload, one_indicator
 from knowledge.store.engine import open_knowledge_base
-from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, recommend_stack, versions_of
+from tests.advisor.factories import (
+    MACHINE,
+    FixedScores,
+    build_problem,
+    build_request,
+    build_scope,
+    recommend_stack,
+    versions_of,
+)
 from tests.advisor.small_problems import (
     NAMES,
     Ages,
@@ -254,17 +260,19 @@ def test_slow_downs_of_other_hardware_are_not_reported(index: PackageIndex, tmp_
     assert not [f for f in advice.findings if f.code in ("ADV116", "ADV117")]
 
 
-def test_the_gate_warns_of_a_locked_slow_down(tmp_path: Path, knowledge_file: Path) -> None:
+def test_the_gate_warns_of_a_locked_slow_down(
+    tmp_path: Path, knowledge_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "freeze.txt").write_text("numpy==1.21.1\nscikit-learn==0.23.2\n")
     rule = slower_rule(
         packages=("numpy",), versions=">=1.19", than="1.18.5", other="scikit-learn", other_versions="==0.23.2"
     )
     requirements = build_problem("numpy", "scikit-learn")
     lock = read_lock(tmp_path / "freeze.txt", requirements.target)
-    scope = Scope(lock=lock, problem=requirements, policy=read_policy({}), target="")
+    monkeypatch.setattr("advisor.gate.checks.compatibility.shipped_rules", lambda: (rule,))
     predictor = Predictor(DiskCache(tmp_path), address=f"sqlite:///{knowledge_file}", hardware=MACHINE)
 
-    (finding,) = check_compatibility(scope, RuleBook([rule], MACHINE), predictor, frameworks=())
+    (finding,) = check_slowdowns(build_scope(lock, requirements, predictor=predictor))
 
     assert (finding.code, finding.level, finding.package, finding.place.line) == ("ADV033", "warning", "numpy", 1)
     assert finding.cause.versions == (("numpy", "1.21.1"), ("scikit-learn", "0.23.2"))

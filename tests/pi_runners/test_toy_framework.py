@@ -11,9 +11,9 @@ import pytest
 
 import pi_runners.frameworks
 from advisor.api.workload import profile_workload
-from knowledge.catalogue.settings import shipped_settings
-from knowledge.domain.frameworks import FRAMEWORKS, frameworks
-from knowledge.estimate.workloads import workload_catalogue
+from advisor.project.settings.code_settings import settings_in_code
+from advisor.project.workload.proposal import propose_workload
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.exchange.published.names import read_framework
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import StackLock
@@ -38,18 +38,24 @@ def product(m, n, k):
 """
 
 
+def _read_again() -> None:
+    """Forget what was read from the folders of the frameworks."""
+    for module in [name for name in sys.modules if name.startswith(("advisor.project.", "knowledge."))]:
+        for value in list(vars(sys.modules[module]).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
 @pytest.fixture
 def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Add the folder of the toy framework to those of the program."""
     folder = tmp_path_factory.mktemp("frameworks")
     shutil.copytree(FOLDER, folder / "toy")
     pi_runners.frameworks.__path__.append(str(folder))
-    for read in (frameworks, shipped_settings, workload_catalogue):
-        read.cache_clear()
+    _read_again()
     yield
     pi_runners.frameworks.__path__.remove(str(folder))
-    for read in (frameworks, shipped_settings, workload_catalogue):
-        read.cache_clear()
+    _read_again()
     for name in [name for name in sys.modules if name.startswith("pi_runners.frameworks.toy")]:
         del sys.modules[name]
 
@@ -122,6 +128,14 @@ def test_advice_counts_its_measurements(advisor_here: Advisor, tmp_path: Path, i
 
 
 @pytest.mark.usefixtures("toy")
-def test_its_names_are_known_to_importers_and_to_the_reader_of_code() -> None:
+def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> None:
+    code = "import toy_arrays as ta\nta.set_threads(3)\nmodel = ta.Convolution()\n"
+    (tmp_path / "train.py").write_text(code)
+
+    proposal = propose_workload(tmp_path)
+
     assert FRAMEWORKS["toy-arrays-cpu"] == "toy"
     assert read_framework("Toy Arrays") == "toy-arrays"
+    assert proposal is not None
+    assert proposal.workload == "cnn-inference"
+    assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]

@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
@@ -22,7 +23,8 @@ from advisor.domain.words import quoted
 from advisor.project.formats.requirements import read_requirement_lines
 from advisor.project.interface import (
     ProjectRequirements,
-    line_of,
+    check_available,
+    entry_place,
     parse_requirement,
     shape_checked,
 )
@@ -125,8 +127,6 @@ def read_environment(path: Path) -> ProjectRequirements:
     Raises:
         InputError: If the file cannot be read.
     """
-    import yaml
-
     text = read_text(path)
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -170,14 +170,10 @@ def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
     """
     text, document = read_toml(path)
     with shape_checked(path):
-        tables = [document]
         features = document.get("feature", {})
-        for group in groups:
-            if group not in features:
-                available = quoted(sorted(features)) if features else "none"
-                raise InputError(f"`{path}` has no feature `{group}`", hint=f"it has {available}")
-            tables.append(features[group])
-        return _read_pixi(path, text, document, tables)
+        selected = tuple(groups)
+        check_available(selected, features, path, kind="feature")
+        return _read_pixi(path, text, document, [document, *(features[group] for group in selected)])
 
 
 def _read_pixi(
@@ -189,9 +185,9 @@ def _read_pixi(
     for table, marker in _with_targets(tables):
         for name, value in table.get("dependencies", {}).items():
             version = value.get("version", "*") if isinstance(value, dict) else value
-            packages.add(name, str(version), _origin(path, text, name), marker)
+            packages.add(name, str(version), entry_place(path, text, name), marker)
         for name, value in table.get("pypi-dependencies", {}).items():
-            origin = _origin(path, text, name)
+            origin = entry_place(path, text, name)
             own = _without_replaced(table, name, marker)
             requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
             direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
@@ -302,14 +298,8 @@ def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
     return f"{name}{f'[{extras}]' if extras else ''}{'' if version.strip() == '*' else version}{condition}"
 
 
-def _origin(path: Path, text: str, name: str) -> str:
-    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
-
-
 def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of a YAML mapping; nothing for another node."""
-    import yaml
-
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value), value
@@ -318,8 +308,6 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
 @cache
 def _index_names() -> Mapping[str, str]:
     """Return the name on the package index of each conda package for which it is certain, by normalised name."""
-    import yaml
-
     document = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
     names: dict[str, str] = {name: name for name in document["same"].split()}
     names |= document["renamed"]

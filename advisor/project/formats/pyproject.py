@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from packaging.dependency_groups import resolve_dependency_groups
-from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
 from advisor.domain.words import quoted
@@ -24,16 +23,18 @@ from advisor.project.formats.setup_files import has_setup_files, read_setup_file
 from advisor.project.formats.uv_sources import read_uv_sources, uv_requirements
 from advisor.project.interface import (
     ProjectRequirements,
+    check_available,
     line_of,
     merge_requirements,
     parse_requirement,
     parse_root,
+    python_specifier,
     shape_checked,
+    table_in,
 )
 from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
 from advisor.project.metadata.stated_metadata import uv_metadata
 from advisor.project.text_file import read_toml
-from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 
 _OTHER_BACKENDS = ("hatchling", "flit_core", "pdm", "poetry", "maturin", "scikit_build_core", "mesonpy")
@@ -103,9 +104,7 @@ def _read(
     build: ProjectBuilder | None,
 ) -> ProjectRequirements:
     extras, groups = tuple(extras), tuple(groups)
-    project = document.get("project", {}) or _flit_project(document)
-    if not isinstance(project, dict):
-        raise InputError(f"`{path}`: `project` is not a table")
+    project = table_in(document, "project", path) or _flit_project(document)
     poetry = document.get("tool", {}).get("poetry", {})
     if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
         requirements = read_poetry(path, text, poetry, extras=extras, groups=groups)
@@ -117,7 +116,7 @@ def _read(
     lines = [*_dependencies(project, own_extras, path), *_groups(document, groups, path)]
     requirements = ProjectRequirements(
         roots=tuple(parse_root(line, line_of(path, text, line) or path.name, path.parent) for line in lines),
-        requires_python=_requires_python(project, path),
+        requires_python=python_specifier(project.get("requires-python"), f"`{path}`: `project.requires-python`"),
         settings=_settings(document),
         files=(str(path),),
     )
@@ -200,9 +199,7 @@ def _settings(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path) -> Iterator[str]:
     """Yield the requirements of the project and of the selected extras; an extra may include other extras."""
     yield from _strings(project.get("dependencies", []), f"`{path}`: `project.dependencies`")
-    optional = project.get("optional-dependencies", {})
-    if not isinstance(optional, dict):
-        raise InputError(f"`{path}`: `project.optional-dependencies` is not a table")
+    optional = table_in(project, "optional-dependencies", path, parent="project.")
     lines_by_extra = {canonicalize_name(extra): lines for extra, lines in optional.items()}
     pending = [canonicalize_name(extra) for extra in extras]
     included: set[str] = set()
@@ -212,11 +209,7 @@ def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path)
         if extra in included:
             continue
         included.add(extra)
-        if extra not in lines_by_extra:
-            raise InputError(
-                f"`{path}` has no extra `{extra}`",
-                hint=f"it has {', '.join(f'`{e}`' for e in sorted(lines_by_extra)) or 'none'}",
-            )
+        check_available([extra], lines_by_extra, path)
         for line in _strings(lines_by_extra[extra], f"`{path}`: `project.optional-dependencies.{extra}`"):
             requirement = parse_requirement(line, str(path))
             if project_name and canonicalize_name(requirement.name) == project_name:
@@ -232,19 +225,9 @@ def _groups(document: Mapping[str, Any], groups: Iterable[str], path: Path) -> I
     try:
         yield from resolve_dependency_groups(document.get("dependency-groups", {}), *selected)
     except (LookupError, ValueError, TypeError, ExceptionGroup) as error:
-        available = ", ".join(f"`{group}`" for group in sorted(document.get("dependency-groups", {}))) or "none"
+        available = quoted(sorted(document.get("dependency-groups", {}))) or "none"
         causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
         raise InputError(f"`{path}`: dependency groups: {causes[0]}", hint=f"it has {available}") from None
-
-
-def _requires_python(project: Mapping[str, Any], path: Path) -> str | None:
-    text = project.get("requires-python")
-    if text is None:
-        return None
-    try:
-        return str(specifiers_from(text))
-    except InvalidSpecifier:
-        raise InputError(f"`{path}`: `project.requires-python` `{text}` is not a version specifier") from None
 
 
 def _strings(value: Any, where: str) -> list[str]:
@@ -289,11 +272,9 @@ def read_dynamic(
 
 def _extras(path: Path, tables: Mapping[str, Any], extras: Iterable[str]) -> list[Any]:
     by_name = {canonicalize_name(name): table for name, table in tables.items()}
-    for extra in map(canonicalize_name, extras):
-        if extra not in by_name:
-            available = quoted(sorted(by_name)) if by_name else "none"
-            raise InputError(f"`{path}` has no extra `{extra}`", hint=f"it has {available}")
-    return [by_name[canonicalize_name(extra)] for extra in extras]
+    selected = list(map(canonicalize_name, extras))
+    check_available(selected, by_name, path)
+    return [by_name[extra] for extra in selected]
 
 
 def _read_files(path: Path, tables: Iterable[Mapping[str, Any]]) -> ProjectRequirements:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from packaging.markers import InvalidMarker, Marker
-from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
@@ -25,13 +24,14 @@ from advisor.project.formats.requirements import read_requirements
 from advisor.project.interface import (
     ProjectRequirements,
     UnbuiltProjectError,
+    check_available,
     line_of,
     merge_requirements,
     parse_root,
+    python_specifier,
 )
 from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
 from advisor.project.text_file import read_text
-from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 
 _MOST_CHARACTERS = 1_000_000
@@ -69,7 +69,7 @@ class _SetupValues:
 
 def has_setup_files(directory: Path) -> bool:
     """Whether a project has a `setup.py`, or a `setup.cfg` with requirements."""
-    return (directory / "setup.py").is_file() or "install_requires" in _options(directory / "setup.cfg")
+    return (directory / "setup.py").is_file() or "install_requires" in _section(directory / "setup.cfg", "options")
 
 
 def read_setup_files(
@@ -98,7 +98,10 @@ def read_setup_files(
         return built_requirements(values.path, reason, extras=extras, build=build)
     roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *extras))]
     project = ProjectRequirements(
-        roots=tuple(roots), requires_python=_python(values), files=(str(values.path),), skipped=_messages(values)
+        roots=tuple(roots),
+        requires_python=python_specifier(values.python or None, f"`{values.path}`: `python_requires`"),
+        files=(str(values.path),),
+        skipped=_messages(values),
     )
     merged = merge_requirements([project, *map(read_requirements, values.files)])
     return replace(merged, skipped=project.skipped)
@@ -202,7 +205,7 @@ def variable_in(path: Path, variable: str) -> str:
 def _declared(directory: Path) -> _SetupValues | None:
     """Return the values in `setup.cfg`; none if it has no requirements."""
     path = directory / "setup.cfg"
-    options = _options(path)
+    options = _section(path, "options")
     if "install_requires" not in options:
         return None
     text = options["install_requires"].strip()
@@ -295,10 +298,8 @@ def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRe
     selected = [canonicalize_name(extra) for extra in extras]
     entries = list(_extra_lines(values))
     available = {name for name, _, _ in entries if name}
+    check_available(filter(None, selected), available, values.path)
     for extra in selected:
-        if extra and extra not in available:
-            names = quoted(sorted(available)) if available else "none"
-            raise InputError(f"`{values.path}` has no extra `{extra}`", hint=f"it has {names}")
         for name, marker, lines in entries:
             if name == extra:
                 yield from _roots(values, lines, marker)
@@ -339,19 +340,6 @@ def _lines(value: Any) -> list[str]:
         raise InputError(f"the setup file lists `{wrong[0]!r}`, which is not a requirement")
     stripped = (line.partition(" #")[0].strip() for line in lines)
     return [line for line in stripped if line and not line.startswith("#")]
-
-
-def _python(values: _SetupValues) -> str | None:
-    if not values.python:
-        return None
-    try:
-        return str(specifiers_from(values.python))
-    except InvalidSpecifier:
-        raise InputError(f"`{values.path}`: `python_requires` `{values.python}` is not a version specifier") from None
-
-
-def _options(path: Path) -> Mapping[str, str]:
-    return _section(path, "options")
 
 
 def _section(path: Path, name: str) -> Mapping[str, str]:

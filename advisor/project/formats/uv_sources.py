@@ -17,6 +17,7 @@ from packaging.utils import canonicalize_name
 
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
+from advisor.domain.words import quoted
 from advisor.project.interface import parse_root
 from advisor.project.package_sources import PackageSource, reference_of
 from advisor.project.text_file import line_in
@@ -138,7 +139,7 @@ def _member(table: _SourceTable, key: str, place: str) -> DirectReference:
     if name not in members:
         raise InputError(
             f"{place}: `{key}` is not a member of the workspace",
-            hint=f"it has {', '.join(f'`{member}`' for member in sorted(members)) or 'no members'}",
+            hint=f"it has {quoted(sorted(members)) or 'no members'}",
         )
     return DirectReference(kind="directory", url=str(members[name].absolute()), editable=True)
 

@@ -14,10 +14,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.words import quoted
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
-from advisor.project.interface import ProjectRequirements, UnbuiltProjectError, parse_root
+from advisor.project.interface import ProjectRequirements, UnbuiltProjectError, check_available, parse_root
 from advisor.project.metadata.copy import copied_project, list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
@@ -84,9 +83,7 @@ def built_requirements(
         raise UnbuiltProjectError(reason)
     metadata = build(path.parent)
     selected = frozenset(map(canonicalize_name, extras))
-    if unknown := sorted(selected - metadata.extras):
-        available = quoted(sorted(metadata.extras)) if metadata.extras else "none"
-        raise InputError(f"`{path}` has no extra `{unknown[0]}`", hint=f"it has {available}")
+    check_available(sorted(selected), metadata.extras, path)
     roots = tuple(
         parse_root(str(_without_extras(requirement, selected)), f"{path.name} (built)", path.parent)
         for requirement in metadata.requires

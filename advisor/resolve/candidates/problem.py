@@ -328,17 +328,8 @@ class CandidateSource(Protocol):
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
         """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
 
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none without a record of them."""
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
-
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
-
-    def lacks_build(self, candidate: Candidate) -> bool:
-        """Whether a candidate cannot be used because its requirements are only known after a build."""
 
     def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
         """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none.
@@ -361,6 +352,16 @@ class CandidateSource(Protocol):
 
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Start reading the metadata of candidates without waiting."""
+
+
+class RecordedCandidates(CandidateSource, Protocol):
+    """Source of candidates that also knows what criteria need of their files."""
+
+    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
+        """Return a candidate's known vulnerabilities, or none without a record of them."""
+
+    def size(self, candidate: Candidate) -> int | None:
+        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
 
 
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:

@@ -51,6 +51,16 @@ class AdviceFinding:
     source: str = ""
 
 
+def warning(code: str, message: str, *, package: str = "", source: str = "") -> AdviceFinding:
+    """Return a warning."""
+    return AdviceFinding(code=code, severity="warning", message=message, package=package, source=source)
+
+
+def note(code: str, message: str, *, package: str = "", source: str = "") -> AdviceFinding:
+    """Return a note."""
+    return AdviceFinding(code=code, severity="note", message=message, package=package, source=source)
+
+
 def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Verdict]:
     """Return the verdicts of the rules that say why a stack does not run on the target."""
     alone = [verdict for name, version in versions.items() for verdict in rules.judge(name, version)]
@@ -88,54 +98,62 @@ def collect_findings(
         prediction: Predicted speed-up of the stack over the baseline.
         current: Currently locked versions, by package; empty if there is no lock.
     """
-    source, rules = request.source, request.score.rules
-    findings = [
-        AdviceFinding(
-            code="ADV101",
-            severity="warning",
-            message=f"the newest versions do not run on the target: {v.message}",
-            source=v.source,
-        )
-        for v in violated_rules(request.baseline.versions, rules)
+    source, rules, stack = request.source, request.score.rules, optimum.stack
+    return [
+        *(
+            warning("ADV101", f"the newest versions do not run on the target: {v.message}", source=v.source)
+            for v in violated_rules(request.baseline.versions, rules)
+        ),
+        *(finding for candidate in stack for finding in _of_candidate(request, candidate)),
+        *(
+            warning("ADV104", f"`{package}` does not provide the extra `{extra}`", package=package)
+            for package, extra in sorted(source.unknown_extras)
+            if package in stack.versions and _is_required(request, package, extra)
+        ),
+        *_of_prediction(prediction, stack.versions),
+        *_unknown_driver(rules, stack.versions),
+        *_of_proof(optimum),
+        *build_findings(request, stack),
+        *_slowdown_findings(request, stack, current),
+        *_missing_records(optimum, source),
+        *(_skip_finding(s) for s in source.skipped() if _is_reported(s)),
     ]
-    for candidate in optimum.stack:
-        for v in rules.judge(candidate.name, candidate.version):
-            severity = "note" if v.severity == "note" else "warning"
-            code = "ADV120" if severity == "note" and v.about == "vendor" else "ADV102"
-            findings.append(
-                AdviceFinding(code=code, severity=severity, message=v.message, package=candidate.name, source=v.source)
-            )
-        if source.variants and (message := source.variants.explain(candidate)):
-            findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
-        if candidate.is_sdist:
-            message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
-            findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
-    for package, extra in sorted(source.unknown_extras):
-        if package in {c.name for c in optimum.stack} and _is_required(request, package, extra):
-            message = f"`{package}` does not provide the extra `{extra}`"
-            findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
+
+
+def _of_candidate(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield what rules say about a package of the stack, which variant it is, and whether it has to be built."""
+    name, variants = candidate.name, request.source.variants
+    for v in request.score.rules.judge(name, candidate.version):
+        if v.severity != "note":
+            yield warning("ADV102", v.message, package=name, source=v.source)
+        else:
+            yield note("ADV120" if v.about == "vendor" else "ADV102", v.message, package=name, source=v.source)
+    if variants and (message := variants.explain(candidate)):
+        yield note("ADV113", message, package=name)
+    if candidate.is_sdist:
+        message = f"`{name} {candidate.version}` has no wheel for the target: installing it builds it"
+        yield warning("ADV103", message, package=name)
+
+
+def _of_prediction(prediction: Prediction, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
+    """Yield the packages whose speed is not predicted, or not for their version."""
     for package in prediction.unmeasured:
-        message = f"{unmeasured_text([package])}: its speed is not predicted"
-        findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
-    versions = optimum.stack.versions
+        yield note("ADV105", f"{unmeasured_text([package])}: its speed is not predicted", package=package)
     for package, newest in prediction.newest_measured:
         message = (
             f"`{package} {versions[package]}` is newer than the newest version that was compared on such hardware, "
             f"`{newest}`: what it changed is not known"
         )
-        findings.append(AdviceFinding(code="ADV118", severity="note", message=message, package=package))
-    findings += _unknown_driver(rules, versions)
+        yield note("ADV118", message, package=package)
+
+
+def _of_proof(optimum: Optimum) -> Iterator[AdviceFinding]:
+    """Yield what is not proven about the best stack."""
     if not optimum.proven:
-        message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
-        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+        yield warning("ADV106", f"not proven to be optimal for the score: {', '.join(optimum.doubts)}")
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
-        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
-    findings += build_findings(request, optimum.stack)
-    findings += _slowdown_findings(request, optimum.stack, current)
-    findings += _missing_records(optimum, source)
-    findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
-    return findings
+        yield warning("ADV106", message)
 
 
 def sorted_findings(findings: Iterable[AdviceFinding]) -> tuple[AdviceFinding, ...]:
@@ -146,8 +164,7 @@ def sorted_findings(findings: Iterable[AdviceFinding]) -> tuple[AdviceFinding, .
 def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
     """Yield which driver a stack needs, if nobody said which one the target has."""
     if (runtime := rules.runtime_without_driver(versions)) is not None:
-        message = unknown_driver_text(runtime)
-        yield AdviceFinding(code="ADV119", severity="note", message=message, source=runtime.source)
+        yield note("ADV119", unknown_driver_text(runtime), source=runtime.source)
 
 
 def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
@@ -169,18 +186,15 @@ def _slowdown_findings(
     remaining = set()
     for rule, name, text in slowdown_texts(versions, score.rules, estimator=estimator, min_gain=score.min_gain):
         remaining.add(rule.id)
-        yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
+        yield warning("ADV116", text, package=name, source=rule.source)
     for label, before in (
-        (
-            "the newest versions, not the recommended ones, have",
-            request.baseline.versions,
-        ),
+        ("the newest versions, not the recommended ones, have", request.baseline.versions),
         ("the current lock, not the recommended one, has", current),
     ):
         for rule, name, text in slowdown_texts(before, score.rules):
             if rule.id not in remaining:
                 message = f"{label} a documented slow-down: {text}"
-                yield AdviceFinding(code="ADV117", severity="note", message=message, package=name, source=rule.source)
+                yield note("ADV117", message, package=name, source=rule.source)
 
 
 def _is_reported(skipped: SkippedCandidates) -> bool:
@@ -191,7 +205,7 @@ def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
     message = (
         f"{count(skipped.count, 'file')} of `{skipped.package}` cannot be used: {skipped.reason} (`{skipped.example}`)"
     )
-    return AdviceFinding(code="ADV107", severity="note", message=message, package=skipped.package)
+    return note("ADV107", message, package=skipped.package)
 
 
 def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFinding]:
@@ -206,7 +220,7 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
         number = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
         if number:
             message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
-            findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
+            findings.append(warning("ADV108", message))
     return findings
 
 
@@ -232,14 +246,12 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         else:
             code, reason = "ADV112", "and suits the target"
         message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
-        yield AdviceFinding(
-            code=code, severity="note", message=message, package=substitution.replacement, source=substitution.source
-        )
+        yield note(code, message, package=substitution.replacement, source=substitution.source)
     yield from _idle_extras(request)
     if failed := sorted(request.source.failed_builds.items()):
         indexes = quoted([without_credentials(base) for base, _ in failed])
         message = f"no build on {indexes} was considered: {failed[0][1].message}"
-        yield AdviceFinding(code="ADV111", severity="warning", message=message)
+        yield warning("ADV111", message)
 
 
 def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
@@ -255,7 +267,7 @@ def untried_replacements_finding(packages: Sequence[str], *, compared: int, untr
         f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "
         "require the replacement in the project"
     )
-    return AdviceFinding(code="ADV115", severity="warning", message=message)
+    return warning("ADV115", message)
 
 
 def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
@@ -276,7 +288,7 @@ def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> I
         text += f", {request.score.builds.why(packages[0][1])}"
         if runtime == "cuda" and libraries:
             text += f"; {'it requires' if is_one else 'they require'} {count(libraries, 'package')} for CUDA"
-        yield AdviceFinding(code="ADV110", severity="warning", message=f"{text}{hint}", package=packages[0][0].name)
+        yield warning("ADV110", f"{text}{hint}", package=packages[0][0].name)
 
 
 def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
@@ -295,7 +307,7 @@ def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[Advi
     if newer or len(builds.alternatives(candidate, offered)) > 1:
         skipped = f"; newer releases have only builds for other hardware there{further}" if newer else ""
         message = f"{text}; from `{without_credentials(candidate.file.index)}`{skipped}"
-        yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
+        yield note("ADV109", message, package=candidate.name)
 
 
 def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -311,7 +323,7 @@ def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterato
         return
     names = quoted([f"{candidate.name}[{','.join(extra.extras)}]" for extra in extras])
     message = f"`{candidate.name} {candidate.version}` leaves the target's accelerator idle: no stack has {names}"
-    yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
+    yield warning("ADV110", message, package=candidate.name)
 
 
 def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
@@ -324,9 +336,7 @@ def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
                 f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
                 f"{request.score.builds.why(extra.build)}"
             )
-            yield AdviceFinding(
-                code="ADV110", severity="warning", message=message, package=root.name, source=extra.source
-            )
+            yield warning("ADV110", message, package=root.name, source=extra.source)
 
 
 def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate) -> Iterator[AdviceFinding]:
@@ -342,9 +352,7 @@ def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate
             f"`{entry.replacement}` provides the same modules as `{entry.package}` for the target{condition}"
             f"{_effect(request, stack, candidate, canonicalize_name(entry.replacement))}; {allow} allows it"
         )
-        yield AdviceFinding(
-            code="ADV112", severity="note", message=message, package=candidate.name, source=entry.source
-        )
+        yield note("ADV112", message, package=candidate.name, source=entry.source)
 
 
 def prefetch_proposals(request: ResolutionRequest) -> None:

@@ -120,7 +120,7 @@ def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequi
     details: list[str] = []
     for name in names:
         conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
-        details += describe_conflict(conflict, request.problem, request.source, request.source.reasons)
+        details += describe_conflict(conflict, request)
     error = NoStackError("no set of versions satisfies the requirements", details=tuple(details))
     announce(error)
     error.hint = (
@@ -153,9 +153,7 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
 
 def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
     """Return the error with the smallest conflict; see :func:`no_stack_error`."""
-    conflict = find_conflict(
-        request.problem, request.source, limits=request.score.limits, start=request.baseline, effort=request.effort
-    )
+    conflict = find_conflict(request)
     message = "no set of versions satisfies the requirements"
     if baseline or (conflict and conflict.rules):
         message = "no set of versions satisfies both the requirements and the rules for the target"
@@ -166,9 +164,7 @@ def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErr
 
 def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> NoStackError:
     """Return the error that describes a conflict, with the cheapest change that solves it."""
-    error = NoStackError(
-        message, details=describe_conflict(conflict, request.problem, request.source, request.source.reasons)
-    )
+    error = NoStackError(message, details=describe_conflict(conflict, request))
     announce(error)
     if hint := _build_hint(request.source, conflict) or _prerelease_hint(request):
         error.hint = hint

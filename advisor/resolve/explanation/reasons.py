@@ -1,60 +1,25 @@
-"""Why each package of a stack has its version, and the graph of requirements that lead to it."""
+"""Why each package of a stack has its version."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.words import interval_text, quoted, ratio_text
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem, admits
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, CandidateStack, ResolutionProblem, admits
+from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_by_replacement, requirements_within
+from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.interface import Prediction
 
-if TYPE_CHECKING:
-    import networkx
-from advisor.resolve.candidates.problem import CandidateStack
-from advisor.resolve.optimum.request import ResolutionRequest
-
 AVOIDED_SLOWDOWN = "has a documented slow-down"
 """Part of the reason of a package whose newest version has one."""
 _REQUIREMENTS = "newest that the requirements admit"
 _OTHER_CHOICES = "follows from the other choices"
-
-
-def dependency_graph(
-    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
-) -> networkx.DiGraph[NormalizedName]:
-    """Return the dependency graph of a stack, starting at :data:`PROJECT`.
-
-    An edge leads from a package to one that it requires and has the ``requirements`` as texts; a node has its
-    ``version`` in the stack, and the packages that it is there ``instead_of``.
-    """
-    import networkx
-
-    graph: networkx.DiGraph[NormalizedName] = networkx.DiGraph()
-    graph.add_node(PROJECT)
-    replaced = _replaced_by_replacement(problem, source, stack)
-    graph.add_nodes_from(
-        (c.name, {"version": str(c.version), "instead_of": tuple(replaced.get(c.name, ()))}) for c in stack
-    )
-    for parent, required in requirements_within(problem, source, stack).items():
-        graph.add_edges_from((parent, name, {"requirements": texts}) for name, texts in required.items())
-    return graph
-
-
-def _replaced_by_replacement(
-    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
-) -> dict[NormalizedName, list[NormalizedName]]:
-    """Return the required packages that each package of a stack takes the place of."""
-    names: dict[NormalizedName, list[NormalizedName]] = {}
-    for replaced in replaced_packages(problem, source, stack):
-        names.setdefault(replaced.replacement, []).append(replaced.name)
-    return names
 
 
 def _shortest_paths(
@@ -91,7 +56,7 @@ def explain_stack(
     plain = {c.name: c for c in baseline}
     forbidden = _forbidden_below(problem, source, baseline, request.score.rules)
     slow = _slow_in_baseline(stack, baseline, request.score.rules, known=forbidden)
-    replaced = _replaced_by_replacement(problem, source, stack)
+    replaced = replaced_by_replacement(problem, source, stack)
     reasons: dict[str, str] = {}
     for candidate in stack:
         reason = _reason(
@@ -123,7 +88,7 @@ def _with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[s
     return {**reasons, **further}
 
 
-def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: CandidateSource) -> bool:
+def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: IndexCandidates) -> bool:
     """Whether the next newer version that the project admits was left out because it has to be built."""
     roots = [root.requirement for root in problem.roots_of(candidate.name)]
     newer = [
@@ -146,14 +111,22 @@ def _forbidden_below(
     ]
     if not forbidden:
         return {}
-    import networkx
-
-    graph = dependency_graph(problem, source, baseline)
+    required = requirements_within(problem, source, baseline)
     rule_messages: dict[NormalizedName, str] = {}
     for package, message in forbidden:
-        for name in sorted((networkx.ancestors(graph, package) - {PROJECT}) | {package}):
+        for name in sorted(_requirers(required, package)):
             rule_messages.setdefault(name, f"does not run on the target: {message}")
     return rule_messages
+
+
+def _requirers(
+    required: Mapping[NormalizedName, Collection[NormalizedName]], package: NormalizedName
+) -> set[NormalizedName]:
+    """Return a package, and those that require it, directly or through others."""
+    names = {package}
+    while fresh := {parent for parent, of_parent in required.items() if not names.isdisjoint(of_parent)} - names:
+        names |= fresh
+    return names - {PROJECT}
 
 
 def _slow_in_baseline(

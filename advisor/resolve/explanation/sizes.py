@@ -17,7 +17,7 @@ from advisor.index.metadata.file_sizes import FileSize, Problem
 from advisor.locks.lock import LockedVersion
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
-from advisor.resolve.explanation.findings import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding, note
 
 Measure = Literal["installed", "download"]
 
@@ -137,11 +137,7 @@ def read_sizes(
         baseline=sizes_of(baseline) if baseline else None,
         current=None if current is None else _current_sizes(client, source, current, read),
         findings=tuple(
-            AdviceFinding(
-                code="ADV114",
-                severity="note",
-                message=f"the sizes of {count(len(names), 'package')} are not known completely: {problem.text}",
-            )
+            note("ADV114", f"the sizes of {count(len(names), 'package')} are not known completely: {problem.text}")
             for problem, names in sorted(missing.items(), key=lambda item: item[0].text)
         ),
         final=not any(problem.temporary for problem in missing),

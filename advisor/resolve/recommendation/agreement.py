@@ -8,9 +8,9 @@ those the ones that are best by the other criteria, summed over the targets.
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 from packaging.requirements import Requirement
@@ -22,7 +22,7 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, ResolutionProblem
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved
-from advisor.resolve.score.costs import Budget, Candidates, Choice, Limits, Objective
+from advisor.resolve.score.costs import Candidates, Limits, Objective
 from advisor.resolve.score.criteria import CRITERIA
 
 _ORIGIN = "the same versions for all targets"
@@ -167,25 +167,10 @@ class _JointTargets:
         request, original = self._original(candidate)
         return request.source.lacks_extra(original, extra)
 
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none without a record of them."""
-        request, original = self._original(candidate)
-        return request.source.vulnerabilities(original)
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
-        request, original = self._original(candidate)
-        return request.source.size(original)
-
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
         request, original = self._original(candidate)
         return request.source.is_known(original)
-
-    def lacks_build(self, candidate: Candidate) -> bool:
-        """Whether a candidate cannot be used because its requirements are only known after a build."""
-        request, original = self._original(candidate)
-        return request.source.lacks_build(original)
 
     def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
         """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
@@ -226,33 +211,24 @@ class _JointTargets:
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
         """Return the objectives of all targets, summed, with the number of different releases among them."""
-        costs: dict[str, Counter[Choice]] = {}
-        pairs: dict[str, Counter[tuple[Choice, tuple[NormalizedName, Version | None]]]] = {}
-        absent: dict[str, dict[NormalizedName, int]] = {}
-        together: dict[str, dict[frozenset[Choice], int]] = {}
+        summed: dict[str, Objective] = {}
         for number, offered in enumerate(self._offered(candidates)):
-            request = self._requests[number]
-            for objective in request.score.objectives(offered):
-                of_choices = costs.setdefault(objective.name, Counter())
-                for (name, version), cost in objective.costs.items():
-                    of_choices[_name(number, name), version] += cost
-                of_pairs = pairs.setdefault(objective.name, Counter())
-                for ((name, version), (other, other_version)), cost in objective.pairs.items():
-                    of_pairs[(_name(number, name), version), (_name(number, other), other_version)] += cost
-                absent.setdefault(objective.name, {}).update(
-                    (_name(number, name), cost) for name, cost in objective.absent.items()
+            for objective in self._requests[number].score.objectives(offered):
+                own, before = objective.renamed(partial(_name, number)), summed.get(objective.name)
+                # Targets have different packages, so no cost is stated twice.
+                summed[own.name] = (
+                    own
+                    if before is None
+                    else replace(
+                        own,
+                        costs={**before.costs, **own.costs},
+                        pairs={**before.pairs, **own.pairs},
+                        together={**before.together, **own.together},
+                        absent={**before.absent, **own.absent},
+                    )
                 )
-                together.setdefault(objective.name, {}).update(
-                    (frozenset((_name(number, name), version) for name, version in choices), cost)
-                    for choices, cost in objective.together.items()
-                )
-        names = _criteria([request.score.objective for request in self._requests])
-        summed = {
-            n: Objective(name=n, costs=costs[n], pairs=pairs[n], together=together[n], absent=absent[n])
-            for n in names
-            if n in costs
-        }
         summed[DIFFERENT_VERSIONS] = Objective(name=DIFFERENT_VERSIONS, different=self._pairs(candidates))
+        names = _criteria([request.score.objective for request in self._requests])
         return tuple(summed[name] for name in names if name in summed)
 
     def compared_beyond(self, stack: Iterable[Candidate]) -> list[NormalizedName]:
@@ -295,22 +271,15 @@ class _JointTargets:
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what is excluded on any of the targets."""
-        forbidden: dict[Choice, str] = {}
-        exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
-        budgets: list[Budget] = []
-        for number, offered in enumerate(self._offered(candidates)):
-
-            def joint(choices: Iterable[Choice], number: int = number) -> frozenset[Choice]:
-                return frozenset((_name(number, name), version) for name, version in choices)
-
-            limits = self._requests[number].score.limits(offered)
-            forbidden |= {(_name(number, n), version): why for (n, version), why in limits.forbidden.items()}
-            exclusive += [(tuple(map(joint, sides)), why) for sides, why in limits.exclusive]
-            budgets += [
-                Budget(costs={(_name(number, n), v): cost for (n, v), cost in b.costs.items()}, most=b.most)
-                for b in limits.budgets
-            ]
-        return Limits(forbidden=forbidden, exclusive=tuple(exclusive), budgets=tuple(budgets))
+        every = [
+            self._requests[number].score.limits(offered).renamed(partial(_name, number))
+            for number, offered in enumerate(self._offered(candidates))
+        ]
+        return Limits(
+            forbidden={choice: why for limits in every for choice, why in limits.forbidden.items()},
+            exclusive=tuple(group for limits in every for group in limits.exclusive),
+            budgets=tuple(budget for limits in every for budget in limits.budgets),
+        )
 
     def _offered(self, candidates: Candidates) -> list[dict[NormalizedName, Sequence[Candidate]]]:
         """Return the candidates of each target, as it knows them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -16,6 +16,7 @@ Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
 """A version of a package, or none if the package is absent."""
 Candidates = Mapping[NormalizedName, Sequence[Candidate]]
+Rename = Callable[[NormalizedName], NormalizedName]
 OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
 """Cost of each way to require a package of the stack: the place of the extras in its options, or none for no extras."""
 
@@ -46,6 +47,17 @@ class Limits:
     forbidden: Mapping[Choice, str]
     exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
     budgets: tuple[Budget, ...] = ()
+
+    def renamed(self, rename: Rename) -> Limits:
+        """Return the same limits of packages with other names."""
+        return Limits(
+            forbidden={(rename(name), version): why for (name, version), why in self.forbidden.items()},
+            exclusive=tuple((tuple(_renamed(side, rename) for side in sides), why) for sides, why in self.exclusive),
+            budgets=tuple(
+                Budget(costs={(rename(name), version): cost for (name, version), cost in b.costs.items()}, most=b.most)
+                for b in self.budgets
+            ),
+        )
 
 
 class StackCosts(Protocol):
@@ -88,6 +100,19 @@ class Objective:
     different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
     absent: Mapping[NormalizedName, int] = field(default_factory=dict)
 
+    def renamed(self, rename: Rename) -> Objective:
+        """Return the same costs of packages with other names, without extras and differences."""
+        return Objective(
+            name=self.name,
+            costs={(rename(name), version): cost for (name, version), cost in self.costs.items()},
+            pairs={
+                ((rename(name), version), (rename(other), other_version)): cost
+                for ((name, version), (other, other_version)), cost in self.pairs.items()
+            },
+            together={_renamed(choices, rename): cost for choices, cost in self.together.items()},
+            absent={rename(name): cost for name, cost in self.absent.items()},
+        )
+
     def value(self, stack: Iterable[Candidate]) -> int:
         """Return what a stack costs, without extras that are required in addition."""
         versions: dict[NormalizedName, Version] = {c.name: c.version for c in stack}
@@ -120,3 +145,7 @@ class Bound:
     def gap_text(self) -> str:
         """The gap with its unit, as far as people need it."""
         return size_text(self.gap) if self.objective == "size" else str(self.gap)
+
+
+def _renamed(choices: Iterable[Choice], rename: Rename) -> frozenset[Choice]:
+    return frozenset((rename(name), version) for name, version in choices)

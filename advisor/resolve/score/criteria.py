@@ -10,7 +10,13 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.candidates.problem import NO_PACKAGES, Candidate, CandidatePolicy, CandidateSource, CandidateStack
+from advisor.resolve.candidates.problem import (
+    NO_PACKAGES,
+    Candidate,
+    CandidatePolicy,
+    CandidateStack,
+    RecordedCandidates,
+)
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import Bound, Budget, Candidates, Choice, Limits, Objective, OptionCosts, PairedChoice
 from advisor.resolve.score.setting_choice import TargetSettings
@@ -101,7 +107,7 @@ class StackScore:
     objective: ObjectiveName
     builds: TargetBuilds
     estimator: Estimator
-    source: CandidateSource
+    source: RecordedCandidates
     direct: frozenset[NormalizedName]
     policy: CandidatePolicy = _ANY_CANDIDATE
     baseline: CandidateStack = NO_PACKAGES
