@@ -107,7 +107,9 @@ def test_a_project_is_built_again_only_after_a_change(project: Path, monkeypatch
     (project / "names.txt").write_text("Requires-Dist: other\n")
     changed = built(project)
     (project / "pylock.toml").write_text("# a lock is not an input of the build")
-    monkeypatch.setattr("advisor.index.metadata.build.build_tree_metadata", lambda *_: pytest.fail("a second build"))
+    monkeypatch.setattr(
+        "advisor.resolve.candidates.direct_metadata.build_tree_metadata", lambda *_: pytest.fail("a second build")
+    )
 
     assert names(changed) == ["other"]
     assert names(built(project)) == ["other"]

@@ -77,7 +77,7 @@ class IndexCandidates:
     Attributes:
         fetched: Addresses of the files whose metadata has been requested.
         unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
-        variants: Chooses among variant wheels; none without the preview feature.
+        variants: Chooses among variant wheels; `None` without the preview feature.
         undeclared_builds: Builds of each package that need a package of the stack that they do not declare.
     """
 
@@ -133,7 +133,7 @@ class IndexCandidates:
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         """Return the dependencies of a candidate on the target, or the additional ones of an extra.
 
-        None if the candidate's metadata is malformed, contradicts its file, or needs a build.
+        `None` if the candidate's metadata is malformed, contradicts its file, or needs a build.
         """
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
@@ -170,7 +170,7 @@ class IndexCandidates:
             return False
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return a candidate's known vulnerabilities, or none without a record, as for what no index lists."""
+        """Return a candidate's known vulnerabilities, or `None` without a record, as for what no index lists."""
         if candidate.direct is not None:
             return None
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
@@ -252,7 +252,7 @@ class IndexCandidates:
         return metadata if wheel is None else replace(self._client.metadata(wheel), dynamic=False)
 
     def _other_wheel(self, candidate: Candidate) -> DistributionFile | None:
-        """Return the first wheel of a version on the same index, by name; none if there is none."""
+        """Return the first wheel of a version on the same index, by name; `None` if there is none."""
         own_index = [
             file
             for file in self._client.select_files(candidate.name, lambda name: name.endswith(".whl"))
@@ -393,7 +393,7 @@ class IndexCandidates:
     def _with_overrides(
         self, candidate: Candidate, extra: NormalizedName | None, declared: Iterable[Requirement]
     ) -> tuple[Dependency, ...] | None:
-        """Return requirements with undeclared ones and the project's overrides; none if an address was not chosen.
+        """Return requirements with undeclared ones and the project's overrides; `None` if an address was not chosen.
 
         A package of an index may not bring code from elsewhere: as in uv, the project has to require the address, too.
         """
@@ -414,7 +414,7 @@ class IndexCandidates:
         return tuple(dependencies)
 
     def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata | None:
-        """Return the metadata of an sdist from a build; none if it fails.
+        """Return the metadata of an sdist from a build; `None` if it fails.
 
         Args:
             candidate: The sdist.
@@ -480,7 +480,7 @@ class RequirementsCache:
         return file.sha256 is not None and self._memo.knows(self._question(file, None))
 
     def read(self, file: DistributionFile, extra: str | None) -> tuple[Requirement, ...] | None:
-        """Return the requirements of a file, or the additional ones of an extra; none if they are not cached."""
+        """Return the requirements of a file, or the additional ones of an extra; `None` if they are not cached."""
         texts = self._memo.read(self._question(file, extra)) if file.sha256 else None
         return None if texts is None else tuple(map(Requirement, texts))
 

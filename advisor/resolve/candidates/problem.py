@@ -15,19 +15,15 @@ from packaging.version import Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
+from advisor.domain.words import quoted
 from advisor.index.metadata.core import CoreMetadata
 from advisor.index.pages.page import DistributionFile
 from advisor.project.metadata.stated_metadata import StatedMetadata
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, UnsatisfiableError, without_secrets
 
 if TYPE_CHECKING:
     from knowledge.catalogue.builds import Replacement
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-
-
-from advisor.domain.words import quoted
-from knowledge.catalogue.builds import Replacement
-from knowledge.domain.errors import UnsatisfiableError, without_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +159,7 @@ class ResolutionProblem:
         return self._by_name.get(name, ())
 
     def stated_of(self, candidate: Candidate) -> CoreMetadata | None:
-        """Return the metadata that the project states for a candidate, first that of its version; none if none."""
+        """Return the metadata that the project states for a version, else for its package; `None` if it states none."""
         if candidate.direct is not None:
             return None
         own = [stated for stated in self.stated if stated.name == candidate.name]
@@ -255,7 +251,7 @@ class Candidate:
         name: Normalised name.
         version: Version.
         file: The file; for a repository or a directory, a stand-in whose address is that of the direct reference.
-        direct: Repository, archive or directory that it comes from; none if it comes from an index.
+        direct: Repository, archive or directory that it comes from; `None` if it comes from an index.
     """
 
     name: NormalizedName
@@ -297,7 +293,7 @@ class Dependency:
     Attributes:
         name: The package.
         requirement: The requirement on it.
-        instead_of: Package that is required by name, if this one takes its place; else none.
+        instead_of: Package that is required by name, if this one takes its place; else `None`.
         source: Where it is written that the package is required, if the metadata does not state it; else empty.
     """
 
@@ -323,7 +319,7 @@ class CandidateSource(Protocol):
         """Return the candidates of a package for the target, newest first."""
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
+        """Return the dependencies of a candidate, or the additional ones of an extra; `None` if they are unusable."""
 
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
         """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
@@ -358,7 +354,7 @@ class RecordedCandidates(CandidateSource, Protocol):
     """Source of candidates that also knows what criteria need of their files."""
 
     def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none without a record of them."""
+        """Return a candidate's known vulnerabilities, or `None` without a record of them."""
 
     def size(self, candidate: Candidate) -> int | None:
         """Return the size of a candidate's file in bytes, as far as it is known without a request."""

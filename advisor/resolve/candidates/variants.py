@@ -41,7 +41,7 @@ class VersionVariants:
     """The variants of one version on one page.
 
     Attributes:
-        metadata: What their labels mean; none if it cannot be used.
+        metadata: What their labels mean; `None` if it cannot be used.
         properties: What the target supports.
         supported: Labels that the target supports and has a compatible wheel of, the best first.
         refused: Why each other label cannot be used.
@@ -141,7 +141,7 @@ class VariantFileReader:
         )
 
     def variants_of(self, candidate: Candidate) -> VersionVariants | None:
-        """Return the variants of a candidate's version on the index of its file; none if there are none."""
+        """Return the variants of a candidate's version on the index of its file; `None` if there are none."""
         return self._by_index.get((candidate.name, candidate.version, candidate.file.index))
 
     def metadata_of(self, stack: Iterable[Candidate]) -> dict[NormalizedName, VariantMetadata]:

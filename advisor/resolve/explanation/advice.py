@@ -90,8 +90,8 @@ class Advice:
         findings: Findings, sorted by code.
         reasons: For each package of the stack, why it has its version.
         libyears: Years behind the newest candidates, of the stack and of the baseline.
-        current: Currently locked versions, by package, and the predicted speed-up of the stack over them; none if there
-            is no lock.
+        current: Currently locked versions, by package, and the predicted speed-up of the stack over them; `None`
+            if there is no lock.
     """
 
     objective: ObjectiveName

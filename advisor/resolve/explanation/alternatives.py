@@ -56,8 +56,8 @@ class Explanation:
         more_paths: Whether there are more paths.
         verdicts: Messages of the rules that apply to its version.
         prediction: Predicted speed-up of the stack over the baseline.
-        against_newest: The best stack with the newest version; none if the recommended version is the newest.
-        runner_up: The best stack with neither the recommended nor the newest version; none if there is none.
+        against_newest: The best stack with the newest version; `None` if the recommended version is the newest.
+        runner_up: The best stack with neither the recommended nor the newest version; `None` if there is none.
         replaces: Required packages that it takes the place of.
     """
 

@@ -136,7 +136,7 @@ class Contradiction:
         return roots
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
-        """Return facts among some that contradict each other, or none if they do not."""
+        """Return facts among some that contradict each other, or `None` if they do not."""
         facts = list(facts)
         answer = self._encoding.solvable_model().solve(
             self._reduction, assumptions=[self._guards[fact] for fact in facts]
@@ -178,7 +178,7 @@ class Contradiction:
             hitting.require_any(picks[fact] for fact in correction)
 
     def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
-        """Return requirements without which the others have a solution, as few as the model knows; none at a limit.
+        """Return requirements without which the others have a solution, as few as the model knows; empty at a limit.
 
         Args:
             facts: Requirements that have a solution; the result contains none of them.
@@ -331,7 +331,7 @@ def _span(candidates: Sequence[Candidate]) -> str:
 def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
     """Return a problem in which one requirement admits every version, or from which one constraint is removed.
 
-    None if there is nothing to relax.
+    `None` if there is nothing to relax.
     """
     if not root.requirement.specifier and not root.hashes:
         return None

@@ -59,7 +59,7 @@ def admitting_untried_sdists(request: ResolutionRequest) -> ResolutionRequest:
 
 
 def untried_sdists_error(request: ResolutionRequest) -> BuildsNeededError | None:
-    """Return the error if all stacks contain sdists whose build was not tried; none if there is no stack with them.
+    """Return the error if all stacks contain sdists whose build was not tried; `None` if there is no stack with them.
 
     Args:
         request: The request that has no stack.
@@ -223,7 +223,7 @@ def _best_within_hint(request: ResolutionRequest, limit: TimeLimit) -> Optimum:
 def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
     """Describe which of the conflicting requirements is best relaxed.
 
-    None if no single one is enough; empty if the limits of the search were reached before one was known.
+    `None` if no single one is enough; empty if the limits of the search were reached before one was known.
     """
     is_decided = True
     best: tuple[tuple[int, ...], str] | None = None

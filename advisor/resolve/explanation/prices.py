@@ -33,7 +33,7 @@ class Price:
         constraint: The constraint, as written, or the other interpreter.
         origin: Where it is written.
         binds: Whether the best stack without the constraint is another one, or the other interpreter has a better one.
-        prediction: Predicted speed-up of the stack without the constraint over the stack with it; none if there is no
+        prediction: Predicted speed-up of the stack without the constraint over the stack with it; `None` if there is no
             stack without it.
         libyears: By how many years the packages of both stacks are newer without it.
         changes: Name, version with and version without the constraint of each package that differs; ``-`` is absent.

@@ -145,7 +145,7 @@ def values_to_set(settings: Iterable[RecommendedSetting]) -> dict[str, dict[str,
 def combined_gain(
     recommended: Iterable[RecommendedSetting], stack: Mapping[str, Version], estimator: Estimator
 ) -> CombinedGain | None:
-    """Return the predicted speed-up by the recommended settings together; none if there are none.
+    """Return the predicted speed-up by the recommended settings together; `None` if there are none.
 
     Args:
         recommended: Settings of the advice.
@@ -170,10 +170,10 @@ def gain_with_settings(prediction: Prediction, gain: CombinedGain | None) -> Com
 
     Args:
         prediction: Prediction for the stack over the baseline, both without settings.
-        gain: What the settings gain; none if none are recommended.
+        gain: What the settings gain; `None` if none are recommended.
 
     Returns:
-        The speed-up; none without settings, or if there is no speed-up over the baseline to report.
+        The speed-up; `None` without settings, or if there is no speed-up over the baseline to report.
     """
     if gain is None or prediction.is_same or not prediction.is_known:
         return None

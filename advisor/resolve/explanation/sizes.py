@@ -29,8 +29,8 @@ class PackageSize:
     Attributes:
         name: Its name.
         version: Its version.
-        download: Size of its file; none if it is not known.
-        installed: Size of its unpacked files, without the bytecode that installers compile; none if it is not known.
+        download: Size of its file; `None` if it is not known.
+        installed: Size of its unpacked files, without the bytecode that installers compile; `None` if it is not known.
     """
 
     name: str
@@ -79,8 +79,8 @@ class AdviceSizes:
 
     Attributes:
         stack: The recommended stack.
-        baseline: The baseline; none if there is none.
-        current: The current lock, as far as its sizes are known without a request; none if there is none.
+        baseline: The baseline; `None` if there is none.
+        current: The current lock, as far as its sizes are known without a request; `None` if there is none.
         findings: What is not known, and why.
         final: Whether reading the sizes again would give the same result.
     """
@@ -113,7 +113,7 @@ def read_sizes(
         source: The candidates that the stack was chosen from.
         stack: The stack.
         baseline: The baseline; empty if there is none.
-        current: Packages of the current lock, by name; none if there is none.
+        current: Packages of the current lock, by name; `None` if there is none.
         wait_for: Whether to wait for sizes that have not been read yet.
     """
     candidates = [candidate for candidate in (*stack, *baseline) if _has_file(candidate)]

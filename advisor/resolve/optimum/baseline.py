@@ -247,17 +247,11 @@ def resolve_baseline(
         NoStackError: If no stack satisfies the requirements.
         BaselineLimitError: If none is found within the limits.
     """
-    requirements = [
-        item
-        for root in problem.roots
-        if not root.constraint and problem.applies(root.requirement)
-        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
-    ]
     if pins is None:
         prefetch_roots(problem, source)
     provider = _Provider(problem, source, pins=pins, is_left_out=is_left_out, limit=limit)
     try:
-        result = Resolver(provider, BaseReporter()).resolve(requirements, max_rounds=max_rounds)
+        result = Resolver(provider, BaseReporter()).resolve(_root_requirements(problem), max_rounds=max_rounds)
     except ResolutionImpossible as error:
         if provider.refused:
             # A package that it reads later may exclude the versions whose builds failed.
@@ -276,6 +270,16 @@ def resolve_baseline(
         ) from None
     candidates = {node.candidate.name: node.candidate for node in result.mapping.values()}
     return CandidateStack(candidates[name] for name in sorted(candidates))
+
+
+def _root_requirements(problem: ResolutionProblem) -> list[ResolvelibRequirement]:
+    """Return what the project itself requires on the target."""
+    return [
+        item
+        for root in problem.roots
+        if not root.constraint and problem.applies(root.requirement)
+        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
+    ]
 
 
 def resolve_newest_stack(

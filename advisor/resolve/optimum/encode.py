@@ -94,7 +94,7 @@ class Encoding:
         self._excluded_groups: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
 
     def literal(self, choice: PairedChoice) -> Literal | None:
-        """Return the literal of a choice, or none if it has none."""
+        """Return the literal of a choice, or `None` if it has none."""
         name, version = choice
         if version is None:
             return negated(self._present[name]) if name in self._present else None

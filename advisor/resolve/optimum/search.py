@@ -110,7 +110,7 @@ class Search:
             extras: Extras that are required in addition wherever a package is needed.
 
         Returns:
-            The chosen candidates that are needed, sorted by name; none if the metadata of some was not known.
+            The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
         required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots, extras=extras)
         unexpanded = sorted(absent.intersection(unexpanded))

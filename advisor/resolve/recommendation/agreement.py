@@ -241,7 +241,7 @@ class _JointTargets:
         )
 
     def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
-        """Return the same targets, by which a stack has no gain of speed that does not count; none if it has none."""
+        """Return the same targets, by which a stack has no gain of speed that does not count; `None` if it has none."""
         own = list(zip(self._requests, self.separated(stack), strict=True))
         corrected = [
             request.score.without_uncounted_gain(of_target) if request.score.includes_speed else None

@@ -60,7 +60,7 @@ class _Choice:
 
     Attributes:
         package: The package.
-        substitution: What is required instead; none to require the package as it is.
+        substitution: What is required instead; `None` to require the package as it is.
         criterion: Criterion by which it costs something.
         cost: What it costs if it is in the stack.
     """

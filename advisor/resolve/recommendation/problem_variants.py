@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from packaging.utils import NormalizedName
 
@@ -138,27 +139,15 @@ def compare_variants(
     for variant in variants:
         if limit.is_over:
             attempts.leave_out(variant, f"not considered: {limit.reason}")
-            continue
-
-        def solve_first(variant: ProblemVariant = variant) -> SolvedVariant:
-            selection = variant.select()
-            optimum = selection.solve().optimum if is_single else solve_newest(selection.request)
-            return SolvedVariant(variant=variant, selection=selection, optimum=optimum)
-
-        solved += attempts.solve(variant, solve_first)
+        else:
+            solved += attempts.solve(variant, partial(_solve_first, variant, with_speed=is_single))
     names = sorted(direct)
     reference: CandidateStack | None = None
     if solved and not is_single:
         reference = _sorted(solved, names)[0].optimum.stack
         newest, solved = solved, []
         for one in newest:
-
-            def solve_again(one: SolvedVariant = one, reference: CandidateStack = reference) -> SolvedVariant:
-                request = replace(one.request, score=replace(one.request.score, reference=reference))
-                selection = replace(one.selection, request=request, optimum=None)
-                return replace(one, selection=selection, optimum=solve(request, one.optimum))
-
-            solved += attempts.solve(one.variant, solve_again)
+            solved += attempts.solve(one.variant, partial(_solve_again, one, reference))
     attempts.check(solved)
     return VariantComparison(
         solved=tuple(_sorted(solved, names, reference)),
@@ -167,6 +156,19 @@ def compare_variants(
         too_large=tuple(attempts.too_large),
         undecided=attempts.undecided + sum(bool(one.selection.not_compared) for one in solved),
     )
+
+
+def _solve_first(variant: ProblemVariant, *, with_speed: bool) -> SolvedVariant:
+    selection = variant.select()
+    optimum = selection.solve().optimum if with_speed else solve_newest(selection.request)
+    return SolvedVariant(variant=variant, selection=selection, optimum=optimum)
+
+
+def _solve_again(newest: SolvedVariant, reference: CandidateStack) -> SolvedVariant:
+    """Return the best stack of a variant whose newest stack is known, compared with one stack for all variants."""
+    request = replace(newest.request, score=replace(newest.request.score, reference=reference))
+    selection = replace(newest.selection, request=request, optimum=None)
+    return replace(newest, selection=selection, optimum=solve(request, newest.optimum))
 
 
 class _Attempts:

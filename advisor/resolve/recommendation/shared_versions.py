@@ -51,7 +51,7 @@ def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[st
 
 
 def _different_versions(package: NormalizedName, stacks: Iterable[CandidateStack]) -> list[Version]:
-    """Return the versions of a package in some stacks, newest first; none if they are equal or of no index."""
+    """Return the versions of a package in some stacks, newest first; empty if they are equal or of no index."""
     candidates = [c for stack in stacks for c in stack if c.name == package]
     versions = {c.version for c in candidates}
     if len(versions) < 2 or any(c.direct is not None for c in candidates):

@@ -43,7 +43,7 @@ class TargetBuilds:
         self._build_of: dict[tuple[NormalizedName, Version], Build] = {}
 
     def build_of(self, name: NormalizedName, version: Version) -> Build | None:
-        """Return the build of a version; none if the catalogue does not know builds of the package."""
+        """Return the build of a version; `None` if the catalogue does not know builds of the package."""
         family = self._family_of.get(name)
         if family is None:
             return None
@@ -166,7 +166,7 @@ class TargetBuilds:
 
         Args:
             candidate: The candidate.
-            plain: The candidate that a plain resolver chooses; none if it chooses none.
+            plain: The candidate that a plain resolver chooses; `None` if it chooses none.
         """
         build = self.build_of(candidate.name, candidate.version)
         if build is None or plain is None or build == self.build_of(plain.name, plain.version):

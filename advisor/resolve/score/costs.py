@@ -14,11 +14,11 @@ from advisor.resolve.candidates.problem import Candidate
 
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
-"""A version of a package, or none if the package is absent."""
+"""A version of a package, or `None` if the package is absent."""
 Candidates = Mapping[NormalizedName, Sequence[Candidate]]
 Rename = Callable[[NormalizedName], NormalizedName]
 OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
-"""Cost of each way to require a package of the stack: the place of the extras in its options, or none for no extras."""
+"""Cost of each way to require a package: the place of its extras among the options; `None` without extras."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -149,7 +149,7 @@ class StackScore:
 
         The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
         A package whose own gain does not count is no help.
-        The result is none if the stack has no gain, or one that counts, or if there is no reference.
+        The result is `None` if the stack has no gain, or one that counts, or if there is no reference.
         """
         if not self.reference:
             return None

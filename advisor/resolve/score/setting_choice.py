@@ -50,7 +50,7 @@ class TargetSettings:
         return self.hardware.name == DETECTED
 
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
-        """Return a value of a setting; none if the framework's version or the machine does not have it."""
+        """Return a value of a setting; `None` if the framework's version or the machine does not have it."""
         choice = self._of_device(framework, value)
         return None if choice is None or missing_for(choice, self.hardware, version) else choice
 
@@ -60,7 +60,7 @@ class TargetSettings:
         return choice is None or not missing_for(choice, self.hardware, version, counts_unknown=False)
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
-        """Return a value for which only a feature of the machine is missing, and which; none for other values.
+        """Return a value for which only a feature of the machine is missing, and which; `None` for other values.
 
         The framework emulates it, or ignores it.
         """

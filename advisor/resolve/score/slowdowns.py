@@ -151,7 +151,7 @@ def slowdown_texts(
     Args:
         versions: Versions of the stack.
         rules: The rules that apply to the target.
-        estimator: Predictions, to say why a slow-down does not count in the score; none if there is no score.
+        estimator: Predictions, to say why a slow-down does not count in the score; `None` if there is no score.
         min_gain: Smallest difference of speed that counts, as a fraction.
     """
     texts = []

@@ -56,7 +56,7 @@ class SpeedComparison:
         estimator: Predictions from the observations.
         reference: Versions of the reference; empty for the newest candidates.
         min_gain: Smallest difference that counts, as a fraction.
-        settings: Returns the best settings of each candidate, compared with those of a reference; none without
+        settings: Returns the best settings of each candidate, compared with those of a reference; `None` without
             settings.
     """
 
@@ -154,6 +154,9 @@ class SpeedComparison:
         offered = {str(name): [c.version for c in of] for name, of in candidates.items()}
         return self.estimator.terms(offered, reference).frameworks
 
+    def _gains_of(self, framework: str, candidates: Candidates, reference: Mapping[str, Version]) -> FrameworkGains:
+        return next(gains for gains in self._gains(candidates, reference) if gains.framework == framework)
+
     def _settings_of(self, candidates: Candidates, reference: Mapping[str, Version]) -> SettingsByVersion:
         return self.settings(candidates, reference) if self.settings else MappingProxyType({})
 
@@ -177,7 +180,7 @@ class SpeedComparison:
 
         def beaten_by(leader: Version) -> Collection[Version]:
             other = {**reference, name: leader}
-            over_leader = next(g for g in self._gains(candidates, other) if g.framework == name)
+            over_leader = self._gains_of(name, candidates, other)
             return [version for version, steps in steps_over(over_leader, other).items() if steps < 0]
 
         return _in_tiers(steps_over(gains, reference), beaten_by)
@@ -188,21 +191,19 @@ class SpeedComparison:
         gains: FrameworkGains,
         reference: Mapping[str, Version],
     ) -> dict[tuple[tuple[Version, ...], str], dict[Version | None, int]]:
-        """Return, for versions with each companion, what its versions add; the version of an absent companion is none.
+        """Return what each version of a companion adds, for versions with it; `None` stands for an absent companion.
 
         A companion whose own change does not count adds nothing to the gain of the framework. A framework whose change
         does not count by itself adds nothing to the gain of the companion with the reference's framework.
         """
-        over_leader: dict[tuple[str, Version | None], FrameworkGains] = {}
+        over_leader: dict[tuple[str, Version], FrameworkGains] = {}
 
         def beaten_by(version: Version, companion: str, leader: Version | None) -> Collection[Version | None]:
             if leader is None:
                 return ()
             if (companion, leader) not in over_leader:
                 other = {**reference, companion: leader}
-                over_leader[companion, leader] = next(
-                    g for g in self._gains(candidates, other) if g.framework == gains.framework
-                )
+                over_leader[companion, leader] = self._gains_of(gains.framework, candidates, other)
             own = over_leader[companion, leader].with_companion
             return [
                 w
