@@ -51,7 +51,7 @@ from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.interface import Estimator
 from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
-from pi_runners.model_parts import amounts_of_profile
+from pi_runners.catalogue import amounts_of_profile
 
 if TYPE_CHECKING:
     from advisor.resolve.optimum.request import ResolutionRequest

@@ -26,8 +26,7 @@ from knowledge.hardware.detect import detect
 from pi_runners.execution import campaign
 from pi_runners.execution.campaign import Block, FailureLimit
 from pi_runners.execution.subprocess_runner import FreshProcesses
-from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms
-from pi_runners.plan.workload_cases import workload_cases
+from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms, workload_cases
 
 _INDICATOR_SAMPLES = 7
 

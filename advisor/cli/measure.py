@@ -51,7 +51,7 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
         InputError: If there is no such workload, or none of its parts can be measured.
     """
     from advisor.project.workload.file import select_workload
-    from pi_runners.plan.workload_cases import workload_cases
+    from pi_runners.plan.matrix import workload_cases
 
     if name is None:
         return options

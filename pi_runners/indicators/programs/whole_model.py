@@ -7,12 +7,11 @@ import math
 import pkgutil
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, SamplingPlan
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameter, Parameters, SamplingPlan
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, refuse_error
+from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.layers import BuiltModel, make_inputs, make_labels
 from pi_runners.models.network import Network
