@@ -21,7 +21,7 @@ MEMORY_LIMIT = Option(
     reads=float,
     parse=read_gigabytes,
     minimum=0.01,
-    help="Kill a process that holds more memory than this.\nResident memory, with that of its children.",
+    help="Kill a process that holds more memory than this.\nResident memory, with its children.",
 )
 DISK_BUDGET = Option(
     "--disk-budget",

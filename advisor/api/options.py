@@ -223,7 +223,7 @@ class TargetOptions:
             per_target=True,
             unset="from the hardware",
             help="Platform tag, such as manylinux_2_28_x86_64.\n"
-            "By default that of the hardware profile, with glibc 2.28 if the profile names no version.",
+            "By default the platform of the hardware profile, with glibc 2.28 if the profile names no version.",
         ),
     ] = None
 
@@ -314,7 +314,7 @@ class ResolutionOptions:
             check=read_max_size,
             example='"2GB"',
             page="../how-to/choose-builds.md#limit-the-download",
-            help="Largest download of the stack, such as 2GB.\nFor `advisor check` that of the lock.",
+            help="Largest download of the stack, such as 2GB.\nFor `advisor check`, of the lock.",
         ),
     ] = None
     allow: Annotated[
@@ -430,7 +430,7 @@ class IndexOptions:
             key="framework-indexes",
             otherwise="false",
             page="../how-to/choose-builds.md#take-the-build-for-the-target",
-            help="Also builds on publishers' indexes (default: no).\nSuch as those of PyTorch for one CUDA version.",
+            help="Also builds on publishers' indexes (default: no).\nSuch as builds of PyTorch for one CUDA version.",
         ),
     ] = None
     strategy: Annotated[

@@ -8,12 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from packaging.version import Version
-
 from advisor.domain.words import count, quoted
 from advisor.locks.setting_value import AppliedSetting
-from knowledge.catalogue.fit import missing_for
-from knowledge.catalogue.settings import JOINED_VARIABLES, environment_of, shipped_settings
+from knowledge.catalogue.fit import Misfit, misfit_of
+from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.detect import detect
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
@@ -139,8 +137,8 @@ def _without_variables(
     for setting in settings:
         if setting.is_from_outside:
             continue
-        if clause := _missing(setting, machine):
-            skipped.append(SkippedSetting(setting=setting, reason=clause))
+        if misfit := _misfit(replace(setting.choice, systems=(), library=()), setting, machine):
+            skipped.append(SkippedSetting(setting=setting, reason=misfit.reason))
         elif setting.hint and not setting.code:
             skipped.append(SkippedSetting(setting=setting, reason="the program cannot apply it", hint=setting.hint))
         else:
@@ -197,19 +195,30 @@ def _flag(part: str) -> str:
 
 def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | None:
     """Return why a setting cannot be applied on a machine, whatever its environment has; ``None`` if it can."""
-    systems, library = setting.choice.systems, setting.choice.library
-    if systems and machine.system not in systems:
-        return SkippedSetting(setting=setting, reason=f"it exists on {' and '.join(systems)}, not on {machine.system}")
-    if library and not machine.libraries(library):
-        return SkippedSetting(
-            setting=setting,
-            reason=f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
-            hint="install the package of your distribution that contains it",
-        )
-    if clause := _missing(setting, machine):
-        return SkippedSetting(setting=setting, reason=clause)
+    choice = setting.choice
+    misfit = _misfit(choice, setting, machine)
+    if misfit is not None:
+        systems, library = choice.systems, choice.library
+        reasons = {
+            "system": f"it exists on {' and '.join(systems)}, not on {machine.system}",
+            "library": f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
+        }
+        hint = "install the package of your distribution that contains it" if misfit.subject == "library" else ""
+        return SkippedSetting(setting=setting, reason=reasons.get(misfit.subject, misfit.reason), hint=hint)
     bound = _bound(setting, machine.processors or frozenset(), machine)
     return bound if isinstance(bound, SkippedSetting) else None
+
+
+def _misfit(choice: SettingChoice, setting: AppliedSetting, machine: RunMachine) -> Misfit | None:
+    devices = setting.setting.devices
+    # The lock, and not the machine, says which version there is.
+    return misfit_of(
+        choice,
+        hardware=machine.hardware if choice.features or choice.capability or choice.devices else None,
+        device=devices[0] if len(devices) == 1 else "",
+        system=machine.system,
+        libraries=machine.libraries,
+    )
 
 
 def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
@@ -222,16 +231,6 @@ def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMa
                 hint=f"run `unset {name}` first to apply it",
             )
     return None
-
-
-def _missing(setting: AppliedSetting, machine: RunMachine) -> str:
-    """Return what a machine lacks for a setting; empty if nothing is known to be missing."""
-    choice, devices = setting.choice, setting.setting.devices
-    if not (choice.features or choice.capability or choice.devices):
-        return ""
-    # The lock, and not the machine, says which version there is.
-    device = devices[0] if len(devices) == 1 else ""
-    return missing_for(replace(choice, versions="", systems=()), machine.hardware, Version("0"), device=device)
 
 
 def _libraries_of(setting: AppliedSetting) -> frozenset[str]:

@@ -31,7 +31,7 @@ def check(
         typer.Option(
             "--policy-from-base/--no-policy-from-base",
             help="Judge by the policy of the base.\n"
-            "By its policy and targets (without a base: those of the last commit), not by the change's.",
+            "By the policy and targets of the base (without a base, of the last commit), not of the change.",
         ),
     ] = False,
     format: Annotated[

@@ -98,7 +98,7 @@ def import_advisories(
         ),
     ],
 ) -> None:
-    """Store a copy of an advisory database, from which known vulnerabilities then come without a network."""
+    """Store a copy of an advisory database, so that known vulnerabilities need no network."""
     from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 
     path = advisory_database_path()
@@ -152,7 +152,7 @@ def export(
         Path | None, typer.Argument(metavar="[FILE]", help="Where to; by default standard output.")
     ] = None,
     block: Annotated[str | None, typer.Option("--block", help="Only the observations of one block.")] = None,
-    indicator: Annotated[str | None, typer.Option("--indicator", help="Only those of one indicator.")] = None,
+    indicator: Annotated[str | None, typer.Option("--indicator", help="Only observations of one indicator.")] = None,
     parquet: Annotated[
         bool, typer.Option("--parquet", help="One flat table in Apache Parquet.\nFor analysis; it is not read back.")
     ] = False,

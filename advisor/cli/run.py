@@ -42,7 +42,7 @@ class SettingsOptions:
         Option(
             "--settings",
             metavar="NAME=VALUE",
-            help="Settings; they replace those of `--lock`.\nWithout `--lock`, only these (repeatable).",
+            help="Settings; they replace the settings of `--lock`.\nWithout `--lock`, only these (repeatable).",
         ),
     ] = ()
     framework: Annotated[
@@ -80,7 +80,7 @@ def run(
 ) -> None:
     """Run a program with the run-time settings of a lock, and with nothing else changed.
 
-    The exit code is that of the program; 127 if it does not exist, 126 if it cannot be executed.
+    The exit code is the one of the program; 127 if it does not exist, 126 if it cannot be executed.
     """
     settings = options.read()
     present = caller_environment()

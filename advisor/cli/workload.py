@@ -29,7 +29,7 @@ _ProjectOption = Annotated[
 ]
 _NameOption = Annotated[
     str | None,
-    typer.Option("--name", metavar="NAME", help="Name of the workload.\nBy default that of the program or trace."),
+    typer.Option("--name", metavar="NAME", help="Name of the workload.\nBy default the name of the program or trace."),
 ]
 _LISTED_PARTS = 12
 
