@@ -119,11 +119,10 @@ def _render(campaign: api.campaign_session.CampaignSession, folder: Path) -> Non
 
 def progress_display() -> Callable[[CampaignStatus], None]:
     """Return a function that shows a status: in place on a terminal, elsewhere a line whenever the counts change."""
-    from advisor.campaign.status import COLUMNS
-    from advisor.report.campaign import text
+    from advisor.campaign.status import COLUMNS, status_text
 
     if sys.stderr.isatty():
-        return lambda status: redraw(text(status), err=True)
+        return lambda status: redraw(status_text(status), err=True)
     last: list[Mapping[str, int]] = []
 
     def line(status: CampaignStatus) -> None:
@@ -147,9 +146,9 @@ def print_result(
         status: Its status.
         detach: Whether the command did not wait for the tasks.
     """
-    from advisor.report.campaign import text
+    from advisor.campaign.status import status_text
 
-    typer.echo(text(status))
+    typer.echo(status_text(status))
     if status.state == "complete":
         for name in campaign.block_names():
             typer.echo(f"  advisor pi show {name}")

@@ -32,7 +32,7 @@ def status(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
-    from advisor.report.campaign import text
+    from advisor.campaign.status import status_text
 
     check_format(format)
     if campaign is None and home is None:
@@ -45,7 +45,7 @@ def status(
             typer.echo(json.dumps(progress.record(), indent=None if watch else 2))
         else:
             show = redraw if watch and sys.stdout.isatty() else typer.echo
-            show(text(progress))
+            show(status_text(progress))
         if not watch or progress.state != "running":
             return
         time.sleep(_WATCH_SECONDS)
@@ -108,10 +108,10 @@ def collect(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations so far; nothing is submitted."""
-    from advisor.report.campaign import text
+    from advisor.campaign.status import status_text
 
     result = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).collect(logs or ())
-    typer.echo(text(result.status))
+    typer.echo(status_text(result.status))
     waiting = f", {result.waiting} not yet stored" if result.waiting else ""
     typer.echo(f"{count(result.stored, 'result')} collected{waiting}")
     if result.waiting:
