@@ -11,8 +11,8 @@ from advisor.api.configuration import check_table
 from advisor.api.options import ProjectFiles, ProjectOptions, TargetOptions
 from advisor.index.cache import DiskCache
 from advisor.project.benchmark import check_benchmark
-from advisor.project.interface import ProjectRequirements
-from advisor.project.metadata.built_metadata import ProjectBuilder, cached_builder
+from advisor.project.interface import ProjectBuilder, ProjectRequirements, SelectedParts
+from advisor.project.metadata.built_metadata import cached_builder
 from advisor.project.read import read_project
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
@@ -44,9 +44,7 @@ def load_project(
         requirements=files.requirements,
         constraints=files.constraints,
         overrides=files.overrides,
-        extras=files.extras,
-        groups=files.groups,
-        build=build,
+        selection=SelectedParts(extras=tuple(files.extras), groups=tuple(files.groups), build=build),
     )
     if report:
         for reason in project.skipped:
