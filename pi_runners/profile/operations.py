@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from knowledge.domain.workload import Direction
+from pi_runners.indicators import INDICATORS
 from pi_runners.profile.timeline import Claim
 
 Shape = Sequence[int]
@@ -54,8 +55,6 @@ def claim(
         dtype: Element type as :data:`DTYPES` values.
         direction: Pass of the operation.
     """
-    from pi_runners.indicators import INDICATORS
-
     if not parameters or INDICATORS[indicator].complaints(parameters):
         return Claim(indicator, (), dtype, direction)
     canonical = INDICATORS[indicator].canonical(parameters)

@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from advisor.resolve.score.costs import Candidates
 from advisor.resolve.score.speed_steps import SPEED_STEP, BestSettings, speed_steps
-from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.fit import contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import DETECTED, HardwareProfile
@@ -52,12 +52,13 @@ class TargetSettings:
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; `None` if the framework's version or the machine does not have it."""
         choice = self._of_device(framework, value)
-        return None if choice is None or missing_for(choice, self.hardware, version) else choice
+        return None if choice is None or misfit_of(choice, version=version, hardware=self.hardware) else choice
 
     def may_have(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether nothing is known to be missing for a value; true for values that the catalogue does not have."""
         choice = self._of_device(framework, value)
-        return choice is None or not missing_for(choice, self.hardware, version, counts_unknown=False)
+        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
         """Return a value for which only a feature of the machine is missing, and which; `None` for other values.
@@ -65,11 +66,10 @@ class TargetSettings:
         The framework emulates it, or ignores it.
         """
         choice = self._of_device(framework, value)
-        clause = missing_for(choice, self.hardware, version, counts_unknown=False) if choice else ""
-        if choice is None or not clause:
+        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        if choice is None or misfit is None or misfit.is_unknown or misfit.subject not in ("features", "capability"):
             return None
-        is_feature = not missing_for(replace(choice, features=(), capability=""), self.hardware, version)
-        return (choice, clause) if is_feature else None
+        return choice, misfit.reason
 
     def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
         setting = shipped_settings().get(value[0])

@@ -4,8 +4,7 @@ import functools
 import types
 from typing import Any, List
 
-from ....profile.hooks.calls import CallCounter
-from ....profile.hooks.session import Profiler, Session
+from ....profile.hooks.session import CallCounter, Profiler, Session
 
 _CALL = 1
 

@@ -10,8 +10,7 @@ import sys
 import weakref
 from typing import Any, Dict, Iterable, List
 
-from ....profile.hooks.calls import CallCounter
-from ....profile.hooks.session import Profiler, Session
+from ....profile.hooks.session import CallCounter, Profiler, Session
 
 GRAPHS = "graphs.json"
 """File with the shapes of operations."""
