@@ -196,8 +196,7 @@ class TargetBuilds:
             for pair in combinations([n for n in map(canonicalize_name, family.packages) if candidates.get(n)], 2)
             for mismatch in self._compare(family, pair, candidates)
         ]
-        certain, possible = ([m for is_certain, m in every if is_certain is wanted] for wanted in (True, False))
-        return certain, possible
+        return [m for is_certain, m in every if is_certain], [m for is_certain, m in every if not is_certain]
 
     def _compare(
         self, family: BuildFamily, pair: tuple[NormalizedName, NormalizedName], candidates: Candidates
