@@ -71,7 +71,7 @@ def read_lock(path: Path, target: Target) -> Lock:
 
 
 def own_lock(directory: Path) -> Path | None:
-    """Return the lock in the directory of a project; none if there is no lock.
+    """Return the lock in the directory of a project; `None` if there is no lock.
 
     Raises:
         InputError: If a file that may be a lock cannot be read.

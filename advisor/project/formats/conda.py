@@ -65,7 +65,7 @@ class _CondaPackages:
     Attributes:
         roots: Those with a name on the package index, as requirements.
         unresolved: Names of the others.
-        python: Specifier of the interpreter; none if every one is accepted.
+        python: Specifier of the interpreter; `None` if every one is accepted.
     """
 
     roots: list[RootRequirement] = field(default_factory=list)
