@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import signal
@@ -20,12 +19,13 @@ import psutil
 
 from knowledge.exchange.files import observation_file
 from knowledge.store.engine import open_knowledge_base
-from knowledge.store.tables import HEAD
 from tests.advisor.campaign.conftest import REFUSES, Bench, all_cells
+from tests.knowledge.next_revision import NEXT, installed, older_knowledge
 from tests.knowledge.samples import observation
 from tests.package_index import PackageIndex
 
-FROZEN = Path(__file__).parents[1] / "tests" / "fixtures" / "databases"
+NEXT_REVISION = "from tests.knowledge.next_revision import install; install()"
+"""Code of a program whose tables have one more revision."""
 OLD, NEW, BETWEEN = "old", "new", "between"
 """States that a killed program may leave; in the one between, only complete steps are done."""
 
@@ -245,10 +245,9 @@ class _Migration(Operation):
     """Open a knowledge base of an older revision, which migrates it and adds the shipped observations."""
 
     name = "migration"
-    revisions = tuple(path.name.split(".")[0] for path in sorted(FROZEN.glob("*.gz")))
-    older = tuple(revision for revision in revisions if revision < HEAD)
-    variants = len(older)
+    variants = 1
     nearness = 1
+    program = (sys.executable, "-c", f"{NEXT_REVISION}; from advisor.cli.app import main; main()")
 
     def __init__(self, scratch: Path, index: PackageIndex, knowledge: Path) -> None:
         self._schemas: dict[int, set[object]] = {}
@@ -256,7 +255,7 @@ class _Migration(Operation):
     def prepare(self, folder: Path, variant: int) -> None:
         path = knowledge_in(folder)
         path.parent.mkdir(parents=True)
-        path.write_bytes(gzip.decompress((FROZEN / f"{self.older[variant]}.sqlite.gz").read_bytes()))
+        older_knowledge(path)
         self._schemas.setdefault(variant, set()).add(_tables(path)[0])
 
     def command(self, folder: Path, variant: int) -> list[str]:
@@ -267,7 +266,8 @@ class _Migration(Operation):
 
     def outcome(self, folder: Path, variant: int) -> object:
         self._schemas[variant].add(_tables(knowledge_in(folder))[0])
-        return knowledge_of(folder)
+        with installed():
+            return knowledge_of(folder)
 
     def state(self, folder: Path, variant: int, output: str) -> str:
         copy = folder / "look"
@@ -276,7 +276,7 @@ class _Migration(Operation):
         schema, revision = _tables(copy / "knowledge.sqlite")
         if schema not in self._schemas[variant]:
             raise ViolationError(f"at revision {revision}, the tables are those of no revision")
-        return NEW if revision == HEAD else OLD
+        return NEW if revision == NEXT else OLD
 
 
 def _tables(path: Path) -> tuple[object, str]:

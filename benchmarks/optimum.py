@@ -11,6 +11,7 @@ import argparse
 import json
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -26,8 +27,33 @@ from advisor.index.pages.page import DistributionFile
 from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.solver import Effort
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Choice, Objective, PairedChoice
+from advisor.resolve.score.costs import NO_LIMITS, Candidates, Choice, Limits, Objective, PairedChoice
 from knowledge.domain.hardware import Cpu, HardwareProfile
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """The only objective of a problem, which has no limits.
+
+    Attributes:
+        objective: The objective.
+        rewarded: Packages that may have negative costs.
+    """
+
+    objective: Objective
+    rewarded: tuple[NormalizedName, ...]
+
+    def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
+        """Return the objective."""
+        return (self.objective,)
+
+    def limits(self, candidates: Candidates) -> Limits:
+        """Return that nothing is excluded."""
+        return NO_LIMITS
+
+    def compared_beyond(self, stack: Sequence[Candidate]) -> tuple[NormalizedName, ...]:
+        """Return the packages that may have negative costs."""
+        return self.rewarded
 
 
 class SyntheticSource:
@@ -121,9 +147,6 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
         pairs[key] = pairs.get(key, 0) + cost(score)
     objective = Objective(name="score", costs=costs, pairs=pairs)
 
-    def objectives(reached: Candidates) -> tuple[Objective, ...]:
-        return (objective,)
-
     machine = HardwareProfile(name="any", cpu=Cpu(architecture="x86_64", microarchitecture="x86_64"))
     problem = ResolutionProblem(
         roots=tuple(RootRequirement(requirement=Requirement(name), origin="direct") for name in document["direct"]),
@@ -132,13 +155,11 @@ def prove(document: dict[str, Any], effort: Effort) -> tuple[Decimal, Decimal]:
     optimum = optimise(
         problem,
         SyntheticSource(packages),
-        objectives=objectives,
-        limits=lambda _: NO_LIMITS,
+        _Costs(objective, rewarded=tuple(map(NormalizedName, packages))),
         start=(),
         effort=effort,
         # All candidates are explicit: scores have no order and all metadata is available, so fewer would save nothing.
         explicit=max(map(len, packages.values())),
-        rewarded=map(NormalizedName, packages),
     )
     return -optimum.bounds[0].value / scale, -optimum.bounds[0].bound / scale
 

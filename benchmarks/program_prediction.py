@@ -31,7 +31,7 @@ from knowledge.evidence.stacks import benchmark_contrasts
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
-from pi_runners.model_parts import amounts_of_profile
+from pi_runners.catalogue import amounts_of_profile
 
 
 def stack_of(contrast: Contrast, side: Side) -> dict[str, Version]:

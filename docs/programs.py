@@ -21,8 +21,8 @@ from typing import Any
 
 from knowledge.estimate.programs import WHOLE_MODEL, with_groups
 from pi_runners.indicators import INDICATORS
+from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.operations import operations
 
 TARGET = Path(str(files("knowledge.data"))) / "programs.json"

@@ -168,6 +168,15 @@ def advisor(tmp_path: Path, knowledge_file: Path) -> Advisor:
 
 
 @pytest.fixture
+def next_revision() -> Iterator[str]:
+    """Make the program one with a further revision of the tables, which is returned."""
+    from tests.knowledge.next_revision import NEXT, installed
+
+    with installed():
+        yield NEXT
+
+
+@pytest.fixture
 def advisor_here(
     tmp_path: Path, knowledge_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Advisor:

@@ -13,7 +13,7 @@ import advisor
 import knowledge
 import pi_runners
 from advisor.gate.findings import all_codes
-from advisor.index.http.transport import _trust_in
+from advisor.index.http.connection import trust_in
 from advisor.project.settings.code_patterns import code_patterns
 from knowledge.catalogue.builds import shipped_builds
 from knowledge.catalogue.rules import shipped_rules, undeclared_requirements
@@ -61,6 +61,6 @@ for _read in (
 ):
     _read()
 shipped_profile("cpu-zen4")
-_trust_in(os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH)
+trust_in(os.environ.get("REQUESTS_CA_BUNDLE") or DEFAULT_CA_BUNDLE_PATH)
 # Garbage collection in a forked process does not visit, and so does not copy, what they share.
 gc.freeze()

@@ -77,9 +77,9 @@ def test_an_interpreter_that_cannot_be_run_is_an_error(tmp_path: Path) -> None:
 
 def test_one_distribution_is_measured_per_backend() -> None:
     assert installed_frameworks(stack_of(torch="2.11.0", numpy="2.5.2", jax="0.11.2", six="1.0")) == (
-        "numpy",
         "torch",
         "jax",
+        "numpy",
     )
     assert installed_frameworks(stack_of(onnxruntime="1.30.0")) == ("onnxruntime",)
     assert installed_frameworks(stack_of(tensorflow_cpu="2.21.0", tensorflow="2.21.0")) == ("tensorflow",)

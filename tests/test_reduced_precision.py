@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def test_the_page_has_the_table_of_the_shipped_results() -> None:
-    page = (ROOT / "docs" / "explanation" / "reduced-precision.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/evidence/reduced-precision.md").read_text(encoding="utf-8")
 
     assert markdown_table(numerical_effects()) in page, "run `python -m benchmarks.reduced_precision --table`"
 

@@ -27,30 +27,39 @@ from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
 from advisor.domain.time_limit import TimeLimit
 from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
 from advisor.project.benchmark import read_benchmark
 from advisor.project.formats.pyproject import has_uv_settings
-from advisor.project.interface import ProjectRequirements, settings_requirements
+from advisor.project.interface import (
+    ProjectRequirements,
+    pythons_to_compare,
+    pythons_to_try,
+    settings_requirements,
+    supports_own_python,
+)
 from advisor.project.metadata.stated_metadata import read_stated_metadata
-from advisor.project.supported_pythons import pythons_to_compare, pythons_to_try, supports_own_python
 from advisor.project.workload.proposal import Proposal, propose_workload
-from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem, prefetch_roots
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
+from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
+from knowledge.estimate.interface import Estimator
+from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
+from pi_runners.catalogue import amounts_of_profile
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
     from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
     from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-    from knowledge.estimate.interface import Estimator
-    from knowledge.estimate.workloads import Workload
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +111,7 @@ class TargetContext:
 
     @property
     def target_settings(self) -> TargetSettings | None:
-        """The run-time settings that may be chosen; none if none may."""
+        """The run-time settings that may be chosen; ``None`` if none may."""
         from advisor.resolve.score.setting_choice import TargetSettings
 
         if not self.options.recommend_settings:
@@ -136,7 +145,6 @@ class TargetContext:
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
         from advisor.resolve.score.builds import TargetBuilds
-        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -146,10 +154,6 @@ class TargetContext:
         Raises:
             InputError: If there is no workload of the name.
         """
-        from knowledge.domain.frameworks import MEASURED
-        from knowledge.estimate.workloads import find_workload, workload_of_profile
-        from pi_runners.model_parts import amounts_of_profile
-
         if self.profile is not None:
             flops, moved = amounts_of_profile(self.profile)
             backend = MEASURED.get(self.profile.framework, "")
@@ -174,23 +178,21 @@ class TargetContext:
 
         return read_benchmark(self.files.directory).identity
 
+    def select(self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None) -> Selection:
+        """Return the request with the extras and replacements whose best stack has the best score."""
+        from advisor.resolve.recommendation.package_choices import with_best_packages
+
+        return with_best_packages(self.request(client, estimator, limit=limit), self.allowed)
+
     def request(
-        self,
-        client: IndexClient,
-        estimator: Estimator,
-        *,
-        python: str | None = None,
-        limit: TimeLimit | None = None,
-        choose_packages: bool = True,
+        self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
     ) -> ResolutionRequest:
         """Resolve the baseline and prepare the search for the best stack.
 
         Args:
             client: The package indexes.
             estimator: Predictions for the target.
-            python: Another version of the interpreter.
             limit: Time limit of the search; by default that of the options, from now.
-            choose_packages: Whether to choose extras and replacements for the hardware.
 
         Raises:
             InputError: If there is no objective of the name.
@@ -199,34 +201,33 @@ class TargetContext:
         """
         from advisor.resolve.candidates.direct import with_direct_packages
         from advisor.resolve.candidates.index import IndexCandidates
-        from advisor.resolve.candidates.problem import prefetch_roots
         from advisor.resolve.optimum.solver import Effort
-        from advisor.resolve.recommendation.package_choices import with_best_packages
         from advisor.resolve.recommendation.recommend import make_request
-        from advisor.resolve.score.criteria import OBJECTIVES
+        from advisor.resolve.score.criteria import OBJECTIVES, StackScore
 
         options, objective = self.options, self.options.objective or ""
         if objective not in OBJECTIVES:
             raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-        context = self if python is None else self.with_python(python)
-        problem = with_direct_packages(context.problem, client)
+        problem = with_direct_packages(self.problem, client)
         needs_sizes = objective == "size" or options.max_size is not None
         candidates = IndexCandidates(client, problem, advisories=objective == "security", sizes=needs_sizes)
         prefetch_roots(problem, candidates)
         until = problem.policy.exclude_newer
         now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        request = make_request(
-            problem,
-            candidates,
+        score = StackScore(
+            objective=objective,
             builds=self.builds,
             estimator=estimator,
-            objective=objective,
+            source=candidates,
+            direct=problem.direct_names,
+            policy=problem.policy,
             young_after=(now - timedelta(days=options.min_age_days or 0)).isoformat(),
-            effort=Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit)),
             settings=self.target_settings,
+            min_gain=options.min_gain_fraction,
+            max_size=options.max_size_bytes,
         )
-        request = request.with_max_size(options.max_size_bytes).with_min_gain(options.min_gain_fraction)
-        return with_best_packages(request, self.allowed) if choose_packages else request
+        effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
+        return make_request(problem, score, candidates, effort)
 
 
 def prepare_target(
@@ -304,7 +305,7 @@ def _present_lock(directory: Path, table: TargetTable, project: ProjectRequireme
 
 
 def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) -> Path | None:
-    """Return the lock that is named after a target, if the project has several targets; else none."""
+    """Return the lock that is named after a target, if the project has several targets; else ``None``."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
 
@@ -369,7 +370,7 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
 
 
 def read_current_lock(context: TargetContext) -> Lock | None:
-    """Return the present lock; none if there is none, or if one that nobody named is damaged.
+    """Return the present lock; ``None`` if there is none, or if one that nobody named is damaged.
 
     Raises:
         InputError: If a named lock cannot be read.

@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor.api.context import TargetContext
+from advisor.domain.target import NEWEST_PYTHON
 from advisor.domain.time_limit import TimeLimit
-from advisor.project.supported_pythons import supported_pythons
+from advisor.index.client import IndexClient
+from advisor.project.interface import supported_pythons
+from advisor.resolve.candidates.problem import NoStackError
+from knowledge.domain.errors import UnavailableError
+from knowledge.estimate.interface import Estimator
 
 if TYPE_CHECKING:
-    from advisor.api.context import TargetContext
-    from advisor.index.client import IndexClient
     from advisor.resolve.recommendation.problem_variants import VariantComparison
-    from knowledge.estimate.interface import Estimator
 
 _MAINTAINED = 5
 """Number of minor versions of CPython that are maintained at a time: one a year, each for five years (PEP 602)."""
@@ -44,13 +47,12 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
 def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
     """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
-    tried, or an index cannot be read.
+    Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found, or an
+    index cannot be read.
     """
-    from advisor.resolve.candidates.problem import NoStackError
+    from advisor.resolve.optimum.request import solve_newest
     from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
     from advisor.resolve.score.criteria import untried_sdists
-    from knowledge.domain.errors import UnavailableError
 
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
@@ -62,8 +64,8 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
         try:
             # The plain resolver, which knows no rules, refuses most interpreters in little time.
             if _first_with_stack(context, [python], client, limit) is not None:
-                request = context.request(client, estimator, python=python, limit=limit, choose_packages=False)
-                newest = request.newest()
+                request = context.with_python(python).request(client, estimator, limit=limit)
+                newest = solve_newest(request)
                 if not newest.stopped and not untried_sdists(newest.stack, request.problem.policy):
                     return python
                 if not newest.stopped:
@@ -96,8 +98,6 @@ def compare_interpreters(
     Raises:
         NoStackError: If there is no stack for any of them.
     """
-    from advisor.domain.target import NEWEST_PYTHON
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.result import SearchLimitError
     from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
     from advisor.resolve.score.criteria import HOURS_A_YEAR
@@ -114,15 +114,14 @@ def compare_interpreters(
         age = round((newest - _minor(python)) * HOURS_A_YEAR)
         return ProblemVariant(
             label=f"Python {python}",
-            make_request=lambda: context.request(client, estimator, python=python, limit=share_of_limit()),
+            select=lambda: context.with_python(python).select(client, estimator, limit=share_of_limit()),
             costs={"freshness-direct": age, "freshness": age},
         )
 
-    direct = {root.name for root in context.problem.roots if not root.constraint}
     comparison = VariantComparison(solved=(), obstacles={})
     for group in (maintained, others):
         if not comparison.solved:
-            solved = compare_variants(list(map(variant, group)), limit=limit, direct=direct)
+            solved = compare_variants(list(map(variant, group)), limit=limit, direct=context.problem.direct_names)
             comparison = replace(
                 solved,
                 obstacles={**comparison.obstacles, **solved.obstacles},
@@ -152,11 +151,10 @@ def _first_with_stack(
 ) -> str | None:
     """Return the interpreter with a stack that needs the fewest builds that were not tried, the first of equal ones.
 
-    None if there is no stack among those that the time limit admits.
+    ``None`` if there is no stack among those that the time limit admits.
     """
     from advisor.resolve.candidates.direct import with_direct_packages
     from advisor.resolve.candidates.index import IndexCandidates
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
     from advisor.resolve.score.criteria import untried_sdists
 

@@ -14,7 +14,8 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.words import quoted
 from advisor.locks.setting_value import AppliedSetting, framework_of, frameworks_text
 from advisor.locks.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
-from advisor.project.settings.project_settings import ProjectSetting, settings_in_file
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import settings_in_file
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import ANY, DEFAULT, JOINED_VARIABLES, setting_error, shipped_settings
 from knowledge.domain.errors import InputError
@@ -28,7 +29,7 @@ class RunSettings:
 
     Attributes:
         settings: The settings, sorted by framework and name.
-        source: The lock or the settings file; none if the user named all settings.
+        source: The lock or the settings file; ``None`` if the user named all settings.
         changed: Settings of which the file records something else than the catalogue says today, as ``name=value``.
     """
 

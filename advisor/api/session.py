@@ -10,34 +10,40 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
+from advisor.api.interpreters import compare_interpreters, find_other_python, with_supported_python
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.domain.progress import activity, announcing
+from advisor.domain.target import Target
 from advisor.domain.time_limit import TimeLimit
+from advisor.domain.words import count, quoted
+from advisor.index.client import IndexClient
+from advisor.locks.lock import Lock
+from advisor.project.workload.proposal import Proposal
+from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
+from advisor.resolve.score.predictor import Predictor
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.estimate.interface import StartupTime
+from knowledge.estimate.setting_effect import SettingEffect
 
 if TYPE_CHECKING:
     import networkx
-    from packaging.utils import NormalizedName
-    from packaging.version import Version
 
-    from advisor.domain.target import Target
-    from advisor.index.client import IndexClient
-    from advisor.locks.lock import Lock
-    from advisor.project.settings.project_settings import ProjectSetting
-    from advisor.project.workload.proposal import Proposal
+    from advisor.project.settings.interface import ProjectSetting
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.alternatives import Explanation
     from advisor.resolve.explanation.prices import Price
     from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
     from advisor.resolve.explanation.sizes import AdviceSizes
-    from advisor.resolve.optimum.request import ResolutionRequest
-    from advisor.resolve.recommendation.problem_variants import VariantComparison
-    from advisor.resolve.score.predictor import Predictor
-    from knowledge.estimate.interface import StartupTime
-    from knowledge.estimate.setting_effect import SettingEffect
+    from advisor.resolve.optimum.request import ResolutionRequest, Solved
+    from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +62,14 @@ class AdviceResult:
         sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
         startup: Measured import time and memory of the frameworks in the stack.
         settings: The run-time settings of the advice.
-        settings_gain: What all recommended ones gain together; none if there are none.
+        settings_gain: What all recommended ones gain together; ``None`` if there are none.
         setting_effects: What run-time settings are worth on the target, as far as measurements say it.
         present_settings: What the project's files set instead, or the same, by framework and setting as ``name=value``;
             each with its place.
-        proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
+        proposal: The workload that the project's sources suggest, if nobody chose one; ``None`` without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
-        interpreters: The interpreters that were compared; none if one was chosen.
+        interpreters: The interpreters that were compared; ``None`` if one was chosen.
     """
 
     advice: Advice
@@ -96,7 +102,7 @@ class AdviceResult:
     def has_upload_times(self) -> bool:
         """Whether the index gives the upload time of each of its chosen files; else libyears count releases."""
         candidates = (*self.advice.optimum.stack, *self.advice.baseline)
-        return self.request.criteria.has_upload_times(candidates)
+        return self.request.score.has_upload_times(candidates)
 
 
 @dataclass(kw_only=True)
@@ -107,7 +113,7 @@ class AdviceSession:
         context: The project, prepared for the target.
         client: The package indexes.
         estimator: Predictions for the target.
-        current: The project's present lock; none if it has none.
+        current: The project's present lock; ``None`` if it has none.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
         reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
@@ -120,44 +126,45 @@ class AdviceSession:
     keeps_result: bool = False
     announces: bool = False
     reads_sizes: bool = False
-    _request: ResolutionRequest | None = field(default=None, init=False)
+    _selection: Selection | None = field(default=None, init=False)
     _advice: Advice | None = field(default=None, init=False)
     _sizes: AdviceSizes | None = field(default=None, init=False)
     _interpreters: VariantComparison | None = field(default=None, init=False)
 
-    @property
-    def request(self) -> ResolutionRequest:
-        """The resolution request for the target's interpreter."""
-        if self._request is None:
+    def select(self) -> Selection:
+        """Read the index, and return the request for the target's interpreter, with the best extras and replacements.
+
+        Raises:
+            NoStackError: If no stack satisfies the requirements.
+            UnavailableError: If an index cannot be read.
+        """
+        if self._selection is None:
             # The index answers while measurements are loaded.
             roots = [root for root in self.context.problem.roots if root.direct is None and not root.constraint]
             self.client.prefetch(projects=[root.name for root in roots])
             self.estimator.prepare(root.name for root in roots)
             with activity("reading the project's packages"), self._other_python_named():
                 limit = TimeLimit(self.context.options.time_limit, keeps_result=self.keeps_result)
-                request = self._take_best_python(limit) if self.context.compared_pythons else None
-                if request is None or not limit.is_over:
+                selection = self._take_best_python(limit) if self.context.compared_pythons else None
+                if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    request = self.context.request(self.client, self.estimator, limit=limit)
-                not_compared = "; ".join(filter(None, (self._not_compared, request.not_compared)))
-                self._request = replace(request, not_compared=not_compared)
-        return self._request
+                    selection = self.context.select(self.client, self.estimator, limit=limit)
+                not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
+                self._selection = replace(selection, not_compared=not_compared)
+        return self._selection
 
-    def _take_best_python(self, limit: TimeLimit) -> ResolutionRequest:
+    def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
-        from advisor.api.interpreters import compare_interpreters
-
         self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
         self.context = replace(self.context.with_python(str(python)), compared_pythons=())
-        return replace(best.request, optimum=best.optimum, effort=replace(best.request.effort, limit=limit))
+        request = replace(best.request, effort=replace(best.request.effort, limit=limit))
+        return replace(best.selection, request=request, optimum=best.optimum)
 
     @property
     def _not_compared(self) -> str:
         """Which interpreters were not compared; empty if all were, or the target names one."""
-        from advisor.domain.words import count
-
         compared = self._interpreters
         if compared is None or not compared.undecided:
             return ""
@@ -167,12 +174,12 @@ class AdviceSession:
     @property
     def loaded_packages(self) -> set[NormalizedName]:
         """Packages whose index pages were read for the recommendation."""
-        requests = [self.request, *(s.request for s in (self._interpreters.solved if self._interpreters else ()))]
-        return {name for request in requests for name in request.loaded_packages}
+        of_interpreters = [variant.selection for variant in (self._interpreters.solved if self._interpreters else ())]
+        return {name for selection in (self.select(), *of_interpreters) for name in selection.loaded_packages}
 
     @property
     def current_versions(self) -> dict[str, Version] | None:
-        """Version of each package that the project has now; none if it has no lock."""
+        """Version of each package that the project has now; ``None`` if it has no lock."""
         return None if self.current is None else dict(self.current.versions)
 
     def recommend(self) -> Advice:
@@ -186,26 +193,31 @@ class AdviceSession:
         from advisor.resolve.recommendation.recommend import recommend
 
         if self._advice is None:
-            request = self.request
+            selection = self.select()
             if self.reads_sizes:
                 from advisor.resolve.explanation.sizes import prefetch_sizes
 
-                prefetch_sizes(self.client, request.baseline)
+                prefetch_sizes(self.client, selection.request.baseline)
             with activity("searching for the best stack"), self._other_python_named():
-                self._advice = recommend(request, current=self.current_versions)
+                self._advice = recommend(selection, current=self.current_versions)
         return self._advice
+
+    def solved(self) -> Solved:
+        """Return the request with its best stack; see :meth:`recommend`."""
+        from advisor.resolve.optimum.request import Solved
+
+        optimum = self.recommend().optimum
+        return Solved(request=self.select().request, optimum=optimum)
 
     def replace_request(self, request: ResolutionRequest) -> None:
         """Recommend the best stack of another request instead, such as one with more requirements."""
-        if request is not self._request:
-            self._request, self._advice, self._sizes = request, None, None
+        if self._selection is None or request is not self._selection.request:
+            selection = replace(self.select(), request=request, optimum=None)
+            self._selection, self._advice, self._sizes = selection, None, None
 
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
-        from advisor.api.interpreters import find_other_python
-        from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
-
         try:
             with announcing(enabled=self.announces):
                 yield
@@ -227,13 +239,14 @@ class AdviceSession:
         from advisor.resolve.explanation.recommended_settings import combined_gain, compared_effects
 
         advice, sizes, settings = self.recommend(), self.sizes(), self.settings()
-        versions, allowed = {str(c.name): c.version for c in advice.optimum.stack}, self.request.settings
+        request, versions = self.select().request, advice.optimum.stack.versions
+        allowed = request.score.settings
         effects = compared_effects(versions, self.estimator, allowed, settings) if allowed else ()
         findings = sorted((*advice.findings, *sizes.findings), key=lambda f: (f.code, f.package, f.message))
         return AdviceResult(
             advice=replace(advice, findings=tuple(findings)),
             target=self.context.target,
-            request=self.request,
+            request=request,
             sizes=sizes,
             startup=self.estimator.startup(versions),
             settings=settings,
@@ -257,7 +270,7 @@ class AdviceSession:
         """
         from advisor.resolve.explanation.recommended_settings import recommended_settings
 
-        stack, allowed = {str(c.name): c.version for c in self.recommend().optimum.stack}, self.request.settings
+        stack, allowed = self.recommend().optimum.stack.versions, self.select().request.score.settings
         settings = recommended_settings(stack, self.estimator, allowed) if allowed else ()
         return tuple(s for s in settings if not self._is_needless(s))
 
@@ -271,8 +284,6 @@ class AdviceSession:
 
     def _present(self, package: str, name: str) -> Iterator[ProjectSetting]:
         """Yield where files of the project set a setting of a framework."""
-        from knowledge.domain.frameworks import FRAMEWORKS
-
         return (own for own in self._project_settings if own.name == name and own.applies_to(FRAMEWORKS[package]))
 
     @cached_property
@@ -287,12 +298,12 @@ class AdviceSession:
         """Return how much of the best stack, the baseline and the current lock is downloaded and installed."""
         from advisor.resolve.explanation.sizes import read_sizes
 
-        advice, request = self.recommend(), self.request
+        advice = self.recommend()
         if self._sizes is None:
             with activity("reading sizes"):
                 self._sizes = read_sizes(
                     self.client,
-                    request.source,
+                    self.select().request.source,
                     advice.optimum.stack,
                     baseline=advice.baseline,
                     current=None if self.current is None else self.current.packages,
@@ -306,13 +317,11 @@ class AdviceSession:
         Raises:
             InputError: If the stack does not contain the package.
         """
-        from packaging.utils import canonicalize_name
-
         from advisor.resolve.explanation.alternatives import explain_package
 
-        request, advice = self.request, self.recommend()
+        advice = self.recommend()
         with activity("explaining %s", package):
-            return explain_package(request, advice, canonicalize_name(package))
+            return explain_package(self.select().request, advice, canonicalize_name(package))
 
     def prices(self, *, other_pythons: Sequence[str] = OTHER_PYTHONS) -> tuple[Price, ...]:
         """Return what each constraint of the project costs, and what other interpreters would gain.
@@ -322,27 +331,27 @@ class AdviceSession:
         """
         from advisor.resolve.explanation.prices import constraint_prices, python_prices
 
-        def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
-            return self.context.request(self.client, self.estimator, python=python, limit=limit)
+        def solve_for(python: str, limit: TimeLimit) -> Solved:
+            return self.context.with_python(python).select(self.client, self.estimator, limit=limit).solve()
 
-        optimum = self.recommend().optimum
+        solved = self.solved()
         with activity("pricing constraints"):
-            prices = constraint_prices(self.request, optimum)
+            prices = constraint_prices(solved)
             if other_pythons:
                 prices += python_prices(
-                    self.request,
-                    optimum,
+                    solved,
                     versions=other_pythons,
                     requires_python=self.context.project.requires_python,
-                    make_request=request_for,
+                    solve_for=solve_for,
                 )
         return prices
 
     def tree(self) -> networkx.DiGraph[NormalizedName]:
         """Return the best stack as a graph of requirements."""
-        from advisor.resolve.explanation.reasons import dependency_graph
+        from advisor.resolve.explanation.graph import dependency_graph
 
-        return dependency_graph(self.request.problem, self.request.source, self.recommend().optimum.stack)
+        solved = self.solved()
+        return dependency_graph(solved.request.problem, solved.request.source, solved.stack)
 
     def lock_texts(self, paths: Sequence[Path]) -> dict[Path, str]:
         """Return the text of a lock of the best stack for each path.
@@ -356,9 +365,9 @@ class AdviceSession:
         from advisor.locks.settings_table import locked_settings
         from advisor.resolve.explanation.recommended_settings import values_to_set
 
-        optimum, settings = self.recommend().optimum, locked_settings(values_to_set(self.settings()))
+        solved, settings = self.solved(), locked_settings(values_to_set(self.settings()))
         with activity("reading hashes and sizes"):
-            return lock_texts(paths, optimum, self.request, self.client, settings=settings)
+            return lock_texts(paths, solved.optimum, solved.request, self.client, settings=settings)
 
     def write_locks(self, paths: Sequence[Path]) -> None:
         """Write the best stack to lock files; see :func:`advisor.api.lock_files.write_locks`."""
@@ -373,9 +382,6 @@ def open_session(options: ProjectOptions) -> Iterator[AdviceSession]:
         InputError: If a file or an option is wrong, or there are several targets.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-
     with open_sessions(options) as sessions:
         if len(sessions) > 1:
             raise InputError(
@@ -420,8 +426,6 @@ def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]
 
 def _with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with an interpreter that the project supports; report it if this program has another one."""
-    from advisor.api.interpreters import with_supported_python
-
     if not context.other_pythons:
         return context
     with activity("looking for an interpreter that the project supports"):

@@ -13,15 +13,15 @@ from packaging.version import Version
 
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
-from advisor.api.lock_files import lock_texts, write_locks
+from advisor.api.lock_files import check_only_target, lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession
-from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
-from advisor.gate.check import GateCase, GateResult
-from advisor.gate.compare import PackageChange, changes_between, effect_order
+from advisor.gate.check import GateResult
+from advisor.gate.comparison import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
 from advisor.gate.problem import without_pins
+from advisor.gate.scope import GateCase
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.locks.formats.requirements import with_pins
@@ -44,9 +44,9 @@ class LockChange:
 
     Attributes:
         target: What the lock is for.
-        before: Versions of the lock; none if there was no lock to compare with.
+        before: Versions of the lock; ``None`` if there was no lock to compare with.
         optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock; none if there was none or it cannot run.
+        prediction: Predicted speed-up over the lock; ``None`` if there was none or it cannot run.
         effects: The same at each indicator.
         cleared: Failing findings of the gate that the change resolves.
         remaining: Failing findings of the gate that it does not resolve.
@@ -81,7 +81,7 @@ class LockChange:
     @property
     def changes(self) -> tuple[PackageChange, ...]:
         """Packages that differ, by name."""
-        differences = changes_between(self.before or {}, {str(c.name): c.version for c in self.optimum.stack})
+        differences = changes_between(self.before or {}, self.optimum.stack.versions)
         return tuple(c for c in differences if c.before is not None or not self.leaves_open)
 
 
@@ -93,7 +93,7 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
         outputs: Locks that were written.
     """
     advice, before = session.recommend(), session.current_versions
-    stack = {str(c.name): c.version for c in advice.optimum.stack}
+    stack = advice.optimum.stack.versions
     return LockChange(
         target=session.context.target,
         before=before,
@@ -161,8 +161,8 @@ def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
     policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
     context = replace(context, problem=replace(problem, policy=policy))
     # The smallest change keeps the extras that the lock has, and adds none.
-    request = context.request(case.client, case.predictor, choose_packages=False)
-    extras = locked_extras(request.problem, request.source, request.builds, lock.versions)
+    request = context.request(case.client, case.predictor)
+    extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
     return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 
 
@@ -180,7 +180,7 @@ def _smallest_change(
     target_result, case = result.targets[0], result.targets[0].case
     lock, reason = case.head.lock, target_result.not_predicted
     update = find_smallest_update(target_result, request, result.policy, today=datetime.now(UTC).date())
-    stack = {str(c.name): c.version for c in update.optimum.stack}
+    stack = update.optimum.stack.versions
     # The search is about stacks; other findings are about the policy, such as an expired exception, or the project.
     others = [f for f in before if f not in target_result.findings or (needs_tool(f, lock) and not is_new_lock)]
     remaining = (*others, *update.remaining)
@@ -283,7 +283,7 @@ def _rendered(
     recorded = read_settings(path) if path is not None and path.is_file() else None
     settings = None
     if recorded is not None:
-        settings = recorded.known_to({str(c.name): c.version for c in change.optimum.stack})
+        settings = recorded.known_to(change.optimum.stack.versions)
         change = replace(change, dropped_settings=tuple(s.label for s in recorded.settings if s not in settings))
     paths = outputs or ([path] if path else [])
     return change, lock_texts(paths, change.optimum, request, client, settings=settings)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.extras import needs_extra
 from knowledge.domain.observation import Observation
-
-if TYPE_CHECKING:
-    from pi_runners.execution.campaign import ObservationSink
+from pi_runners.execution.campaign import ObservationSink
 
 _LABELS = (
     *("indicator", "indicator_version", "parameters", "backend", "device", "dtype"),
@@ -25,12 +23,13 @@ class PrometheusSink:
 
     def __init__(self, sink: ObservationSink, path: Path) -> None:
         with needs_extra("prometheus", "`--prometheus`"):
-            from prometheus_client import CollectorRegistry, Counter, Gauge
+            from prometheus_client import CollectorRegistry, Counter, Gauge, write_to_textfile
 
         self._sink = sink
         self._path = path
         self._registry = CollectorRegistry()
         self._gauge = Gauge
+        self._write_to = write_to_textfile
         self._seconds = Gauge("seshat_indicator_seconds", "Median seconds per call", _LABELS, registry=self._registry)
         self._flops = Gauge(
             "seshat_indicator_flops_per_second", "Floating-point operations a second", _LABELS, registry=self._registry
@@ -55,8 +54,6 @@ class PrometheusSink:
         self._write()
 
     def _note(self, o: Observation) -> None:
-        from datetime import datetime
-
         median = statistics.median(o.samples)
         labels = (
             o.indicator.name,
@@ -80,11 +77,9 @@ class PrometheusSink:
             self._telemetry[name].set(value)
 
     def _write(self) -> None:
-        from prometheus_client import write_to_textfile
-
         try:
             # It writes a temporary file and renames it: the collector never reads half a file.
-            write_to_textfile(str(self._path), self._registry)
+            self._write_to(str(self._path), self._registry)
         except OSError as error:
             raise UnavailableError(
                 f"`{self._path}` cannot be written: {error.strerror}",

@@ -2,114 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
-from advisor.domain.direct_reference import DirectReference
-from advisor.gate.checks.artifacts import LockArtifacts
-from advisor.gate.checks.compatibility import check_compatibility
+from advisor.gate.checks.artifacts import LockArtifacts, check_files, check_hash_loss, check_vulnerabilities
+from advisor.gate.checks.compatibility import check_compatibility, check_observations, check_slowdowns
 from advisor.gate.checks.download import check_download, check_growth
-from advisor.gate.checks.hash_loss import check_hash_loss
-from advisor.gate.checks.locked_files import LockedFiles
 from advisor.gate.checks.requirements import check_requirements
 from advisor.gate.checks.settings import (
-    RecommendedValues,
     check_contradictions,
     check_recommended_settings,
     check_slow_settings,
     check_supported_settings,
     check_unread_files,
 )
+from advisor.gate.checks.speed_limits import check_gap, check_regression, check_setting_regression
 from advisor.gate.checks.unindexed import check_changed_content, check_replaced_by_directories
-from advisor.gate.compare import (
-    LockComparison,
-    check_gap,
-    check_regression,
-    check_setting_regression,
-    compare,
-)
+from advisor.gate.comparison import LockComparison, compare
 from advisor.gate.findings import Finding, Place, gate_codes, merge_targets
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy, Ignore, read_policy
 from advisor.gate.recommendation import RecommendedStack
-from advisor.gate.scope import InstallableFiles, Scope
+from advisor.gate.scope import Check, GateCase, InstallableFiles, ProjectState, Scope
 from advisor.gate.setting_changes import setting_changes, with_settings_of_lock
-from advisor.index.client import IndexClient
-from advisor.locks.lock import Lock
-from advisor.project.settings.project_settings import ProjectSetting, ProjectSettings
 from advisor.project.text_file import UnreadableFileError
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
+from advisor.resolve.explanation.recommended_settings import CombinedGain, gain_with_settings
 from advisor.resolve.explanation.stack_requirements import requirements_within
-from advisor.resolve.score.predictor import Predictor
-from knowledge.catalogue.rule_book import RuleBook
-from knowledge.catalogue.rules import shipped_rules
 from knowledge.domain.errors import AdvisorError, UnsatisfiableError
-from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
 
-if TYPE_CHECKING:
-    from advisor.resolve.explanation.recommended_settings import CombinedGain
-
+STATE_CHECKS: tuple[Check, ...] = (
+    check_compatibility,
+    check_slowdowns,
+    check_observations,
+    check_slow_settings,
+    check_recommended_settings,
+    check_supported_settings,
+    check_contradictions,
+    check_unread_files,
+    check_files,
+    check_requirements,
+    check_vulnerabilities,
+)
+"""Checks of one state of a project by itself. A change is not blamed for what its base has, too."""
+CHANGE_CHECKS: tuple[Check, ...] = (
+    check_replaced_by_directories,
+    check_changed_content,
+    check_hash_loss,
+    check_regression,
+    check_setting_regression,
+    check_growth,
+    check_download,
+)
+"""Checks of a change, of which only the last one also applies without a base."""
 PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ProjectState:
-    """The state of a project: in the checkout, or in a commit.
-
-    Attributes:
-        lock: Its lock.
-        problem: Its requirements.
-        allowed_indexes: Addresses that its packages may come from.
-        project_settings: Its run-time settings.
-        recommended_settings: Run-time settings that its lock recommends.
-        requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
-        trusted_references: Repositories, archives and directories that its packages may come from.
-    """
-
-    lock: Lock
-    problem: ResolutionProblem
-    allowed_indexes: Collection[str]
-    project_settings: ProjectSettings = field(default_factory=ProjectSettings)
-    recommended_settings: RecommendedValues = field(default_factory=dict)
-    requirements_known: bool = True
-    trusted_references: tuple[DirectReference, ...] = ()
-
-    @property
-    def settings_on_target(self) -> tuple[ProjectSetting, ...]:
-        """Its run-time settings, without those of operations on devices that the target does not use."""
-        return self.project_settings.on("cuda" if self.problem.target.hardware.gpu else "cpu")
-
-
-@dataclass(frozen=True, kw_only=True)
-class GateCase:
-    """A project and a target to check it for.
-
-    Attributes:
-        name: Name of the target; empty if the project has no named targets.
-        head: The project.
-        client: The indexes.
-        predictor: Predictions from the observations, for the target.
-        recommend: Returns the recommended stack; none to skip that comparison.
-        base: Display name and state of the base that the project is compared with, if there is one.
-        max_size: Largest admissible download of the lock, in bytes; none for no limit.
-    """
-
-    name: str
-    head: ProjectState
-    client: IndexClient
-    predictor: Predictor
-    recommend: Callable[[], RecommendedStack] | None = None
-    base: tuple[str, ProjectState] | None = None
-    max_size: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,8 +92,6 @@ class TargetResult:
     @property
     def gain_with_settings(self) -> CombinedGain | None:
         """Speed-up of the recommended stack with its settings over the lock, if the lock recommends none."""
-        from advisor.resolve.explanation.recommended_settings import gain_with_settings
-
         if self.recommended is None or self.recommended_prediction is None or self.case.head.recommended_settings:
             return None
         return gain_with_settings(self.recommended_prediction, self.recommended.settings_gain)
@@ -246,65 +197,67 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
         policy: The policy.
         today: The date, in UTC.
     """
-    findings: list[Finding] = []
-    comparison = best = recommended_prediction = failure = None
-    scope = _scope(case.head, case.name, policy)
-    installable: dict[NormalizedName, Candidate] = {}
-    of_base_installable: dict[NormalizedName, Candidate] = {}
+    head = Scope(case=case, state=case.head, policy=policy)
+    base = Scope(case=case, state=case.base[1], policy=policy) if case.base is not None else None
     of_base: list[Finding] = []
     of_head: list[Finding] = []
+    comparison = best = prediction = failure = None
     try:
-        if case.base is not None:
-            name, state = case.base
-            versions = case.head.lock.versions
-            path = case.head.lock.path or state.lock.path or Path()
-            settings = setting_changes(
-                with_settings_of_lock(state.settings_on_target, state.recommended_settings, path),
-                with_settings_of_lock(case.head.settings_on_target, case.head.recommended_settings, path),
-                [versions, state.lock.versions],
-                case.predictor,
-                backends=FRAMEWORKS,
-            )
-            comparison = compare(
-                name, state.lock.versions, versions, case.predictor, settings=settings, direct=_direct(case.head)
-            )
-            of_base.extend(_state_findings(case, state, policy, of_base_installable))
-        of_head.extend(_state_findings(case, case.head, policy, installable))
+        if base is not None:
+            comparison = _compared(head, base)
+            _run(STATE_CHECKS, base, of_base)
+        _run(STATE_CHECKS, head, of_head)
     except AdvisorError as error:
         failure = error
-    findings += _new_findings(of_head, of_base)
+    findings = _new_findings(of_head, of_base)
     obstacle = prediction_obstacle("the lock", of_head, policy, today=today)
-    if comparison is not None and case.base is not None:
-        reason = obstacle or prediction_obstacle(f"the base {case.base[0]}", of_base, policy, today=today)
+    if comparison is not None:
+        reason = obstacle or prediction_obstacle(f"the base {comparison.base}", of_base, policy, today=today)
         comparison = comparison.without_prediction(reason) if reason else comparison
     if failure is None:
+        head = head.of_change(base, comparison)
         try:
-            if comparison is not None and case.base is not None:
-                findings += check_replaced_by_directories(scope, case.base[1].lock)
-                findings += check_changed_content(scope, case.base[1].lock)
-                findings += check_hash_loss(scope, case.base[1].lock)
-                findings += check_regression(scope, comparison)
-                findings += check_setting_regression(scope, comparison)
-                base_lock = (comparison.base, case.base[1].lock, of_base_installable)
-                findings += check_growth(scope, case.client, installable, base=base_lock)
-            of_base_files = (case.base[1].lock, of_base_installable) if case.base is not None else None
-            findings += check_download(scope, case.client, installable, limit=case.max_size, base=of_base_files)
+            _run(CHANGE_CHECKS, head, findings)
             if case.recommend is not None:
                 best = case.recommend()
                 if not obstacle:
-                    recommended_prediction = case.predictor.predict(best.versions, case.head.lock.versions)
-                    findings += _gap_findings(case, scope, best, recommended_prediction)
+                    prediction = case.predictor.predict(best.versions, head.lock.versions)
+                    findings += _gap_findings(head, best, prediction)
         except AdvisorError as error:
             failure = error
     return TargetResult(
         case=case,
         findings=tuple(findings),
         recommended=best,
-        recommended_prediction=recommended_prediction,
+        recommended_prediction=prediction,
         not_predicted=obstacle,
         comparison=comparison,
         failure=failure,
-        installable=installable,
+        installable=artifacts.installable if (artifacts := head.made(LockArtifacts)) is not None else {},
+    )
+
+
+def _run(checks: Iterable[Check], scope: Scope, findings: list[Finding]) -> None:
+    """Add the findings of checks to a list; if a check raises an error, its earlier findings are in the list."""
+    for check in checks:
+        findings.extend(check(scope))
+
+
+def _compared(head: Scope, base: Scope) -> LockComparison:
+    """Return the lock of a project compared with that of its base."""
+    stacks = [head.lock.versions, base.lock.versions]
+    path = head.lock.path or base.lock.path or Path()
+    before, after = (
+        with_settings_of_lock(scope.settings, scope.state.recommended_settings, path) for scope in (base, head)
+    )
+    assert head.case.base is not None
+    return compare(
+        head.case.base[0],
+        base.lock.versions,
+        head.lock.versions,
+        head.predictor,
+        settings=setting_changes(before, after, stacks, head.predictor),
+        direct=_direct(head.state),
     )
 
 
@@ -341,13 +294,12 @@ def _new_findings(of_head: Iterable[Finding], of_base: Iterable[Finding]) -> lis
     ]
 
 
-def _gap_findings(case: GateCase, scope: Scope, best: RecommendedStack, prediction: Prediction) -> list[Finding]:
+def _gap_findings(head: Scope, best: RecommendedStack, prediction: Prediction) -> list[Finding]:
     """Return the finding about the gap to the recommended stack, if the base does not have the same gap."""
-    findings = list(check_gap(scope, best, prediction))
-    if findings and case.base is not None:
-        state = case.base[1]
-        base_prediction = case.predictor.predict(best.versions, state.lock.versions)
-        if any(check_gap(_scope(state, case.name, scope.policy), best, base_prediction)):
+    findings = list(check_gap(head, best, prediction))
+    if findings and head.base is not None:
+        base_prediction = head.predictor.predict(best.versions, head.base.lock.versions)
+        if any(check_gap(head.base, best, base_prediction)):
             return []
     return findings
 
@@ -358,47 +310,5 @@ def _direct(state: ProjectState) -> set[str]:
     return {n for n in names if not n.startswith(CUDA_LIBRARIES)} if state.lock.is_project else names
 
 
-def _scope(state: ProjectState, target: str, policy: GatePolicy) -> Scope:
-    return Scope(
-        lock=state.lock,
-        problem=state.problem,
-        policy=policy,
-        target=target,
-        trusted_references=state.trusted_references,
-    )
-
-
 def _key(finding: Finding) -> tuple[str, str, str]:
     return (finding.code, finding.package, finding.subject)
-
-
-def _state_findings(
-    case: GateCase, state: ProjectState, policy: GatePolicy, installable: dict[NormalizedName, Candidate]
-) -> Iterator[Finding]:
-    """Yield the findings about one state of a project by itself.
-
-    Args:
-        case: The project and the target.
-        state: The state.
-        policy: The policy.
-        installable: Filled with the file of each package that the target would install.
-
-    Raises:
-        AdvisorError: If an index or the knowledge base cannot be read; earlier findings have been yielded.
-    """
-    scope = _scope(state, case.name, policy)
-    rules = RuleBook(shipped_rules(), state.problem.target.hardware)
-    yield from check_compatibility(scope, rules, case.predictor, frameworks=FRAMEWORKS)
-    settings = state.settings_on_target
-    of_lock = with_settings_of_lock(settings, state.recommended_settings, state.lock.path or Path())
-    yield from check_slow_settings(scope, of_lock, case.predictor, backends=FRAMEWORKS)
-    yield from check_recommended_settings(scope, settings, state.recommended_settings, backends=FRAMEWORKS)
-    yield from check_supported_settings(scope, settings, backends=FRAMEWORKS)
-    yield from check_contradictions(scope, settings, backends=FRAMEWORKS)
-    yield from check_unread_files(scope, state.project_settings.unread)
-    files = LockArtifacts(LockedFiles(scope, case.client, allowed_indexes=state.allowed_indexes))
-    installable.update(files.installable)
-    yield from files.findings
-    if state.requirements_known:
-        yield from check_requirements(scope, IndexCandidates(case.client, state.problem), files.installable)
-    yield from files.vulnerabilities()

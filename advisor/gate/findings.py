@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, Self
 
+import yaml
+
 from knowledge.domain.identity import hash_of_text
 
 Level = Literal["error", "warning", "note"]
@@ -40,8 +42,6 @@ class Code:
 @lru_cache(maxsize=1)
 def all_codes() -> dict[str, Code]:
     """Return every kind of finding, by code, in order."""
-    import yaml
-
     text = (importlib.resources.files("advisor.gate") / "codes.yaml").read_text(encoding="utf-8")
     entries = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     return {entry["code"]: Code(**entry) for entry in entries}

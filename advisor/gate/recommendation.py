@@ -16,7 +16,7 @@ from advisor.resolve.score.predictor import Predictor
 if TYPE_CHECKING:
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.recommended_settings import CombinedGain
-    from advisor.resolve.optimum.request import ResolutionRequest
+    from advisor.resolve.recommendation.problem_variants import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ def find_recommended_stack(
     predictor: Predictor,
     *,
     criteria: Sequence[str],
-    solve: Callable[[], tuple[ResolutionRequest, Advice]],
+    solve: Callable[[], tuple[Selection, Advice]],
 ) -> RecommendedStack:
     """Return the recommended stack, from the cache if nothing that it depends on has changed.
 
@@ -67,11 +67,11 @@ def find_recommended_stack(
             versions={name: Version(version) for name, version in document["versions"].items()},
             proven=document["proven"],
         )
-    request, advice = solve()
-    versions = {str(c.name): c.version for c in advice.optimum.stack}
+    selection, advice = solve()
+    versions = advice.optimum.stack.versions
     if not advice.optimum.stopped:
         document = {
-            "pages": client.digests(sorted(request.loaded_packages)),
+            "pages": client.digests(sorted(selection.loaded_packages)),
             "versions": {name: str(version) for name, version in versions.items()},
             "proven": advice.optimum.proven,
         }

@@ -1,39 +1,145 @@
-"""The scope of one check: one lock, one target, one policy."""
+"""What each check of the gate looks at: one state of a project, for one target and under one policy."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
+from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.policy import GatePolicy
+from advisor.gate.recommendation import RecommendedStack
+from advisor.gate.setting_changes import RecommendedValues, with_settings_of_lock
+from advisor.index.client import IndexClient
 from advisor.locks.lock import Lock
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import ProjectSettings
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
+from advisor.resolve.score.predictor import Predictor
 
+_T = TypeVar("_T")
 _NO_CAUSE = Cause()
+
+InstallableFiles = Mapping[NormalizedName, Candidate]
+"""The file that the target would install for each locked package; packages without such a file are absent."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scope:
-    """One lock, checked for one target under one policy.
+class ProjectState:
+    """The state of a project: in the checkout, or in a commit.
 
     Attributes:
-        lock: The lock.
-        problem: What the project requires on the target.
-        policy: What fails the gate.
-        target: Name of the target; empty if the project has no named targets.
-        trusted_references: Repositories, archives and directories that packages may come from.
+        lock: Its lock.
+        problem: Its requirements.
+        allowed_indexes: Addresses that its packages may come from, in addition to PyPI.
+        project_settings: Its run-time settings.
+        recommended_settings: Run-time settings that its lock recommends.
+        requirements_known: Whether its requirements are known; they are not if the base is only a lock file.
+        trusted_references: Repositories, archives and directories that its packages may come from.
     """
 
     lock: Lock
     problem: ResolutionProblem
-    policy: GatePolicy
-    target: str
+    allowed_indexes: Collection[str]
+    project_settings: ProjectSettings = field(default_factory=ProjectSettings)
+    recommended_settings: RecommendedValues = field(default_factory=dict)
+    requirements_known: bool = True
     trusted_references: tuple[DirectReference, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateCase:
+    """A project and a target to check it for.
+
+    Attributes:
+        name: Name of the target; empty if the project has no named targets.
+        head: The project.
+        client: The indexes.
+        predictor: Predictions from the observations, for the target.
+        recommend: Returns the recommended stack; `None` to skip that comparison.
+        base: Display name and state of the base that the project is compared with, if there is one.
+        max_size: Largest admissible download of the lock, in bytes; `None` for no limit.
+    """
+
+    name: str
+    head: ProjectState
+    client: IndexClient
+    predictor: Predictor
+    recommend: Callable[[], RecommendedStack] | None = None
+    base: tuple[str, ProjectState] | None = None
+    max_size: int | None = None
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scope:
+    """What a check looks at.
+
+    Attributes:
+        case: The project and the target.
+        state: The state of the project, or that of its base.
+        policy: What fails the gate.
+        base: The base, for the checks of a change; `None` for the checks of a state by itself.
+        comparison: The lock compared with that of the base, for the checks of a change.
+    """
+
+    case: GateCase
+    state: ProjectState
+    policy: GatePolicy
+    base: Scope | None = None
+    comparison: LockComparison | None = None
+    _results: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def lock(self) -> Lock:
+        """The lock."""
+        return self.state.lock
+
+    @property
+    def problem(self) -> ResolutionProblem:
+        """What the project requires on the target."""
+        return self.state.problem
+
+    @property
+    def client(self) -> IndexClient:
+        """The indexes."""
+        return self.case.client
+
+    @property
+    def predictor(self) -> Predictor:
+        """Predictions from the observations, for the target."""
+        return self.case.predictor
+
+    @cached_property
+    def settings(self) -> tuple[ProjectSetting, ...]:
+        """Run-time settings of the project, without those of operations on devices that the target does not use."""
+        return self.state.project_settings.on("cuda" if self.problem.target.hardware.gpu else "cpu")
+
+    @cached_property
+    def settings_with_lock(self) -> tuple[ProjectSetting, ...]:
+        """The same, with those that the lock recommends and that nothing else sets."""
+        return with_settings_of_lock(self.settings, self.state.recommended_settings, self.lock.path or Path())
+
+    def once(self, make: Callable[[Scope], _T]) -> _T:
+        """Return the result of a function for this state; it is called for the first check that needs it."""
+        if make not in self._results:
+            self._results[make] = make(self)
+        result: _T = self._results[make]
+        return result
+
+    def made(self, make: Callable[[Scope], _T]) -> _T | None:
+        """Return the result of a function that :meth:`once` called; `None` if no check needed it so far."""
+        return self._results.get(make)
+
+    def of_change(self, base: Scope | None, comparison: LockComparison | None) -> Scope:
+        """Return the scope for the checks of a change; what was made once is not made again."""
+        return replace(self, base=base, comparison=comparison)
 
     def finding(
         self,
@@ -64,7 +170,7 @@ class Scope:
             place=place or self.place_of(package),
             package=package,
             subject=subject,
-            targets=(self.target,),
+            targets=(self.case.name,),
             source=source,
             cause=cause,
         )
@@ -78,11 +184,18 @@ class Scope:
             return Place(path=str(self.lock.path), line=1)
         return Place(path=locked.path or str(self.lock.path), line=locked.line)
 
+    def at(self, line: int) -> Place:
+        """Return the place of a line of the lock."""
+        return Place(path=str(self.lock.path), line=line)
+
+
+Check = Callable[[Scope], Iterator[Finding]]
+"""A check: yields its findings.
+
+A check that reads an index, or the knowledge base, may raise an error after some findings.
+"""
+
 
 def place_of_root(root: RootRequirement) -> Place | None:
-    """Return the place of a requirement of the project, or none if it comes from no file."""
+    """Return the place of a requirement of the project; `None` if it comes from no file."""
     return Place(path=root.path, line=root.line) if root.path and root.line else None
-
-
-InstallableFiles = Mapping[NormalizedName, Candidate]
-"""The file that the target would install for each locked package; packages without such a file are absent."""

@@ -9,13 +9,15 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from advisor.gate.checks.settings import RecommendedValues
 from advisor.gate.findings import Place
-from advisor.project.settings.project_settings import ProjectSetting
+from advisor.project.settings.interface import ProjectSetting
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.settings import ANY, shipped_settings
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Effect
 
+RecommendedValues = Mapping[str, Mapping[str, int | str]]
+"""Recommended values of settings, by framework and name."""
 _Key = tuple[str, str, tuple[str, ...]]
 """File, name of the setting, and the frameworks that it applies to."""
 
@@ -96,8 +98,6 @@ def setting_changes(
     after: Iterable[ProjectSetting],
     stacks: Sequence[Mapping[str, Version]],
     predictor: Predictor,
-    *,
-    backends: Mapping[str, str],
 ) -> tuple[SettingChange, ...]:
     """Return the settings that differ, with the predicted effect of each on the frameworks of a lock.
 
@@ -108,7 +108,6 @@ def setting_changes(
         after: Settings of the project.
         stacks: Versions of the lock, and those of the base: effects are those on the first that has the values.
         predictor: Predictions from the observations.
-        backends: Backend of each measured package.
     """
     old, new = _by_file(before), _by_file(after)
     keys = [key for key in sorted({*old, *new}) if _values(old.get(key)) != _values(new.get(key))]
@@ -120,7 +119,7 @@ def setting_changes(
         listed = new.get(key) or old[key]
         was, is_now = _values(old.get(key)), _values(new.get(key))
         # A file that sets several values is used in several ways.
-        effects = _effects(key, was, is_now, stacks, predictor, backends) if max(len(was), len(is_now)) == 1 else ()
+        effects = _effects(key, was, is_now, stacks, predictor) if max(len(was), len(is_now)) == 1 else ()
         place = Place(path=str(listed[0].path), line=listed[0].line) if key in new else Place(path=key[0])
         changes.append(
             SettingChange(name=key[1], before=was, after=is_now, backends=key[2], place=place, effects=effects)
@@ -160,14 +159,13 @@ def _effects(
     after: tuple[str, ...],
     stacks: Sequence[Mapping[str, Version]],
     predictor: Predictor,
-    backends: Mapping[str, str],
 ) -> tuple[Effect, ...]:
     _, name, applies_to = key
-    packages = [p for p in sorted(stacks[0]) if p in backends and (not applies_to or backends[p] in applies_to)]
+    packages = [p for p in sorted(stacks[0]) if p in FRAMEWORKS and (not applies_to or FRAMEWORKS[p] in applies_to)]
     value, over = next(iter(after), ""), next(iter(before), "")
     effects: list[Effect] = []
     for package in packages:
-        having = [s for s in stacks if package in s and _has(backends[package], name, {value, over}, s[package])]
+        having = [s for s in stacks if package in s and _has(FRAMEWORKS[package], name, {value, over}, s[package])]
         if having:
             effects += predictor.setting_effects(having[0], {package: {name: value}}, {package: {name: over}})
     return tuple(effects)

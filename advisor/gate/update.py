@@ -11,7 +11,7 @@ from packaging.version import Version
 
 from advisor.domain.words import count
 from advisor.gate.check import TargetResult, check_target
-from advisor.gate.compare import exceeds_gap
+from advisor.gate.checks.speed_limits import exceeds_gap
 from advisor.gate.findings import Finding, gate_codes
 from advisor.gate.policy import EXCEPTION_CODES, GatePolicy
 from advisor.gate.recommendation import RecommendedStack
@@ -20,9 +20,10 @@ from advisor.resolve.candidates.problem import Candidate, NoStackError
 from advisor.resolve.explanation.alternatives import best_with_version
 from advisor.resolve.explanation.no_stack import error_about_size
 from advisor.resolve.optimum.baseline import verify
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.score.costs import Choice
+from advisor.resolve.score.criteria import LeastChange
 from advisor.resolve.score.predictor import performance_versions
 
 _MAX_ROUNDS = 200
@@ -69,21 +70,9 @@ def find_smallest_update(
     excluded: set[frozenset[Choice]] = set()
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
-        criteria = request.criteria.with_least_change(lock.versions, excluded, added=int(not lock.is_project))
-        changed_request = replace(request, criteria=criteria, optimum=None)
-        try:
-            optimum = changed_request.best()
-        except StackTooLargeError as error:
-            further = " and passes the gate"
-            raise error_about_size(
-                request, [error.smallest], not_compared=request.not_compared, further=further
-            ) from None
-        except InfeasibleError:
-            raise NoStackError(
-                "no stack satisfies the requirements and passes the gate",
-                details=tuple(f"{finding.code}: {finding.message}" for finding in before),
-                hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
-            ) from None
+        change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
+        changed_request = replace(request, score=replace(request.score, change=change))
+        optimum = _fewest_changes(changed_request, before)
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
         remaining = tuple(failing_findings(after, policy, today=today))
@@ -96,6 +85,29 @@ def find_smallest_update(
             return Update(optimum=optimum, older=older, remaining=remaining)
         excluded |= fresh
     raise SearchLimitError(f"the search for the smallest change did not end within {_MAX_ROUNDS} rounds")
+
+
+def _fewest_changes(request: ResolutionRequest, before: Iterable[Finding]) -> Optimum:
+    """Return the stack with the fewest changes of the lock.
+
+    Args:
+        request: The request that minimises the changes.
+        before: What fails the lock now, for messages.
+
+    Raises:
+        NoStackError: If there is no stack.
+    """
+    try:
+        return solve(request)
+    except StackTooLargeError as error:
+        further = " and passes the gate"
+        raise error_about_size(request, [error.smallest], further=further) from None
+    except InfeasibleError:
+        raise NoStackError(
+            "no stack satisfies the requirements and passes the gate",
+            details=tuple(f"{finding.code}: {finding.message}" for finding in before),
+            hint="relax the requirements, or ignore a finding with a reason in `[tool.advisor.gate]`",
+        ) from None
 
 
 def _reasons_for_older(

@@ -9,10 +9,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from advisor.index.cache import DiskCache
+from advisor.index.access import IndexAccess, OfflineError
 from advisor.index.configuration import without_credentials
 from advisor.index.limits import GIT_SECONDS
-from advisor.index.pages.reader import OfflineError
 from knowledge.domain.errors import UnavailableError
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -32,9 +31,8 @@ class GitError(UnavailableError):
 class GitRepositories:
     """Reads repositories. Safe for many threads; the commit of a revision is looked up once."""
 
-    def __init__(self, cache: DiskCache, *, offline: bool) -> None:
-        self._cache = cache
-        self._offline = offline
+    def __init__(self, access: IndexAccess) -> None:
+        self._access = access
         self._commits: dict[tuple[str, str], str] = {}
 
     def commit_of(self, url: str, revision: str) -> str:
@@ -68,8 +66,8 @@ class GitRepositories:
             GitError: If the repository cannot be read, or has no such commit.
             OfflineError: If this program is offline.
         """
-        if self._offline:
-            raise self._offline_error(url)
+        if self._access.offline:
+            raise self._missing(url)
         _git(["init", "--quiet", str(folder)], url)
         within = ["-C", str(folder)]
         try:
@@ -87,24 +85,21 @@ class GitRepositories:
 
     def _look_up(self, url: str, revision: str) -> str:
         key = f"{url} {revision}"
-        if self._offline:
-            stored = self._cache.read("commits", key)
+        if self._access.offline:
+            stored = self._access.cache.read("commits", key)
             if stored is None:
-                raise self._offline_error(url)
+                raise self._missing(url)
             return stored.decode()
         lines = (line.partition("\t") for line in _git(["ls-remote", "--", url], url).splitlines())
         commits = {name: commit for commit, _, name in lines}
         names = [f"refs/tags/{revision}^{{}}", f"refs/tags/{revision}", f"refs/heads/{revision}", revision]
         commit = commits.get("HEAD") if not revision else next((commits[n] for n in names if n in commits), None)
         commit = commit or _commit_of_prefix(url, revision)
-        self._cache.write("commits", key, commit.encode())
+        self._access.cache.write("commits", key, commit.encode())
         return commit
 
-    def _offline_error(self, url: str) -> OfflineError:
-        return OfflineError(
-            f"the repository `{without_credentials(url)}` is not in the cache `{self._cache.directory}`",
-            hint="run the same command once without `--offline`",
-        )
+    def _missing(self, url: str) -> OfflineError:
+        return self._access.missing(f"the repository `{without_credentials(url)}`")
 
 
 def _commit_of_prefix(url: str, revision: str) -> str:

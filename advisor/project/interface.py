@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import platform as this_machine
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,15 +13,21 @@ from typing import Any
 
 from packaging.markers import InvalidMarker, Marker
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from advisor.domain.direct_reference import DirectReference, parse_direct_reference
 from advisor.domain.requirement import RootRequirement
-from advisor.domain.target import Target
+from advisor.domain.target import NEWEST_PYTHON, Target
+from advisor.domain.words import quoted
+from advisor.index.metadata.core import CoreMetadata
 from advisor.project.package_sources import PackageSource
-from knowledge.domain.documents import lines_of, requirement_from
+from knowledge.domain.documents import lines_of, requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
+_OLDEST = 6
+"""Minor version of the oldest CPython 3 that is tried."""
+_MOST_PATCHES = 30
 
 
 class UnbuiltProjectError(InputError):
@@ -36,14 +43,38 @@ class UnbuiltProjectError(InputError):
         )
 
 
+ProjectBuilder = Callable[[Path], CoreMetadata]
+"""Builds the metadata of the project in a directory, which runs its code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedParts:
+    """What the user selected of a project.
+
+    Attributes:
+        extras: Extras of the project to include.
+        groups: Dependency groups to include.
+        build: Builds the metadata of the project if its requirements are only known after a build, which may end with
+            a `BuildError`; `None` to refuse this with an :class:`UnbuiltProjectError`.
+    """
+
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    build: ProjectBuilder | None = None
+
+
+NOTHING = SelectedParts()
+"""Neither extras nor groups, and no build."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequirements:
     """Requirements and settings of a project.
 
     Attributes:
         roots: Requirements and constraints.
-        requires_python: Specifier of the supported interpreters, or none.
-        index_url: Default index, or none.
+        requires_python: Specifier of the supported interpreters, or `None`.
+        index_url: Default index, or `None`.
         extra_index_urls: Further indexes.
         supplemental_index_urls: Indexes that are searched for what no other index has.
         find_links: Directories with distributions.
@@ -139,6 +170,62 @@ def line_of(path: Path, text: str, part: str) -> str:
         if part in content:
             return f"{path.name}:{number}"
     return ""
+
+
+def entry_place(path: Path, text: str, name: str) -> str:
+    """Return ``FILE:LINE`` of the entry of a package in a file of TOML; only the file if no line contains the name."""
+    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
+
+
+def check_available(names: Iterable[str], available: Collection[str], path: Path, *, kind: str = "extra") -> None:
+    """Check that a file has the parts that the user selected.
+
+    Args:
+        names: The selected parts.
+        available: The parts of the file.
+        path: The file.
+        kind: What the parts are.
+
+    Raises:
+        InputError: If it does not have one of them.
+    """
+    for name in names:
+        if name not in available:
+            raise InputError(f"`{path}` has no {kind} `{name}`", hint=f"it has {quoted(sorted(available)) or 'none'}")
+
+
+def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str = "") -> Mapping[str, Any]:
+    """Return a table of a document, empty if there is none.
+
+    Args:
+        document: The document, or a table of it.
+        key: Name of the table.
+        path: The file, for messages.
+        parent: Name of the table that contains it, with a point at its end; empty for the document.
+
+    Raises:
+        InputError: If it is something else than a table.
+    """
+    table = document.get(key, {})
+    if not isinstance(table, dict):
+        raise InputError(f"`{path}`: `{parent}{key}` is not a table")
+    return table
+
+
+def python_specifier(text: str | None, place: str) -> str | None:
+    """Return the specifier of the supported interpreters; `None` if there is none.
+
+    Args:
+        text: The specifier, as written.
+        place: File and key, for messages.
+
+    Raises:
+        InputError: If it is malformed.
+    """
+    try:
+        return None if text is None else str(specifiers_from(text))
+    except InvalidSpecifier:
+        raise InputError(f"{place} `{text}` is not a version specifier") from None
 
 
 def parse_requirement(text: str, origin: str) -> Requirement:
@@ -256,7 +343,7 @@ def defined_source(source: Any, sources: Mapping[str, str], package: str, place:
     if source not in sources:
         raise InputError(
             f"{place}: `{package}` comes from the source `{source}`, which is not defined",
-            hint=f"the project defines {', '.join(f'`{name}`' for name in sources) or 'no source'}",
+            hint=f"the project defines {quoted(sources) or 'no source'}",
         )
     return sources[source]
 
@@ -287,28 +374,63 @@ def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequireme
         parts: The files, at least one; later index options come before earlier ones.
     """
     merged = replace(parts[0], roots=_roots_with_path(parts[0]))
-    for part in parts[1:]:
+    for part in (replace(part, roots=_roots_with_path(part)) for part in parts[1:]):
+        joined = {name: _joined(getattr(merged, name), getattr(part, name)) for name in ProjectRequirements.__slots__}
         merged = replace(
-            merged,
-            roots=merged.roots + _roots_with_path(part),
-            requires_python=merged.requires_python or part.requires_python,
-            index_url=part.index_url or merged.index_url,
-            extra_index_urls=merged.extra_index_urls + part.extra_index_urls,
-            supplemental_index_urls=merged.supplemental_index_urls + part.supplemental_index_urls,
-            find_links=merged.find_links + part.find_links,
-            trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
-            bindings={**merged.bindings, **part.bindings},
-            sources={**merged.sources, **part.sources},
-            overrides=merged.overrides + part.overrides,
-            only_binary=merged.only_binary + part.only_binary,
-            no_binary=merged.no_binary + part.no_binary,
-            prereleases=merged.prereleases or part.prereleases,
-            settings={**merged.settings, **part.settings},
-            files=merged.files + part.files,
+            merged, **{**joined, "index_url": part.index_url or merged.index_url, "skipped": merged.skipped}
         )
     return merged
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Return lists one after the other, tables with the entries of both, and of other values the first that is set."""
+    if isinstance(first, Mapping):
+        return {**first, **second}
+    return first + second if isinstance(first, tuple) else first or second
 
 
 def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
     """Return the requirements of a file, with the path of the file if the reader did not set one."""
     return tuple(root if root.path or not part.files else replace(root, path=part.files[0]) for root in part.roots)
+
+
+def supported_pythons(required: str | None) -> tuple[str, ...]:
+    """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
+
+    Args:
+        required: The specifier; `None` admits every version.
+    """
+    specifier = SpecifierSet(required or "")
+    versions = []
+    for minor in range(NEWEST_PYTHON - 1, _OLDEST - 1, -1):
+        patches = (f"3.{minor}.{patch}" for patch in range(_MOST_PATCHES))
+        admitted = next((text for text in patches if specifier.contains(text)), None)
+        if admitted is not None:
+            versions.append(admitted.removesuffix(".0"))
+    return tuple(versions)
+
+
+def supports_own_python(project: ProjectRequirements) -> bool:
+    """Whether a project supports the interpreter of this program."""
+    required = project.requires_python
+    return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
+
+
+def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports if it does not support that of this program; else none."""
+    return () if supports_own_python(project) else supported_pythons(project.requires_python)
+
+
+def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
+    """Return the interpreters that a project supports, newest first.
+
+    Raises:
+        InputError: If it supports none.
+    """
+    pythons = supported_pythons(project.requires_python)
+    if not pythons:
+        raise InputError(
+            f"no released Python satisfies `{project.requires_python}`, which the project requires",
+            hint="correct `requires-python`, or choose an interpreter with `--python`",
+        )
+    return pythons

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
 from typing import Any
 
 from advisor.domain.words import count, ends_text, interval_text, ratio_text
 from advisor.report.tables import aligned_table
+from knowledge.domain.extras import needs_extra
 from knowledge.estimate.framework_evidence import Estimate
 from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.evidence.stacks import StackComparisons, stack_name
 
+_MOST_CONTRASTS = 10
 _LARGEST = 100.0
 NO_RESULT = "no result"
 """Text of a ratio whose interval is too wide, or contradicts the medians."""
@@ -83,7 +86,7 @@ def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
     }
 
 
-def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int, most: int = 10) -> str:
+def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int) -> str:
     """Return an estimate and the evidence that contributes most to it."""
     basis = "both measured" if estimate.measured else "inferred: at least one of the versions was not measured"
     lines = [
@@ -106,7 +109,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
                     c.machine.name,
                     c.block,
                 )
-                for weight, c in estimate.weighted_contrasts[:most]
+                for weight, c in estimate.weighted_contrasts[:_MOST_CONTRASTS]
             ),
         ),
     ]
@@ -264,10 +267,6 @@ def draw_svg(draw: Callable[[Any], None], *, rows: int) -> str:
     Raises:
         InputError: If matplotlib is not installed.
     """
-    from io import StringIO
-
-    from knowledge.domain.extras import needs_extra
-
     with needs_extra("plot", "a plot"):
         import matplotlib as mpl
         from matplotlib.figure import Figure

@@ -7,15 +7,12 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from advisor.report.layout import Layout
 
 if TYPE_CHECKING:
     from advisor.resolve.explanation.prices import Price
-
-Report = TypeVar("Report")
-_Report = TypeVar("_Report", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +32,7 @@ class Presentation:
     prices: Callable[[], Sequence[Price]] = tuple
 
 
-class ReportFormat(Protocol[_Report]):
+class ReportFormat(Protocol):
     """A module of a format.
 
     Attributes:
@@ -45,11 +42,11 @@ class ReportFormat(Protocol[_Report]):
 
     SUFFIX: str
 
-    def render(self, report: _Report, presentation: Presentation, /) -> str:
+    def render(self, report: Any, presentation: Presentation, /) -> str:
         """Return the report as text, without a line break at its end."""
 
 
-class ReportFormats(Generic[Report]):
+class ReportFormats:
     """The formats of one report."""
 
     def __init__(self, package: str, paths: Sequence[str], *, first: Sequence[str]) -> None:
@@ -76,7 +73,7 @@ class ReportFormats(Generic[Report]):
             return None
         return next((name for name in self.names if path.suffix == self._module(name).SUFFIX), None)
 
-    def render(self, name: str, report: Report, presentation: Presentation | None = None) -> str:
+    def render(self, name: str, report: Any, presentation: Presentation | None = None) -> str:
         """Return a report in a format.
 
         Args:
@@ -86,6 +83,6 @@ class ReportFormats(Generic[Report]):
         """
         return self._module(name).render(report, presentation or Presentation())
 
-    def _module(self, name: str) -> ReportFormat[Report]:
+    def _module(self, name: str) -> ReportFormat:
         # Only the module of the requested format is imported, for a fast start.
-        return cast("ReportFormat[Report]", importlib.import_module(f"{self._package}.{name}"))
+        return cast(ReportFormat, importlib.import_module(f"{self._package}.{name}"))

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
 from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.domain.ratio import Ratio
@@ -110,8 +113,6 @@ def tree(required: Required, versions: Mapping[str, str]) -> tuple[TreeNode, ...
 
 def page(template: str, **values: Any) -> str:
     """Return a page from a template; texts are escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from markupsafe import Markup, escape
 
     def code_spans(text: object) -> Markup:
         """Return a text with the parts in backticks as code."""

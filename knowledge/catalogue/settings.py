@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.observation import Scalar
 
 Numerics = Literal["exact", "reordered", "reduced"]
@@ -136,14 +137,18 @@ class Setting:
 
 @lru_cache(maxsize=1)
 def shipped_settings() -> Mapping[str, Setting]:
-    """Return every setting of the catalogue by name, in the order of the files.
+    """Return every setting by name, in the order of the catalogue's files.
+
+    The catalogue says what a setting is; the file ``settings.toml`` in the folder of a framework, how it applies it.
 
     It is read with the standard library: measurements run where nothing else is installed.
 
     Raises:
-        InputError: If a file is malformed, or two files have a setting of the same name.
+        InputError: If a file is malformed, two files have a setting of the same name, or a framework has one that the
+            catalogue does not contain.
     """
     settings: dict[str, Setting] = {}
+    applied = _settings_of_frameworks()
     folder = importlib.resources.files("knowledge.catalogue") / "data" / "settings"
     for file in sorted(folder.iterdir(), key=lambda f: f.name):
         if not file.name.endswith(".toml"):
@@ -152,20 +157,31 @@ def shipped_settings() -> Mapping[str, Setting]:
             if name in settings:
                 raise InputError(f"the catalogue of settings contains `{name}` twice")
             try:
-                settings[name] = _setting(name, table)
+                settings[name] = _setting(name, table, applied.pop(name, ()))
             except (TypeError, KeyError, ValueError) as error:
                 raise InputError(f"the catalogue of settings, `{file.name}`, `{name}`: {error}") from None
+    if applied:
+        raise InputError(f"the catalogue of settings does not contain `{next(iter(applied))}`, which a framework has")
     return MappingProxyType(settings)
 
 
-def _setting(name: str, table: Mapping[str, Any]) -> Setting:
+def _settings_of_frameworks() -> dict[str, list[dict[str, Any]]]:
+    """Return the tables of each setting in the files of the frameworks."""
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for framework in frameworks().values():
+        for name, table in framework.document("settings").items():
+            tables.setdefault(name, []).append({**table, "backend": framework.name})
+    return tables
+
+
+def _setting(name: str, table: Mapping[str, Any], of_frameworks: Iterable[Mapping[str, Any]]) -> Setting:
     return Setting(
         name=name,
         **{
             **table,
             "devices": tuple(table["devices"]),
             "excludes": tuple(table.get("excludes", ())),
-            "frameworks": tuple(map(_framework, table["frameworks"])),
+            "frameworks": tuple(map(_framework, (*table.get("frameworks", ()), *of_frameworks))),
         },
     )
 

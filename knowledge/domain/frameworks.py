@@ -32,7 +32,6 @@ class Framework:
         processor_distributions: Those that support no accelerator.
         devices: Devices that it supports: ``cpu``, ``cuda``.
         abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
-        code: How programs use it: `modules` that they import, and usual `aliases` of these.
         published: Its names in published tables, as regular expressions.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
             reported, `categories` of events in traces.
@@ -47,9 +46,13 @@ class Framework:
     processor_distributions: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
     abilities: frozenset[str] = frozenset()
-    code: Mapping[str, Any] = field(default_factory=dict)
     published: Mapping[str, str] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self, name: str) -> dict[str, Any]:
+        """Return the content of a further file of the folder, such as ``settings``; empty if there is none."""
+        path = self.folder / f"{name}.toml"
+        return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 @cache
@@ -59,6 +62,11 @@ def frameworks() -> Mapping[str, Framework]:
     folders = spec.submodule_search_locations if spec is not None else None
     read = [_read(path) for folder in folders or () for path in Path(folder).glob("*/framework.toml")]
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
+
+
+def able_frameworks(ability: str) -> tuple[str, ...]:
+    """Return the names of the frameworks with an ability, sorted."""
+    return tuple(sorted(framework.name for framework in frameworks().values() if ability in framework.abilities))
 
 
 def _read(path: Path) -> Framework:

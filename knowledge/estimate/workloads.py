@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import able_frameworks
 from knowledge.domain.observation import PUBLISHED, words_of
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.programs import DEPTHWISE, composition_of
@@ -119,7 +120,7 @@ def _workload(name: str, entry: Mapping[str, Any]) -> Workload:
         name=name,
         summary=entry["summary"],
         parts={name: listed for name, listed in parts.items() if listed or name == OPERATIONS},
-        backends=tuple(entry.get("backends", ())),
+        backends=able_frameworks(entry["needs"]),
         source=entry["source"],
         is_kind=entry.get("kind", False),
         is_similar=entry.get("similar", False),
@@ -257,6 +258,6 @@ def _timm_workload(name: str) -> Workload:
         name=name,
         summary=f"{mode} of timm's `{model}`",
         parts={TASKS: (task,), OPERATIONS: operation_parts(composition.shares if composition else {})},
-        backends=("jax", "tensorflow", "torch"),
+        backends=able_frameworks("backward"),
         source=shipped.origin["address"],
     )

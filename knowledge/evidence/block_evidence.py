@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
+from knowledge.domain.frameworks import able_frameworks
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, Observation
 from knowledge.evidence.compare import common_shares, compare_block
@@ -24,7 +25,7 @@ from knowledge.evidence.contrasts import (
     pack_contrasts,
     unpack_contrasts,
 )
-from knowledge.evidence.mlperf import ADVISED, TRAINING_BLOCK, training_rows
+from knowledge.evidence.mlperf import TRAINING_BLOCK, training_rows
 from knowledge.evidence.published_rows import first_publications, published_contrasts
 from knowledge.evidence.timm import BLOCK, is_shipped, timm_contrasts
 from knowledge.store.base import KnowledgeBase, StoredBlock
@@ -71,7 +72,9 @@ class BlockEvidence:
 
 def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
     """Return the contrasts of versions between rounds of MLPerf Training."""
-    rows = (r for r in training_rows(observations) if r.framework in ADVISED and r.indicator.device == "cuda")
+    # Other frameworks, such as TensorRT, are no choice of a lock.
+    advised = able_frameworks("backward")
+    rows = (r for r in training_rows(observations) if r.framework in advised and r.indicator.device == "cuda")
     return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
 
 

@@ -212,8 +212,6 @@ def _gain(earlier: Score, later: Score) -> Gain:
 TRAINING_BLOCK, INFERENCE_BLOCK = f"{PUBLISHED}/MLPerf Training", f"{PUBLISHED}/MLPerf Inference"
 USUAL_NAMES: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "ssd": "ssd_resnet34"}
 """Tasks of benchmarks of MLPerf that have another name there (https://github.com/mlcommons/training and inference)."""
-ADVISED = ("jax", "tensorflow", "torch")
-"""Frameworks whose versions are compared; others, such as TensorRT, are no choice of a lock."""
 
 
 def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:

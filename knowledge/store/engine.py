@@ -28,6 +28,8 @@ _OPENING_HINTS = {
     "postgresql": "check the address, that the server is running and reachable from here, and the user name and "
     "password; or name another knowledge base with `--knowledge`",
 }
+REVISIONS = "knowledge.store.migrations:versions"
+"""Folders with the revisions of the tables, as Alembic writes them."""
 _MIGRATION_HINTS = {
     "sqlite": "open it once with write access, or copy it to a place where you can write",
     "postgresql": MIGRATION_HINT,
@@ -255,5 +257,7 @@ def _upgrade(connection: Connection) -> None:
     logging.getLogger("alembic").setLevel(logging.WARNING)
     config = Config()
     config.set_main_option("script_location", "knowledge.store:migrations")
+    config.set_main_option("version_locations", REVISIONS)
+    config.set_main_option("path_separator", "space")
     config.attributes["connection"] = connection
     command.upgrade(config, "head")

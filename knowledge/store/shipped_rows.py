@@ -7,14 +7,13 @@ base records the version of the shipped data that it has, so that an older progr
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import Connection, delete, insert, select
 
 from knowledge.store import tables
 from knowledge.store.ingest import add_shipped_lines
-from knowledge.store.removal import delete_observations, delete_unused, record_removal
+from knowledge.store.removal import delete_observations, delete_unused
 from knowledge.store.shipped_files import ShippedFile
 
 
@@ -48,10 +47,8 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile], 
     if is_current(connection, files, version=version):
         return
     stored = _stored_numbers(connection)
-    if _stored_version(connection) is None:
-        _record_earlier_removals(connection, [file for file in files if file.sha256 in stored])
     shipping = {file.sha256: file.name for file in files}
-    obsolete = [number for sha256, number in stored.items() if sha256 not in shipping and number is not None]
+    obsolete = [number for sha256, number in stored.items() if sha256 not in shipping]
     shipped = tables.observation.c.shipped
     deleted = delete_observations(connection, shipped.in_(obsolete)) if obsolete else frozenset()
     numbers = _number_files(connection, shipping, stored)
@@ -65,17 +62,17 @@ def update_shipped_rows(connection: Connection, files: Collection[ShippedFile], 
 
 
 def _stored_version(connection: Connection) -> int | None:
-    """Return the version of the imported data; none before the first import by a program with revision 0005."""
+    """Return the version of the imported data; ``None`` before the first import."""
     return connection.execute(select(tables.shipped_data.c.version)).scalar()
 
 
-def _stored_numbers(connection: Connection) -> dict[str, int | None]:
-    """Return the numbers of the imported files, by hash; none if a program with revision 0003 imported a file."""
+def _stored_numbers(connection: Connection) -> dict[str, int]:
+    """Return the numbers of the imported files, by hash."""
     table = tables.shipped_file
     return {row.sha256: row.number for row in connection.execute(select(table.c.sha256, table.c.number))}
 
 
-def _number_files(connection: Connection, names: Mapping[str, str], stored: Mapping[str, int | None]) -> dict[str, int]:
+def _number_files(connection: Connection, names: Mapping[str, str], stored: Mapping[str, int]) -> dict[str, int]:
     """Record the program's files instead of the stored ones; return the number of each, by its hash.
 
     Files that were imported before retain their numbers.
@@ -86,18 +83,11 @@ def _number_files(connection: Connection, names: Mapping[str, str], stored: Mapp
         stored: Numbers of the stored files, by hash.
     """
     table = tables.shipped_file
-    numbers = {sha256: number for sha256, number in stored.items() if number is not None}
-    following = max(numbers.values(), default=0) + 1
-    numbers |= {sha256: following + i for i, sha256 in enumerate(sorted(names.keys() - numbers.keys()))}
+    following = max(stored.values(), default=0) + 1
+    new = sorted(names.keys() - stored.keys())
+    numbers = {**stored, **{sha256: following + i for i, sha256 in enumerate(new)}}
     connection.execute(delete(table))
     if names:
         rows = [{"sha256": sha256, "name": names[sha256], "number": numbers[sha256]} for sha256 in sorted(names)]
         connection.execute(insert(table), rows)
     return numbers
-
-
-def _record_earlier_removals(connection: Connection, files: Iterable[ShippedFile]) -> None:
-    """Record the blocks of imported files that are missing: programs before revision 0005 did not record removals."""
-    entries = (json.loads(line) for file in files for line in file.lines())
-    names = {entry["record"]["block"] for entry in entries if entry["kind"] == "observation"}
-    record_removal(connection, names - set(connection.execute(select(tables.block.c.name)).scalars()))

@@ -257,7 +257,7 @@ class SqlKnowledgeBase:
             by_indicator = connection.execute(select(name, func.count()).group_by(name)).all()
             return Content(
                 address=self.address,
-                revision=tables.HEAD,
+                revision=_revision(connection),
                 digest=digest,
                 observations=tuple(sorted((str(s), int(n)) for s, n in by_status)),
                 stacks=count(tables.stack),
@@ -269,7 +269,7 @@ class SqlKnowledgeBase:
     def revision(self) -> str:
         """Return the revision of the tables in the database; fast for any amount of content."""
         with self._read() as connection:
-            return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
+            return _revision(connection)
 
     def shipped(self) -> frozenset[str]:
         """Return the hashes of the shipped observation files that were imported already."""
@@ -340,6 +340,10 @@ class SqlKnowledgeBase:
             f"the knowledge base `{self.address}` could not be {verb}: {cause}",
             hint=f"{GRANT_HINT if lacks_rights(error) else _FAILURE_HINT}; no partial change was stored",
         )
+
+
+def _revision(connection: Connection) -> str:
+    return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
 
 def _blocks(connection: Connection, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:

@@ -22,7 +22,7 @@ from sqlalchemy import (
     insert,
 )
 
-HEAD = "0005"
+HEAD = "0001"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(
@@ -73,7 +73,7 @@ observation = Table(
     Column("hardware_id", String(64), ForeignKey("hardware.id"), nullable=False),
     Column("block", String(128), nullable=False),
     Column("round", Integer, nullable=False),
-    # The number of the arm; databases of earlier versions have the column under this name.
+    # The number of the arm; records have it under this name.
     Column("slot", Integer, nullable=False),
     Column("reference", Boolean, nullable=False),
     Column("status", String(32), nullable=False),
@@ -139,8 +139,7 @@ shipped_file = Table(
     metadata,
     Column("sha256", String(64), primary_key=True),
     Column("name", String(128), nullable=False),
-    # None if a program with revision 0003 imported it, which did not record what a file brought.
-    Column("number", Integer),
+    Column("number", Integer, nullable=False),
 )
 
 shipped_data = Table(

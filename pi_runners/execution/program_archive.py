@@ -8,12 +8,15 @@ import importlib.util
 import io
 import marshal
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.shared_files import write_atomically
 
-_FOLDERS = ("harness", "indicators", "frameworks", "models")
+_ROOT = Path(__file__).parents[1]
+_MAIN = b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n"
 
 
 def write_program(directory: Path) -> Path:
@@ -26,7 +29,9 @@ def write_program(directory: Path) -> Path:
     Args:
         directory: Directory for the archive.
     """
-    files = _program_files()
+    sources = dict(_sources())
+    files = {"__main__.py": _MAIN, "pi_runners/__init__.py": b""}
+    files.update((name, path.read_bytes()) for name, path in sources.items())
     digest = hashlib.sha256(importlib.util.MAGIC_NUMBER)
     for name, body in sorted(files.items()):
         digest.update(f"{name} {len(body)}\n".encode() + body)
@@ -38,38 +43,33 @@ def write_program(directory: Path) -> Path:
         with zipfile.ZipFile(content, "w") as archive:
             for name, body in files.items():
                 archive.writestr(name, body)
-                if name.startswith("pi_runners/") and name.endswith(".py"):
-                    archive.writestr(f"{name}c", _byte_code(name, body, path / name))
+                if name in sources and name.endswith(".py"):
+                    archive.writestr(f"{name}c", _byte_code(sources[name], body, path / name))
         write_atomically(path, content.getvalue())
     return path
 
 
-def _program_files() -> dict[str, bytes]:
-    """Return the files of the program that runs inside measured environments, by their names in the archive."""
-    root = Path(__file__).parents[1]
-    files = {
-        "__main__.py": b"import sys\nfrom pi_runners.harness.worker import main\nsys.exit(main())\n",
-        "pi_runners/__init__.py": b"",
-    }
-    for folder in _FOLDERS:
-        for file in sorted((root / folder).rglob("*")):
-            name = file.relative_to(root).as_posix()
-            if name.endswith((".py", ".gz", ".json")) and file.name != "reference.py" and "/profile/" not in name:
-                files[f"pi_runners/{name}"] = file.read_bytes()
-    return files
+def _sources() -> Iterator[tuple[str, Path]]:
+    """Yield the names in the archive, and the files, of what runs inside measured environments."""
+    files = [path for folder in ("harness", "indicators", "models") for path in (_ROOT / folder).rglob("*")]
+    for path in sorted([*files, *(_ROOT / "frameworks").glob("*.py")]):
+        if path.suffix in (".py", ".gz", ".json") and path.name != "reference.py":
+            yield f"pi_runners/{path.relative_to(_ROOT).as_posix()}", path
+    for framework in frameworks().values():
+        for path in sorted(framework.folder.glob("*.py")):
+            yield f"pi_runners/frameworks/{framework.name}/{path.name}", path
 
 
-def _byte_code(name: str, source: bytes, path: Path) -> bytes:
+def _byte_code(file: Path, source: bytes, path: Path) -> bytes:
     """Return a file of byte code that an interpreter of another version ignores.
 
     Args:
-        name: Name of the module's file.
+        file: The module's file.
         source: Its content.
         path: The path that tracebacks show.
     """
     # The loader reads the byte code that this interpreter has written, if it has.
-    installed = str(Path(__file__).parents[2] / name)
-    code = importlib.machinery.SourceFileLoader(name, installed).get_code(name)
+    code = importlib.machinery.SourceFileLoader(file.stem, str(file)).get_code(file.stem)
     assert code is not None
     # PEP 552: the hash of the source is not checked, because the archive never changes.
     header = importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + importlib.util.source_hash(source)

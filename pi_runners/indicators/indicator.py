@@ -6,8 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import Any, Dict, Iterable, List, Tuple
 
-from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameters, SamplingPlan, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.timing import measure
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}

@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
 from pi_runners.models.network import BATCH, Network, both
 
@@ -34,19 +33,15 @@ class _ImageBlock(_Block):
     }
 
     def channels(self, p: Parameters) -> int:
-        """Return the channels of the input."""
         return int(p["width"])
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return feature maps."""
         return [Inputs("images", (p["batch"], self.channels(p), p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each sample."""
         return int(p["batch"]), _CLASSES
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Normalise, run the block, classify."""
         x = self.block(n, n.batch_norm("entry", inputs[0]), p)
         return n.dense("classifier", n.global_mean(x), _CLASSES)
 
@@ -73,7 +68,6 @@ class ResidualBlock(_ImageBlock):
     probe = {"batch": 2, "size": 6, "width": 8}  # noqa: RUF012
 
     def channels(self, p: Parameters) -> int:
-        """Return four times the width."""
         return 4 * int(p["width"])
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
@@ -98,7 +92,6 @@ class InvertedResidualBlock(_ImageBlock):
     multiples = {"width": 6}  # noqa: RUF012
 
     def channels(self, p: Parameters) -> int:
-        """Return a sixth of the width."""
         return int(p["width"]) // 6
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
@@ -122,7 +115,6 @@ class ConvolutionBlock(_ImageBlock):
     probe = {"batch": 2, "size": 6, "width": 8}  # noqa: RUF012
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Convolve, normalise and rectify twice."""
         for name in ("block.convolution1", "block.convolution2"):
             x = n.relu(_normalised(n, name, x, p["width"], 3))
         return x
@@ -138,15 +130,12 @@ class _SequenceBlock(_Block):
     }
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return sequences of vectors."""
         return [Inputs("features", (p["batch"], p["length"], p["width"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each sequence."""
         return int(p["batch"]), _CLASSES
 
     def items(self, p: Parameters, mode: str) -> float:
-        """Return the tokens of a batch."""
         return float(p["batch"] * p["length"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
@@ -196,7 +185,6 @@ class RecurrentBlock(_SequenceBlock):
     probe = {"batch": 2, "length": 5, "width": 64}  # noqa: RUF012
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Run the layer over the sequence."""
         return n.lstm("block.lstm", x, p["width"])[0]
 
 
@@ -216,15 +204,12 @@ class WordClassifier(_SequenceBlock):
     probe = {"batch": 2, "length": 5, "width": 64, "words": 100}  # noqa: RUF012
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each token."""
         return int(p["batch"] * p["length"]), int(p["words"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
-        """Normalise, and classify every token."""
         return n.rows(self.block(n, n.layer_norm("entry", inputs[0]), p))
 
     def block(self, n: Layers, x: Array, p: Parameters) -> Array:
-        """Multiply."""
         return n.dense("classifier", x, p["words"])
 
 

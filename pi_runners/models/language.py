@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
 from pi_runners.models.network import BATCH, Network, Published, both
 
@@ -36,7 +35,6 @@ class Bert(Network):
         return [Inputs("indices", shape, 30522), Inputs("indices", shape, 2)]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each sequence."""
         return int(p["batch"]), 2
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
@@ -74,15 +72,12 @@ class Encoder(Network):
     multiples = {"width": 64}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return sequences of vectors."""
         return [Inputs("features", (p["batch"], p["length"], p["width"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each sequence."""
         return int(p["batch"]), 1000
 
     def items(self, p: Parameters, mode: str) -> float:
-        """Return the tokens of a batch."""
         return float(p["batch"] * p["length"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:
@@ -203,15 +198,12 @@ class SequenceToSequence(Network):
     probe = {"batch": 2, "length": 5, "hidden": 32, "layers": 2, "words": 100}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return a sentence of each language."""
         return [Inputs("indices", (p["batch"], p["length"]), p["words"])] * 2
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each word."""
         return int(p["batch"] * p["length"]), int(p["words"])
 
     def items(self, p: Parameters, mode: str) -> float:
-        """Return the words of a batch."""
         return float(p["batch"] * p["length"])
 
     def forward(self, n: Layers, inputs: Sequence[Array], p: Parameters, mode: str) -> Array:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
 
 BATCH = Parameter("samples in a batch")

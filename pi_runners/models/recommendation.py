@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
 from pi_runners.models.network import BATCH, Network
 
@@ -30,7 +29,6 @@ class Dlrm(Network):
     _TABLES = 26
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return numbers and categories."""
         category = Inputs("indices", (p["batch"],), p["rows"])
         return [Inputs("features", (p["batch"], 13)), *([category] * self._TABLES)]
 

@@ -14,8 +14,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from pi_runners.harness.contract import Array, Parameters
+from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.layers import (
     InitialWeight,
     Layers,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Parameter, Parameters
 from pi_runners.models.layers import Inputs, Layers
 from pi_runners.models.network import BATCH, Network, Published
 
@@ -22,11 +21,9 @@ class _ImageNetwork(Network):
     multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return RGB images."""
         return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:
-        """Return one row for each image."""
         return int(p["batch"]), _CLASSES
 
 
@@ -207,7 +204,6 @@ class UNet(Network):
     multiples = {"size": 32}  # noqa: RUF012
 
     def inputs(self, p: Parameters, mode: str) -> List[Inputs]:
-        """Return RGB images."""
         return [Inputs("images", (p["batch"], 3, p["size"], p["size"]))]
 
     def logits_shape(self, p: Parameters, mode: str) -> Tuple[int, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from knowledge.domain.errors import InputError
 from pi_runners.indicators import INDICATORS
-from pi_runners.models.catalogue import NETWORKS
+from pi_runners.models import NETWORKS
 from pi_runners.models.operations import operations
 
 SMALLEST_SHARE = 0.03

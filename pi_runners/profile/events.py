@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, cast
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
+from knowledge.domain.frameworks import frameworks
 
 _GZIP = b"\x1f\x8b"
 _HEAD_BYTES = 4096
@@ -93,6 +94,17 @@ def trace_head(path: Path) -> bytes:
     return head
 
 
+def writers() -> str:
+    """Return the profilers whose traces can be read, as a phrase."""
+    *others, last = [f.profile["writer"] for f in frameworks().values() if "writer" in f.profile]
+    return f"{', '.join(others)} or {last}"
+
+
+def formats_hint() -> str:
+    """Return the hint for a file that is no trace."""
+    return f"import a trace of {writers()}"
+
+
 def require_reader() -> None:
     """Check that traces can be read.
 
@@ -129,9 +141,9 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
         except ijson.IncompleteJSONError as error:
             raise TraceError(*_broken(path, count, str(error))) from None
         except (ijson.JSONError, UnicodeDecodeError, OverflowError, RecursionError) as error:
-            raise TraceError(f"`{path}` is not a trace in JSON: {_first_line(error)}", hint=_FORMATS) from None
+            raise TraceError(f"`{path}` is not a trace in JSON: {_first_line(error)}", hint=formats_hint()) from None
     if not count:
-        raise TraceError(f"`{path}` has no `traceEvents`: it is not a trace of a profiler", hint=_FORMATS)
+        raise TraceError(f"`{path}` has no `traceEvents`: it is not a trace of a profiler", hint=formats_hint())
 
 
 def time_of(event: dict[str, Any]) -> tuple[float, float] | None:
@@ -158,7 +170,6 @@ def shape_of(value: Any) -> tuple[int, ...]:
 _MAX_AXES = 16
 _MAX_LENGTH = 2**40
 _LATEST = 1e18
-_FORMATS = "import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX"
 
 
 def _broken(path: Path, count: int, reason: str) -> tuple[str]:

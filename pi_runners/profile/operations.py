@@ -1,11 +1,13 @@
-"""Performance indicators with their parameters, from the shapes of an operation's arrays."""
+"""Performance indicators with their parameters, from the shapes of an operation's arrays; layers of CUDA kernels."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from knowledge.domain.workload import Direction
+from pi_runners.indicators import INDICATORS
 from pi_runners.profile.timeline import Claim
 
 Shape = Sequence[int]
@@ -27,6 +29,16 @@ DTYPES = {
 }
 """Element types by their names in traces: of C++, ONNX and XLA."""
 
+_KERNEL_LAYERS = (
+    (re.compile(r"nccl|rccl", re.IGNORECASE), "communication"),
+    (re.compile(r"memcpy|memset", re.IGNORECASE), "memory copies"),
+    (
+        re.compile(r"cudnn|winograd|implicit|[dw]grad|fprop|conv|fmha|flash|bn_fw|bn_bw|miopen", re.IGNORECASE),
+        "DNN library",
+    ),
+    (re.compile(r"gemm|gemv|cutlass|cublas|nvjet|xmma|splitKreduce|Cijk", re.IGNORECASE), "BLAS"),
+)
+
 
 def claim(
     indicator: str,
@@ -43,8 +55,6 @@ def claim(
         dtype: Element type as :data:`DTYPES` values.
         direction: Pass of the operation.
     """
-    from pi_runners.indicators import INDICATORS
-
     if not parameters or INDICATORS[indicator].complaints(parameters):
         return Claim(indicator, (), dtype, direction)
     canonical = INDICATORS[indicator].canonical(parameters)
@@ -182,3 +192,8 @@ def recurrent(cell: str, inputs: Shape, hidden: int, *, dtype: str = "", directi
         "inputs": 0 if inputs[2] == hidden else inputs[2],
     }
     return claim("recurrent", parameters, dtype=dtype, direction=direction)
+
+
+def layer_of_kernel(name: str) -> str:
+    """Return the layer of a kernel of an accelerator by its name in a trace."""
+    return next((layer for pattern, layer in _KERNEL_LAYERS if pattern.search(name)), "framework")

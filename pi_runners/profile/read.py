@@ -2,31 +2,83 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from pi_runners.frameworks.onnxruntime.profile import trace as onnxruntime_trace
-from pi_runners.frameworks.torch.profile import trace as torch_trace
-from pi_runners.profile.events import TraceError, chrome_events, trace_head
+from knowledge.domain.frameworks import frameworks
+from pi_runners.profile.events import TraceError, chrome_events, formats_hint, trace_head, writers
 from pi_runners.profile.summary import TraceSummary
-from pi_runners.profile.xla_trace import read_xla_events, read_xplanes
 
 _EVENTS_TO_RECOGNISE = 20_000
-_DEVICE = re.compile(r'"deviceProperties":\s*\[\s*\{\s*"id": 0, "name": "([^"]{1,100})"')
-"""Name of the first accelerator, which torch.profiler writes before the events."""
-_FORMATS = "import a trace of torch.profiler, ONNX Runtime, TensorFlow or JAX"
+
+
+class TraceReader(ABC):
+    """Reads the traces of a framework's profiler: the constant `READER` in the module `profile.trace` of its folder.
+
+    Attributes:
+        files: Pattern of the names of its files that are not JSON; empty if there are none.
+    """
+
+    files = ""
+
+    @abstractmethod
+    def recognises(self, event: dict[str, Any]) -> bool:
+        """Return whether an event in Chrome's format is of this profiler."""
+
+    @abstractmethod
+    def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
+        """Return the content of a trace in Chrome's format.
+
+        Args:
+            events: Its events.
+            steps: Steps in the trace, if it does not mark them; 0 if unknown.
+
+        Raises:
+            TraceError: If it has no operations.
+        """
+
+    def read_files(self, paths: Sequence[Path], *, steps: int, directory: Path | None = None) -> TraceSummary:
+        """Return the content of files that are not JSON, of one process.
+
+        Args:
+            paths: The files.
+            steps: Steps in the trace; 0 if unknown.
+            directory: The directory that the profiler wrote, if it is one.
+
+        Raises:
+            TraceError: If a file is not valid.
+        """
+        raise NotImplementedError
+
+    def hardware(self, head: str) -> str:
+        """Return the name of the accelerator that the start of a trace contains, or an empty text."""
+        return ""
+
+    def read_profile(self, paths: Sequence[Path], *, steps: int, warm_up: int) -> TraceSummary:
+        """Return the content of what the hooks of the framework wrote.
+
+        Args:
+            paths: Files or directories.
+            steps: Profiled steps.
+            warm_up: Steps before these.
+
+        Raises:
+            TraceError: If they are not valid.
+        """
+        return read_trace(paths[0], steps=steps)
 
 
 def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
     """Return the content of a trace.
 
     Args:
-        path: A trace in Chrome's format (JSON, plain or gzipped) of torch.profiler, ONNX Runtime, TensorFlow or JAX; an
-            XPlane file of TensorFlow or JAX; or a directory that these two wrote.
+        path: A trace in Chrome's format (JSON, plain or gzipped); another file of a framework's profiler, such as an
+            XPlane file of TensorFlow or JAX; or a directory with such files.
         steps: Steps in a trace that does not mark them (TensorFlow and JAX), or complete ones in a trace of PyTorch; 0
             if unknown.
 
@@ -39,47 +91,58 @@ def read_trace(path: Path, *, steps: int = 0) -> TraceSummary:
     return summary
 
 
+def reader_of(framework: str) -> TraceReader:
+    """Return the reader of a framework's traces."""
+    reader: TraceReader = importlib.import_module(f"pi_runners.frameworks.{framework}.profile.trace").READER
+    return reader
+
+
+def _readers() -> tuple[TraceReader, ...]:
+    """Return the readers, each once: that of TensorFlow is also that of JAX."""
+    with_readers = [f.name for f in frameworks().values() if (f.folder / "profile" / "trace.py").exists()]
+    return tuple(dict.fromkeys(reader_of(name) for name in with_readers))
+
+
 def _read(path: Path, steps: int) -> TraceSummary:
+    readers = _readers()
+    binary = [reader for reader in readers if reader.files]
     if path.is_dir():
-        return _read_directory(path, steps)
+        return _read_directory(path, steps, binary)
     head = trace_head(path).lstrip()
     if head[:1] not in (b"{", b"["):
-        return read_xplanes([path], steps=steps)
+        # A file that was renamed is read with the first reader.
+        reader = next((r for r in binary if path.match(r.files)), binary[0])
+        return reader.read_files([path], steps=steps)
     try:
-        summary = _read_events(chrome_events(path), steps)
-        device = _DEVICE.search(head.decode("utf-8", "replace"))
-        return replace(summary, hardware=device[1]) if device and summary.device == "cuda" else summary
+        reader, events = _recognised(chrome_events(path), readers)
+        summary = reader.read_events(events, steps=steps)
+        hardware = reader.hardware(head.decode("utf-8", "replace"))
+        return replace(summary, hardware=hardware) if hardware and summary.device == "cuda" else summary
     except TraceError as error:
         if f"`{path}`" not in error.message:
             error.message = f"`{path}`: {error.message}"
         raise
 
 
-def _read_directory(path: Path, steps: int) -> TraceSummary:
-    files = sorted(path.rglob("*.xplane.pb"), key=lambda file: (file.stat().st_mtime, file.name))
-    if not files:
-        raise TraceError(f"the directory `{path}` has no `*.xplane.pb` of TensorFlow or JAX", hint=_FORMATS)
-    # A directory may hold several profiles, each in a folder of its own.
-    newest = [file for file in files if file.parent == files[-1].parent]
-    return read_xplanes(newest, steps=steps, graphs=path / "graphs.json")
+def _read_directory(path: Path, steps: int, readers: Sequence[TraceReader]) -> TraceSummary:
+    for reader in readers:
+        files = sorted(path.rglob(reader.files), key=lambda file: (file.stat().st_mtime, file.name))
+        if files:
+            # A directory may hold several profiles, each in a folder of its own.
+            newest = [file for file in files if file.parent == files[-1].parent]
+            return reader.read_files(newest, steps=steps, directory=path)
+    patterns = " or ".join(f"`{reader.files}`" for reader in readers)
+    raise TraceError(f"the directory `{path}` has no {patterns} of TensorFlow or JAX", hint=formats_hint())
 
 
-def _read_events(events: Iterator[dict[str, Any]], steps: int) -> TraceSummary:
+def _recognised(
+    events: Iterator[dict[str, Any]], readers: Sequence[TraceReader]
+) -> tuple[TraceReader, Iterable[dict[str, Any]]]:
+    """Return the reader of a trace, and all its events."""
     head: list[dict[str, Any]] = []
     for event in islice(events, _EVENTS_TO_RECOGNISE):
         head.append(event)
-        everything: Iterable[dict[str, Any]] = chain(head, events)
-        if str(event.get("cat")) in torch_trace.CATEGORIES:
-            return torch_trace.read_torch_trace(everything, steps=steps)
-        if str(event.get("cat")) in onnxruntime_trace.CATEGORIES:
-            return onnxruntime_trace.read_onnxruntime_trace(everything)
-        if _is_xla(event):
-            return read_xla_events(everything, steps=steps)
-    raise TraceError(
-        f"none of its first {len(head)} events is of torch.profiler, ONNX Runtime, TensorFlow or JAX", hint=_FORMATS
-    )
-
-
-def _is_xla(event: dict[str, Any]) -> bool:
-    name = str(event["args"].get("name", ""))
-    return event.get("name") == "process_name" and name.startswith(("/host:", "/device:"))
+        for reader in readers:
+            if reader.recognises(event):
+                return reader, chain(head, events)
+    raise TraceError(f"none of its first {len(head)} events is of {writers()}", hint=formats_hint())

@@ -1,8 +1,8 @@
 """Runs a user's program with the profiler of its framework.
 
-The program runs in its own environment and directory. A `sitecustomize` on its `PYTHONPATH` installs hooks
-(`bootstrap/seshat_hooks`), which count its steps, run the profiler during some of them, write the trace, and end the
-program.
+The program runs in its own environment and directory. A `sitecustomize` on its `PYTHONPATH` installs hooks (`hooks`,
+and those in the folders of the frameworks), which count its steps, run the profiler during some of them, write the
+trace, and end the program.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import frameworks
 from knowledge.domain.suggestions import suggest
-from pi_runners.frameworks.onnxruntime.profile.trace import read_onnxruntime_files
 from pi_runners.profile.events import require_reader
-from pi_runners.profile.read import read_trace
+from pi_runners.profile.read import reader_of
 from pi_runners.profile.summary import TraceSummary
 
 DEFAULT_STEPS = 20
 DEFAULT_WARM_UP = 5
 DEFAULT_TIMEOUT_SECONDS = 600.0
-_BOOTSTRAP = Path(__file__).parent / "bootstrap"
+_HOOKS = Path(__file__).parent / "hooks"
+_ROOT = "seshat_hooks"
+"""Name that the package `pi_runners` has in the program: it contains the hooks only."""
 _POLL_SECONDS = 0.1
 _GRACE_SECONDS = 15.0
 """How long a program may take to end after its last step, or after an interruption, before it is killed."""
@@ -102,7 +104,9 @@ def profile_program(request: ProfileRequest) -> ProgramProfile:
         report = _best(reports)
         if report is None:
             raise _failure(request, end, reports)
-        summary = _read(report, request.warm_up)
+        summary = reader_of(report["framework"]).read_profile(
+            [Path(file) for file in report["files"]], steps=report["steps"], warm_up=request.warm_up
+        )
     warnings = [*summary.warnings, *_warnings(request, report, reports, end)]
     return ProgramProfile(
         summary=summary, versions={"python": report["python"], **report["versions"]}, warnings=tuple(warnings)
@@ -111,9 +115,13 @@ def profile_program(request: ProfileRequest) -> ProgramProfile:
 
 def _run(request: ProfileRequest, scratch: Path) -> _End:
     """Run the program until it ends, is profiled, or reaches its time limit; then end its whole process group."""
+    bootstrap = scratch / "bootstrap"
+    hooks = _copy_hooks(bootstrap)
+    packages = {name: module for f in frameworks().values() for name, module in f.profile.get("packages", {}).items()}
     variables = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, [str(_BOOTSTRAP), os.environ.get("PYTHONPATH", "")])),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(bootstrap), os.environ.get("PYTHONPATH", "")])),
+        "SESHAT_PROFILE_FRAMEWORKS": json.dumps({"hooks": hooks, "packages": packages}),
         "SESHAT_PROFILE_DIRECTORY": str(scratch),
         "SESHAT_PROFILE_STEPS": str(request.steps),
         "SESHAT_PROFILE_WARM_UP": str(request.warm_up),
@@ -143,6 +151,20 @@ def _run(request: ProfileRequest, scratch: Path) -> _End:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_GRACE_SECONDS)
     return end
+
+
+def _copy_hooks(folder: Path) -> dict[str, str]:
+    """Copy the modules that run inside the program; return the module with the hooks of each imported module."""
+    root, hooks = folder / _ROOT, {}
+    shutil.copytree(_HOOKS, root / "profile" / "hooks", ignore=shutil.ignore_patterns("__pycache__"))
+    (root / "profile" / "hooks" / "sitecustomize.py").rename(folder / "sitecustomize.py")
+    for framework in frameworks().values():
+        target = root / "frameworks" / framework.name / "profile"
+        for module, name in framework.profile.get("hooks", {}).items():
+            target.mkdir(parents=True, exist_ok=True)
+            shutil.copy(framework.folder / "profile" / f"{name}.py", target)
+            hooks[module] = f".frameworks.{framework.name}.profile.{name}"
+    return hooks
 
 
 def _wait(process: subprocess.Popen[bytes], scratch: Path, timeout_seconds: float) -> _End:
@@ -214,13 +236,6 @@ def _failure(request: ProfileRequest, end: _End, reports: Sequence[dict[str, Any
         hint="steps are: an optimizer step or model call of PyTorch, a batch of Keras, a call of `tf.function` or "
         "`jax.jit`, a run of ONNX Runtime. For other programs, record a trace and use `advisor workload import`",
     )
-
-
-def _read(report: Mapping[str, Any], warm_up: int) -> TraceSummary:
-    files = [Path(file) for file in report["files"]]
-    if report["framework"] == "onnxruntime":
-        return read_onnxruntime_files(files, warm_up=warm_up)
-    return read_trace(files[0], steps=report["steps"])
 
 
 def _warnings(

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from knowledge.domain.workload import Direction
 
 MAX_OPERATIONS = 1_000_000
@@ -142,8 +144,6 @@ class Timeline:
         Args:
             window: Start and end; by default those of all operations.
         """
-        import numpy as np
-
         first, last = window or self.bounds()
         kinds = list(self._kinds)
         segments, resolutions = self._segments(kinds)
@@ -162,8 +162,6 @@ class Timeline:
 
     def _segments(self, kinds: list[Kind]) -> tuple[_Segments, _Resolutions]:
         """Return when each operation itself ran, and the claim and layer of each operation."""
-        import numpy as np
-
         starts, ends = np.asarray(self._start), np.asarray(self._end)
         order = np.lexsort((-ends, starts, np.asarray(self._thread)))
         segments, resolutions = _Segments(), _Resolutions(len(self))
@@ -214,8 +212,6 @@ class Timeline:
 
     def _resolve_links(self, kinds: list[Kind], resolutions: _Resolutions) -> None:
         """Give kernels of an accelerator the claims of the operations that started them."""
-        import numpy as np
-
         links, levels = np.asarray(self._link), np.asarray(self._level)
         device = np.flatnonzero((levels == Level.DEVICE) & (links != 0))
         host = np.flatnonzero((levels != Level.DEVICE) & (links != 0))
@@ -271,8 +267,6 @@ def _divide(segments: _Segments, levels: Any, window: tuple[float, float]) -> tu
         levels: Level of each operation, shape (operations,).
         window: Start and end.
     """
-    import numpy as np
-
     rows = np.asarray(segments.rows)
     starts, ends = np.asarray(segments.starts), np.asarray(segments.ends)
     times = np.zeros(len(levels))
@@ -303,8 +297,6 @@ def _divide_slice(starts: Any, ends: Any, levels: Any, total: float) -> tuple[An
         levels: Level of each segment.
         total: Duration of the window.
     """
-    import numpy as np
-
     moments = np.unique(np.concatenate([starts, ends]))
     if len(moments) < 2:
         return np.zeros(len(starts)), total

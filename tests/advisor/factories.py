@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from packaging.requirements import Requirement
 from packaging.version import Version
@@ -12,18 +14,24 @@ from packaging.version import Version
 from advisor.api.locked_stack import stack_to_lock
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
+from advisor.gate.policy import GatePolicy, read_policy
+from advisor.gate.scope import GateCase, ProjectState, Scope
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.locks.interface import StackToLock
+from advisor.locks.lock import Lock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, RecordedCandidates, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.criteria import ObjectiveName
+from advisor.resolve.score.criteria import ObjectiveName, StackScore
+from advisor.resolve.score.predictor import Predictor
 from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
@@ -40,6 +48,21 @@ from tests.knowledge.every_operation import EVERY_OPERATION
 from tests.package_index import PackageIndex
 
 MACHINE = HardwareProfile(name="made-up", cpu=Cpu(architecture="x86_64", microarchitecture="zen4"))
+
+
+def build_scope(
+    lock: Lock,
+    problem: ResolutionProblem,
+    *,
+    policy: GatePolicy | None = None,
+    allowed_indexes: Collection[str] = (),
+    client: IndexClient | None = None,
+    predictor: Predictor | None = None,
+) -> Scope:
+    """Create what a check of the gate looks at: a lock of a project without a base."""
+    state = ProjectState(lock=lock, problem=problem, allowed_indexes=allowed_indexes)
+    case = GateCase(name="", head=state, client=cast(IndexClient, client), predictor=cast(Predictor, predictor))
+    return Scope(case=case, state=state, policy=policy or read_policy({}))
 
 
 def build_client(
@@ -78,7 +101,8 @@ def recommend_stack(
 ) -> tuple[Advice, IndexCandidates]:
     """Recommend a stack; return it with the candidates that it was chosen from."""
     request = build_request(index, cache, problem, rules=rules, estimator=estimator, objective=objective)
-    return recommend(request.with_min_gain(min_gain)), request.source
+    request = replace(request, score=replace(request.score, min_gain=min_gain))
+    return recommend(Selection(request=request)), request.source
 
 
 def build_stack(index: PackageIndex, cache: Path, problem: ResolutionProblem) -> StackToLock:
@@ -107,14 +131,34 @@ def build_request(
     builds: tuple[CatalogueEntry, ...] = (),
 ) -> ResolutionRequest:
     """Create a resolution request for a problem."""
-    return make_request(
-        problem,
-        IndexCandidates(build_client(index, cache), problem, advisories=objective == "security"),
-        builds=TargetBuilds(builds, RuleBook(rules, MACHINE), MACHINE),
-        estimator=estimator or empty_estimator(),
+    source = IndexCandidates(build_client(index, cache), problem, advisories=objective == "security")
+    catalogue = TargetBuilds(builds, RuleBook(rules, MACHINE), MACHINE)
+    score = score_of(problem, source, objective, builds=catalogue, estimator=estimator)
+    return make_request(problem, replace(score, young_after=young_after), source, Effort())
+
+
+def score_of(
+    problem: ResolutionProblem,
+    source: RecordedCandidates,
+    objective: ObjectiveName = "performance",
+    *,
+    builds: TargetBuilds | None = None,
+    estimator: Estimator | None = None,
+) -> StackScore:
+    """Create the score of an objective, by default on a machine without rules and measurements."""
+    return StackScore(
         objective=objective,
-        young_after=young_after,
+        builds=builds or builds_of(),
+        estimator=estimator or empty_estimator(),
+        source=source,
+        direct=problem.direct_names,
+        policy=problem.policy,
     )
+
+
+def with_max_size(request: ResolutionRequest, max_size: int) -> ResolutionRequest:
+    """Return a request with a limit of the download, in bytes."""
+    return replace(request, score=replace(request.score, max_size=max_size))
 
 
 def builds_of(entries: tuple[CatalogueEntry, ...] = (), hardware: HardwareProfile = MACHINE) -> TargetBuilds:

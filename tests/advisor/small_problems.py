@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import (
+    NO_PACKAGES,
+    Candidate,
+    CandidatePolicy,
+    CandidateStack,
+    ResolutionProblem,
+)
 from advisor.resolve.optimum.encode import INITIAL_EXPLICIT
 from advisor.resolve.optimum.optimise import optimise
+from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
+from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.criteria import Criteria, ObjectiveName
+from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective, StackCosts
+from advisor.resolve.score.criteria import ObjectiveName, StackScore, hours_behind
 from knowledge.estimate.interface import Estimator
-from tests.advisor.factories import build_problem, builds_of
+from tests.advisor.factories import build_problem, score_of
 from tests.advisor.fixed_candidates import FixedCandidates
 
 NAMES = ("a", "b", "c", "d")
@@ -122,54 +131,71 @@ def criteria_for(
     objective: ObjectiveName = "performance",
     *,
     builds: TargetBuilds | None = None,
-    baseline: Iterable[Candidate] = (),
+    baseline: CandidateStack = NO_PACKAGES,
     policy: CandidatePolicy | None = None,
-) -> Criteria:
-    """Create the criteria of a problem, by default on a machine without rules."""
-    return Criteria(
-        builds=builds or builds_of(),
-        estimator=estimator,
-        objective=objective,
-        direct={canonicalize_name(name) for name in roots},
-        source=source,
-        baseline=baseline,
-        policy=policy or CandidatePolicy(),
+) -> StackScore:
+    """Create the score of a problem, by default on a machine without rules."""
+    score = score_of(problem(roots), source, objective, builds=builds, estimator=estimator)
+    return replace(score, baseline=baseline, policy=policy or CandidatePolicy())
+
+
+@dataclass(frozen=True)
+class FixedCosts:
+    """Objectives and limits that a test states.
+
+    Attributes:
+        objectives: Returns the objectives for the packages loaded so far.
+        limits: Returns what is excluded.
+        rewarded: Packages that may have negative costs.
+    """
+
+    objectives: Callable[[Candidates], Sequence[Objective]]
+    limits: Callable[[Candidates], Limits] = lambda _: NO_LIMITS
+    rewarded: tuple[NormalizedName, ...] = ()
+
+    def compared_beyond(self, stack: object) -> tuple[NormalizedName, ...]:
+        """Return the packages that may have negative costs."""
+        return self.rewarded
+
+
+def request_of(roots: Mapping[str, VersionSet], source: FixedCandidates, score: StackScore) -> ResolutionRequest:
+    """Create the request for the best stack of a problem, without a baseline."""
+    return ResolutionRequest(
+        problem=problem(roots),
+        source=source,  # type: ignore[arg-type]
+        score=score,
+        baseline=NO_PACKAGES,
+        effort=Effort(),
     )
 
 
 def solve_problem(
-    roots: Mapping[str, VersionSet], source: FixedCandidates, criteria: Criteria, explicit: int = INITIAL_EXPLICIT
+    roots: Mapping[str, VersionSet], source: FixedCandidates, score: StackCosts, explicit: int = INITIAL_EXPLICIT
 ) -> Optimum | None:
     """Return the optimum; none if there is no stack."""
     try:
-        return optimise(
-            problem(roots),
-            source,
-            objectives=criteria.objectives,
-            limits=criteria.limits,
-            start=(),
-            explicit=explicit,
-        )
+        return optimise(problem(roots), source, score, start=(), explicit=explicit)
     except InfeasibleError:
         return None
 
 
 def over_newest(
-    criteria: Criteria, releases: Releases, roots: Mapping[str, VersionSet], source: FixedCandidates
-) -> tuple[Criteria, Stack]:
-    """Return criteria that compare speed with the newest stack, and this stack; it is empty if there is none."""
-    newest = min(stacks(releases, roots), key=Ages(roots, source, criteria).rank, default={})
+    score: StackScore, releases: Releases, roots: Mapping[str, VersionSet], source: FixedCandidates
+) -> tuple[StackScore, Stack]:
+    """Return a score that compares speed with the newest stack, and this stack; it is empty if there is none."""
+    newest = min(stacks(releases, roots), key=Ages(roots, source).rank, default={})
     names = [canonicalize_name(name) for name in newest]
-    return criteria.over(c for n in names for c in source.candidates(n) if c.version.major == newest[n]), newest
+    reference = CandidateStack(c for n in names for c in source.candidates(n) if c.version.major == newest[n])
+    return replace(score, reference=reference), newest
 
 
 class Ages:
     """How old the stacks of a problem are."""
 
-    def __init__(self, roots: Mapping[str, VersionSet], source: FixedCandidates, criteria: Criteria) -> None:
+    def __init__(self, roots: Mapping[str, VersionSet], source: FixedCandidates) -> None:
         self._roots = tuple(roots)
         names = map(canonicalize_name, NAMES)
-        self._hours = {name: criteria.hours_behind(name, source.candidates(name)) for name in names}
+        self._hours = {name: hours_behind(source.candidates(name)) for name in names}
 
     def hours(self, stack: Stack) -> tuple[int, int]:
         """Return how far the packages of the project, and all packages, are behind the newest."""

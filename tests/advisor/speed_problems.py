@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from packaging.version import Version
 
 from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import solve as solve_request
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
-from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.domain.ratio import RISK, Ratio
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
@@ -25,7 +25,7 @@ from tests.advisor.small_problems import (
     Stack,
     VersionSet,
     criteria_for,
-    problem,
+    request_of,
     stacks,
     versions,
 )
@@ -81,17 +81,7 @@ def counted(gain: Ratio, comparisons: int) -> int:
 
 def request_for(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -> ResolutionRequest:
     estimator, source, builds = Measured(speeds), ReleaseSource(releases), builds_of()
-    return ResolutionRequest(
-        problem=problem(roots),
-        source=source,  # type: ignore[arg-type]
-        rules=builds.rules,
-        builds=builds,
-        estimator=estimator,
-        objective="performance",
-        criteria=criteria_for(roots, source, estimator, builds=builds),
-        baseline=(),
-        effort=Effort(),
-    )
+    return request_of(roots, source, criteria_for(roots, source, estimator, builds=builds))
 
 
 class BruteForce:
@@ -103,7 +93,7 @@ class BruteForce:
         self._gain = estimator.gain
         self.counted = partial(counted, comparisons=estimator.comparisons)
         source = ReleaseSource(releases)
-        self.ages = Ages(roots, source, criteria_for(roots, source, estimator))
+        self.ages = Ages(roots, source)
         self.every = list(stacks(releases, roots))
         self.newest = min(self.every, key=self.ages.rank, default=None)
 
@@ -170,6 +160,6 @@ speeds_of_any_size = st.dictionaries(measured, st.tuples(st.floats(-0.4, 0.4), s
 
 def solve(releases: Releases, roots: Mapping[str, VersionSet], speeds: Speeds) -> Optimum | None:
     try:
-        return request_for(releases, roots, speeds).best()
+        return solve_request(request_for(releases, roots, speeds))
     except InfeasibleError:
         return None

@@ -16,13 +16,15 @@ from packaging.utils import canonicalize_name
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import NoStackError
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, solve
+from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation.agreement import agree, differing
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from knowledge.catalogue.rule_book import RuleBook
-from tests.advisor.factories import MACHINE, build_problem, empty_estimator
+from tests.advisor.factories import MACHINE, build_problem, score_of
 from tests.advisor.package_problems import DictionarySource, Releases, problems, stacks
 from tests.conftest import Advisor
 from tests.examples import examples
@@ -31,13 +33,9 @@ from tests.package_index import PackageIndex
 
 def request_for(releases: Releases, roots: tuple[str, ...]) -> ResolutionRequest:
     problem, rules = build_problem(*roots), RuleBook((), MACHINE)
-    return make_request(
-        problem,
-        cast(IndexCandidates, DictionarySource(releases, problem)),
-        builds=TargetBuilds((), rules, MACHINE),
-        estimator=empty_estimator(),
-        objective="latest",
-    )
+    source = DictionarySource(releases, problem)
+    score = score_of(problem, source, "latest", builds=TargetBuilds((), rules, MACHINE))
+    return make_request(problem, score, cast(IndexCandidates, source), Effort())
 
 
 @settings(max_examples=examples(40))
@@ -65,11 +63,11 @@ def test_as_few_versions_differ_as_brute_force_finds(by_target: list[Releases], 
     except NoStackError:
         assert not all(possible)
         return
-    solved = {str(number): (request, request.best()) for number, request in enumerate(requests)}
+    solved = {str(number): Selection(request=request).solve() for number, request in enumerate(requests)}
 
     agreement = agree(solved, limit=TimeLimit(60))
 
-    best = [agreement.requests[name].best() for name in solved]
+    best = [solve(agreement.requests[name]) for name in solved]
     combination = tuple({str(c.name): c.version.major for c in optimum.stack} for optimum in best)
     assert cost(combination) == min(map(cost, itertools.product(*possible)))
     assert agreement.proven

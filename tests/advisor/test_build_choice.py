@@ -16,12 +16,12 @@ from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.result import InfeasibleError
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.criteria import HOURS_PER_RELEASE, Criteria
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from knowledge.catalogue.builds import BuildFamily, DefaultBuild
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import CpuOnlyRule, Rule, RuntimeRule
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from tests.advisor.factories import build_problem, empty_estimator
+from tests.advisor.factories import build_problem, score_of
 from tests.advisor.fixed_candidates import FixedCandidates
 from tests.examples import examples
 
@@ -178,25 +178,12 @@ def test_the_build_is_that_of_brute_force(
 ) -> None:
     source = BuildSource(frame, vision, app)
     rules = RuleBook(RULES, machine)
-    criteria = Criteria(
-        builds=TargetBuilds((FAMILY,), rules, machine),
-        estimator=empty_estimator(),
-        objective="latest",
-        direct={canonicalize_name(root) for root in roots},
-        source=source,
-    )
+    problem = build_problem(*roots)
+    score = score_of(problem, source, "latest", builds=TargetBuilds((FAMILY,), rules, machine))
     allowed = [stack for stack in stacks(source, roots) if is_allowed(stack, machine)]
 
     try:
-        optimum = optimise(
-            build_problem(*roots),
-            source,
-            objectives=criteria.objectives,
-            limits=criteria.limits,
-            start=(),
-            effort=Effort(),
-            explicit=2,
-        )
+        optimum = optimise(problem, source, score, start=(), effort=Effort(), explicit=2)
     except InfeasibleError:
         assert not allowed
         return

@@ -10,11 +10,11 @@ import typer
 
 from advisor.api.options import ProjectFiles, ProjectOptions
 from advisor.api.project import load_project
-from advisor.cli.option_groups import with_consent
+from advisor.cli.options import with_consent
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build_environment import BuildError
-from advisor.project.interface import ProjectRequirements, UnbuiltProjectError
-from advisor.project.metadata.built_metadata import ProjectBuilder, cached_builder
+from advisor.project.interface import ProjectBuilder, ProjectRequirements, UnbuiltProjectError
+from advisor.project.metadata.built_metadata import cached_builder
 from advisor.resolve.candidates.problem import BuildsNeededError
 from knowledge.domain.errors import InputError
 from tests.conftest import Advisor
@@ -107,7 +107,9 @@ def test_a_project_is_built_again_only_after_a_change(project: Path, monkeypatch
     (project / "names.txt").write_text("Requires-Dist: other\n")
     changed = built(project)
     (project / "pylock.toml").write_text("# a lock is not an input of the build")
-    monkeypatch.setattr("advisor.index.metadata.build.build_tree_metadata", lambda *_: pytest.fail("a second build"))
+    monkeypatch.setattr(
+        "advisor.resolve.candidates.direct_metadata.build_tree_metadata", lambda *_: pytest.fail("a second build")
+    )
 
     assert names(changed) == ["other"]
     assert names(built(project)) == ["other"]

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
+from advisor.index.access import OfflineError
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
-from advisor.index.pages.reader import IndexAnswerError, OfflineError
+from advisor.index.pages.reader import IndexAnswerError
 from advisor.resolve.candidates.index import IndexCandidates
 from tests.advisor.factories import build_client, build_problem
 from tests.package_index import PackageIndex

@@ -14,15 +14,19 @@ import tomllib
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from advisor.domain.direct_reference import parse_direct_reference, without_variables
 from advisor.domain.target import make_target
+from advisor.index.access import IndexAccess
 from advisor.index.cache import DiskCache
 from advisor.index.git import GitError, GitRepositories
+from advisor.index.http.transport import Transport
 from advisor.index.metadata.build import unpack
 from advisor.project.formats.setup_files import read_setup_files
+from advisor.project.interface import SelectedParts
 from advisor.project.metadata.copy import copied_project, list_files
 from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
@@ -208,7 +212,7 @@ def test_extras_of_a_setup_file_may_have_markers(tmp_path: Path) -> None:
         "setup(name='m', version='1', install_requires=['a'], extras_require=extras)\n"
     )
 
-    project = read_setup_files(tmp_path, extras=["x"])
+    project = read_setup_files(tmp_path, SelectedParts(extras=("x",)))
     header = read_source_tree(tmp_path, LINUX, locate=lambda r: r) or ""
 
     assert [str(root.requirement) for root in project.roots] == [
@@ -457,7 +461,7 @@ def test_submodules_are_fetched_for_a_build_only(tmp_path: Path) -> None:
     url = write_repository(tmp_path / "whole", "whole")
     git(tmp_path / "whole", "submodule", "--quiet", "add", (tmp_path / "part").as_uri(), "part")
     git(tmp_path / "whole", "commit", "--quiet", "-m", "second")
-    repositories = GitRepositories(DiskCache(tmp_path / "cache"), offline=False)
+    repositories = GitRepositories(IndexAccess(transport=cast(Transport, None), cache=DiskCache(tmp_path / "cache")))
     revision = repositories.commit_of(url, "")
 
     repositories.check_out(url, revision, tmp_path / "plain")

@@ -15,10 +15,11 @@ from advisor.report.advice.reasons import explanation_text, prices_text
 from advisor.report.advice.tree import tree_report
 from advisor.resolve.candidates.problem import NoStackError
 from advisor.resolve.explanation.alternatives import explain_package
+from advisor.resolve.explanation.graph import dependency_graph
 from advisor.resolve.explanation.prices import constraint_prices, python_prices
-from advisor.resolve.explanation.reasons import dependency_graph
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, Solved
 from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import FixedScores, build_problem, build_request
@@ -39,7 +40,7 @@ def pinned(index: PackageIndex, tmp_path: Path) -> ResolutionRequest:
 
 
 def test_only_a_binding_constraint_has_a_price(pinned: ResolutionRequest) -> None:
-    prices = {p.constraint: p for p in constraint_prices(pinned, recommend(pinned).optimum)}
+    prices = {p.constraint: p for p in constraint_prices(Selection(request=pinned).solve())}
 
     assert prices["b<3"].binds
     assert prices["b<3"].changes == (("a", "2.0", "3.0"), ("b", "2.0", "3.0"))
@@ -55,14 +56,12 @@ def test_another_interpreter_is_priced_with_the_candidates_of_both(index: Packag
     index.add("a", "2.0", requires_python=">=3.13")
     index.add("b", "1.0", requires_python="<3.14")
 
-    def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
+    def solve_for(python: str, limit: TimeLimit) -> Solved:
         request = build_request(index, tmp_path, build_problem("a", "b", python=python))
-        return replace(request, effort=Effort(limit=limit))
+        return Selection(request=replace(request, effort=Effort(limit=limit))).solve()
 
-    request = request_for("3.12", TimeLimit())
-    prices = python_prices(
-        request, request.best(), versions=("3.12", "3.13", "3.14"), requires_python="<3.13", make_request=request_for
-    )
+    solved = solve_for("3.12", TimeLimit())
+    prices = python_prices(solved, versions=("3.12", "3.13", "3.14"), requires_python="<3.13", solve_for=solve_for)
 
     assert [p.constraint for p in prices] == ["Python 3.13", "Python 3.14"]
     assert prices[0].libyears > 0
@@ -77,18 +76,18 @@ def test_the_price_of_another_interpreter_names_the_builds_that_were_not_tried(
     index.add_sdist("a", "1.0")
     index.add_sdist("b", "1.0")
 
-    def request_for(python: str, limit: TimeLimit) -> ResolutionRequest:
+    def solve_for(python: str, limit: TimeLimit) -> Solved:
         request = build_request(index, tmp_path, build_problem("a", "b", python=python))
-        return replace(request, effort=Effort(limit=limit))
+        return Selection(request=replace(request, effort=Effort(limit=limit))).solve()
 
-    request = request_for("3.12", TimeLimit())
-    prices = python_prices(request, request.best(), versions=("3.13",), requires_python=None, make_request=request_for)
+    solved = solve_for("3.12", TimeLimit())
+    prices = python_prices(solved, versions=("3.13",), requires_python=None, solve_for=solve_for)
 
     assert [p.origin for p in prices] == ["another interpreter, without a wheel of `a 1.0`"]
 
 
 def test_an_explanation_has_paths_conflict_and_runner_up(pinned: ResolutionRequest) -> None:
-    explanation = explain_package(pinned, recommend(pinned), canonicalize_name("b"))
+    explanation = explain_package(pinned, recommend(Selection(request=pinned)), canonicalize_name("b"))
 
     assert (explanation.version, explanation.newest) == (Version("2.0"), Version("3.0"))
     assert set(explanation.required_by) == {("the project", "b<3"), ("a 2.0", "b<3")}
@@ -103,11 +102,11 @@ def test_an_explanation_has_paths_conflict_and_runner_up(pinned: ResolutionReque
 
 def test_a_package_outside_the_stack_is_an_error(pinned: ResolutionRequest) -> None:
     with pytest.raises(InputError, match="does not contain `z`"):
-        explain_package(pinned, recommend(pinned), canonicalize_name("z"))
+        explain_package(pinned, recommend(Selection(request=pinned)), canonicalize_name("z"))
 
 
 def test_the_tree_shows_each_package_below_its_dependents(pinned: ResolutionRequest) -> None:
-    graph = dependency_graph(pinned.problem, pinned.source, recommend(pinned).optimum.stack)
+    graph = dependency_graph(pinned.problem, pinned.source, recommend(Selection(request=pinned)).optimum.stack)
 
     def show(format: str = "text", *, invert: bool = False, package: str | None = None) -> str:
         start = canonicalize_name(package) if package else None

@@ -24,6 +24,7 @@ from tests.advisor.small_problems import (
     criteria_for,
     plain,
     problem,
+    request_of,
     solve_problem,
     stacks,
 )
@@ -112,12 +113,12 @@ def test_a_stack_satisfies_the_rule_and_is_the_newest_unless_that_needs_an_older
     source = FailedBuilds(releases, failed, roots)
     criteria = criteria_for(roots, source, empty_estimator(), "latest")
     admitted = [stack for stack in stacks(releases, roots) if is_admitted(stack, releases, roots, failed)]
-    best = min(admitted, key=Ages(roots, source, criteria).rank, default=None)
+    best = min(admitted, key=Ages(roots, source).rank, default=None)
     is_older = best is not None and any(best.get(name, v) < v for name, v in failed)
     event("none" if best is None else "older than a failed build" if is_older else "newest")
 
     optimum = solve_problem(roots, source, criteria, explicit)
-    conflict = find_conflict(problem(roots), FailedBuilds(releases, failed, roots), limits=criteria.limits)
+    conflict = find_conflict(request_of(roots, FailedBuilds(releases, failed, roots), criteria))
 
     # The search does not choose other versions of other packages only because they exclude a failed build.
     assert optimum is None or plain(optimum) in admitted
@@ -150,7 +151,7 @@ def test_a_stack_is_called_proven_only_if_no_unread_requirement_could_admit_a_be
     source = FailedBuilds(releases, failed, roots, is_read=False)
     criteria = criteria_for(roots, source, empty_estimator(), "latest")
     admitted = [stack for stack in stacks(releases, roots) if is_admitted(stack, releases, roots, failed)]
-    best = min(admitted, key=Ages(roots, source, criteria).rank, default=None)
+    best = min(admitted, key=Ages(roots, source).rank, default=None)
 
     optimum = solve_problem(roots, source, criteria, 1)
 

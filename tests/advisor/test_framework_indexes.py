@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
-from advisor.index.http.transport import IndexUnreachableError
-from advisor.index.pages.reader import IndexAnswerError, OfflineError
+from advisor.index.access import OfflineError
+from advisor.index.http.errors import IndexUnreachableError
+from advisor.index.pages.reader import IndexAnswerError
 from tests.advisor.factories import build_client
 from tests.advisor.publisher_index import PLATFORM, base, digest, packages, page, quoted, serve, wheel_of
 from tests.conftest import Advisor

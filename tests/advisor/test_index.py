@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from packaging.utils import canonicalize_name
 
+from advisor.index.access import OfflineError
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.http import failures
-from advisor.index.http.transport import IndexUnreachableError
+from advisor.index.http.errors import IndexUnreachableError
 from advisor.index.metadata.distributions import MetadataError
-from advisor.index.pages.reader import IndexAnswerError, OfflineError
+from advisor.index.pages.reader import IndexAnswerError
 from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration, origin_of
-from advisor.index.http.transport import IndexUnreachableError
+from advisor.index.http.errors import IndexUnreachableError
 from knowledge.domain.errors import InputError
 from tests.package_index import PackageIndex
 

@@ -26,12 +26,14 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.http import deadline, failures
-from advisor.index.http.transport import IndexUnreachableError
+from advisor.index.http.errors import IndexUnreachableError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from knowledge.domain.errors import AdvisorError
-from tests.advisor.factories import build_client, build_problem, builds_of, empty_estimator, versions_of
+from tests.advisor.factories import build_client, build_problem, score_of, versions_of
 from tests.advisor.index_faults import PLACES, ROWS, Outcome, Row, drip, drip_headers, reset, send, stay_silent, table
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -155,14 +157,8 @@ def attempt(
     problem = build_problem("a")
     source = IndexCandidates(client, problem)
     try:
-        request = make_request(
-            problem,
-            source,
-            builds=builds_of(),
-            estimator=empty_estimator(),
-            objective="performance",
-        )
-        return recommend(request).optimum.stack, source, None
+        request = make_request(problem, score_of(problem, source), source, Effort())
+        return recommend(Selection(request=request)).optimum.stack, source, None
     except AdvisorError as error:
         return (), source, error
     finally:

@@ -19,7 +19,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.http import transport
-from advisor.index.http.transport import RangeError
+from advisor.index.http.errors import RangeError
 from advisor.index.limits import TooLargeError
 from advisor.index.metadata import archive, build
 from advisor.index.metadata.core import header_of, parse_metadata

@@ -9,7 +9,7 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from advisor.index import limits
-from advisor.index.pages.reader import FRESH_SECONDS, fresh_seconds
+from advisor.index.access import FRESH_SECONDS, fresh_seconds
 from tests.advisor.factories import build_client
 from tests.package_index import PackageIndex
 

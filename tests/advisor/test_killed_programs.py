@@ -13,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kill_operations import NEW, OLD, OPERATIONS, Operation, ViolationError
+from benchmarks.kill_operations import NEW, NEXT_REVISION, OLD, OPERATIONS, Operation, ViolationError
 from benchmarks.kills import kill_often
 from tests.package_index import PackageIndex
 
-OPEN = """
+OPEN = f"""
 import os
+{NEXT_REVISION}
 from knowledge.store.engine import open_knowledge_base
 open_knowledge_base(os.environ["ADVISOR_KNOWLEDGE"], shipped=False).close()
 """

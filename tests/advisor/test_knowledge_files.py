@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import shutil
 import sqlite3
 from pathlib import Path
 
-import pytest
-
 from tests.advisor.inputs import write
 from tests.conftest import Advisor
-
-FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
+from tests.knowledge.next_revision import older_knowledge
 
 
 def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path, empty_knowledge: Path) -> None:
@@ -35,16 +31,12 @@ def test_knowledge_bases_merge(advisor_here: Advisor, tmp_path: Path, empty_know
     assert one["digest"] == two["digest"]
 
 
-@pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name.split(".")[0])
-def test_the_file_of_an_imported_knowledge_base_stays_as_it_is(
-    frozen: Path, advisor_here: Advisor, tmp_path: Path
-) -> None:
+def test_the_file_of_an_imported_knowledge_base_stays_as_it_is(advisor_here: Advisor, tmp_path: Path) -> None:
     folder = tmp_path / "colleague"
     folder.mkdir()
-    path = folder / "k.sqlite"
-    path.write_bytes(gzip.decompress(frozen.read_bytes()))
+    path = older_knowledge(folder / "k.sqlite")
     with sqlite3.connect(path) as connection:
-        # As programs leave it. The newest revision is not copied.
+        # As programs leave it.
         connection.execute("PRAGMA journal_mode=wal")
     connection.close()
     before = path.read_bytes()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,7 @@ def test_the_stack_is_that_of_brute_force(
 
     fitting = [s for s in stacks(releases, roots) if most is None or download(s) <= most]
     source = SizedSource(releases, sizes)
-    criteria = criteria_for(roots, source, empty_estimator(), "size").with_max_size(most)
+    criteria = replace(criteria_for(roots, source, empty_estimator(), "size"), max_size=most)
 
     optimum = solve_problem(roots, source, criteria, explicit)
 
@@ -232,11 +233,9 @@ def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
     }
     # The oldest is the smallest, and the smallest that is possible is far from it.
     source = SizedSource(releases, {("c", v): 1000 * v for v in releases["c"]})
-    criteria = criteria_for({}, source, empty_estimator(), "size").of_size_alone()
+    criteria = replace(criteria_for({}, source, empty_estimator(), "size"), names=("size",))
 
-    optimum = optimise(
-        build_problem("c", "b==2"), source, objectives=criteria.objectives, limits=criteria.limits, start=()
-    )
+    optimum = optimise(build_problem("c", "b==2"), source, criteria, start=())
 
     assert {str(c.name): c.version.major for c in optimum.stack} == {"c": conflicting + 1, "b": 2}
     assert optimum.proven

@@ -18,19 +18,22 @@ from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baselin
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.optimum.solver import Effort
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
-from tests.advisor.factories import build_problem
+from advisor.resolve.score.costs import Candidates, Limits, Objective
+from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.small_problems import (
     NAMES,
+    FixedCosts,
     Releases,
     ReleaseSource,
     Requirements,
     Stack,
     VersionSet,
+    criteria_for,
     newest_first,
     plain,
     problem,
     problems,
+    request_of,
     some_roots,
     stacks,
     version_sets,
@@ -72,20 +75,22 @@ def solve(
         optimum = optimise(
             problem(roots),
             source,
-            objectives=lambda reached: [objective(str(i), c, p, reached) for i, (c, p) in enumerate(ordered)],
-            limits=lambda reached: Limits(
-                forbidden={
-                    (n, c.version): "refused"
-                    for n, offered in reached.items()
-                    for c in offered
-                    if (n, c.version.major) in forbidden
-                }
+            FixedCosts(
+                objectives=lambda reached: [objective(str(i), c, p, reached) for i, (c, p) in enumerate(ordered)],
+                limits=lambda reached: Limits(
+                    forbidden={
+                        (n, c.version): "refused"
+                        for n, offered in reached.items()
+                        for c in offered
+                        if (n, c.version.major) in forbidden
+                    }
+                ),
+                rewarded=tuple(map(canonicalize_name, NAMES))
+                if any(c < 0 for costs, _ in ordered for c in costs.values())
+                else (),
             ),
             start=(),
             explicit=explicit,
-            rewarded=map(canonicalize_name, NAMES)
-            if any(c < 0 for costs, _ in ordered for c in costs.values())
-            else (),
             effort=Effort(workers=workers),
         )
     except InfeasibleError:
@@ -190,7 +195,8 @@ def test_the_baseline_exists_if_any_stack_exists(releases: Releases, roots: dict
 def test_a_conflict_is_a_smallest_unsatisfiable_set_of_requirements(
     releases: Releases, roots: dict[str, VersionSet]
 ) -> None:
-    conflict = find_conflict(problem(roots), ReleaseSource(releases), limits=lambda _: NO_LIMITS)
+    source = ReleaseSource(releases)
+    conflict = find_conflict(request_of(roots, source, criteria_for(roots, source, empty_estimator(), "latest")))
 
     if any(True for _ in stacks(releases, roots)):
         assert conflict is None
@@ -232,10 +238,11 @@ def test_a_package_with_ten_thousand_versions_is_solved() -> None:
     optimum = optimise(
         build_problem("a<1.5000"),
         source,
-        objectives=lambda reached: [
-            Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})
-        ],
-        limits=lambda _: NO_LIMITS,
+        FixedCosts(
+            lambda reached: [
+                Objective(name="age", costs={(c.name, c.version): i for r in reached.values() for i, c in enumerate(r)})
+            ]
+        ),
         start=(),
     )
 

@@ -17,15 +17,16 @@ from advisor.resolve.candidates.problem import (
     NoStackError,
 )
 from advisor.resolve.optimum.result import InfeasibleError
+from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation.package_choices import with_best_packages
-from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, Selection, compare_variants
 from advisor.resolve.recommendation.recommend import make_request
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from knowledge.catalogue.builds import BuildExtra, CatalogueEntry, Replacement
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
-from tests.advisor.factories import build_problem, empty_estimator
+from tests.advisor.factories import build_problem, score_of
 from tests.advisor.package_problems import (
     DictionarySource,
     Releases,
@@ -97,13 +98,12 @@ def test_the_packages_are_those_of_brute_force(releases: Releases, roots: tuple[
     try:
         request = make_request(
             problem,
+            score_of(problem, source, "latest", builds=TargetBuilds(CATALOGUE, rules, MACHINE)),
             cast(IndexCandidates, source),
-            builds=TargetBuilds(CATALOGUE, rules, MACHINE),
-            estimator=empty_estimator(),
-            objective="latest",
+            Effort(),
         )
-        request = with_best_packages(request, AllowedReplacements(by_hardware=True))
-        optimum = request.best()
+        solved = with_best_packages(request, AllowedReplacements(by_hardware=True)).solve()
+        request, optimum = solved.request, solved.optimum
     except (NoStackError, InfeasibleError):
         # The project as it is has no stack; what replaces its packages is not searched for.
         assert not list(stacks(releases, roots, "", "tf"))
@@ -134,15 +134,10 @@ def test_the_interpreter_is_that_of_brute_force(
 
     def variant(number: int) -> ProblemVariant:
         source = DictionarySource(by_interpreter[number], problem)
+        score = score_of(problem, source, "latest", builds=TargetBuilds((), rules, MACHINE))
         return ProblemVariant(
             label=str(number),
-            make_request=lambda: make_request(
-                problem,
-                cast(IndexCandidates, source),
-                builds=TargetBuilds((), rules, MACHINE),
-                estimator=empty_estimator(),
-                objective="latest",
-            ),
+            select=lambda: Selection(request=make_request(problem, score, cast(IndexCandidates, source), Effort())),
             costs={"freshness-direct": ages[number] * HOURS_PER_RELEASE, "freshness": ages[number] * HOURS_PER_RELEASE},
         )
 

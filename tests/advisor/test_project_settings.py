@@ -9,7 +9,8 @@ import pytest
 
 from advisor.project.settings.code_patterns import code_patterns
 from advisor.project.settings.code_settings import may_set, settings_in_code
-from advisor.project.settings.project_settings import ProjectSetting, read_project_settings
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.project_settings import read_project_settings
 from advisor.project.settings.variable_settings import settings_of_variable
 from knowledge.catalogue.settings import ANY, JOINED_VARIABLES, code_of, environment_of, shipped_settings
 from knowledge.domain.errors import InputError
@@ -47,7 +48,7 @@ def of_file(folder: Path, name: str, text: str) -> list[tuple[str, str, int]]:
 
 def of_code(text: str) -> list[tuple[str, str, tuple[str, ...]]]:
     assert may_set(text.encode())
-    return [(s.setting.name, s.setting.value, s.setting.backends) for s in settings_in_code(text)]
+    return [(s.name, s.value, s.backends) for s in settings_in_code(text)]
 
 
 @pytest.mark.parametrize(("name", "backend", "value"), CODE)
@@ -231,7 +232,7 @@ def test_a_value_that_only_the_program_knows_is_empty(text: str) -> None:
 def test_the_device_of_a_setting_is_read(call: str, device: str) -> None:
     (setting,) = settings_in_code(f"import torch\n{call}\n")
 
-    assert setting.setting.device == device
+    assert setting.device == device
 
 
 def test_loops_are_followed_with_bounded_work() -> None:
@@ -248,7 +249,7 @@ def test_a_long_loop_hides_no_other_setting() -> None:
         "for name in ('OMP_NUM_THREADS',):\n    os.environ[name] = '2'\n"
     )
 
-    assert [(s.setting.name, s.setting.value) for s in settings_in_code(text)] == [("threads", "1"), ("threads", "2")]
+    assert [(s.name, s.value) for s in settings_in_code(text)] == [("threads", "1"), ("threads", "2")]
 
 
 def test_a_copy_of_the_environment_sets_nothing() -> None:

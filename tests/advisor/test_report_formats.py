@@ -59,7 +59,7 @@ def test_a_new_format_comes_after_the_others() -> None:
 
 
 @pytest.mark.parametrize("formats", [ADVICE_FORMATS, CHECK_FORMATS])
-def test_the_list_of_formats_is_the_list_of_files(formats: ReportFormats[object]) -> None:
+def test_the_list_of_formats_is_the_list_of_files(formats: ReportFormats) -> None:
     folder = Path(next(iter(formats._paths)))
 
     assert sorted(formats.names) == sorted(path.stem for path in folder.glob("*.py") if path.stem != "__init__")

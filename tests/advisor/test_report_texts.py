@@ -17,11 +17,12 @@ import advisor
 from advisor.api.queries import HardwareComparison
 from advisor.api.session import AdviceResult
 from advisor.domain.words import indicator_text, ratio_text
-from advisor.gate.check import GateCase, GateResult, ProjectState, TargetResult
-from advisor.gate.compare import LockComparison, PackageChange
+from advisor.gate.check import GateResult, TargetResult
+from advisor.gate.comparison import LockComparison, PackageChange
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, Ignore
 from advisor.gate.recommendation import RecommendedStack
+from advisor.gate.scope import GateCase, ProjectState
 from advisor.gate.setting_changes import SettingChange
 from advisor.locks.lock import Lock, LockedVersion
 from advisor.project.workload.proposal import Proposal
@@ -34,10 +35,11 @@ from advisor.report.check.formats import CHECK_FORMATS
 from advisor.report.formats import Presentation
 from advisor.report.layout import WIDTH_OF_FILES, Layout, TextRow, rendered
 from advisor.resolve.explanation.alternatives import Alternative, Explanation
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding
 from advisor.resolve.explanation.prices import Price
 from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting
 from advisor.resolve.explanation.sizes import AdviceSizes, PackageSize, StackSizes
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio
@@ -91,7 +93,7 @@ def advice(index: PackageIndex, tmp_path: Path) -> AdviceResult:
     index.add("torch", "2.13.0", ["numpy"], uploaded="2025-06-01T00:00:00Z")
     newest = build_request(index, tmp_path, build_problem("torch"))
     request = build_request(index, tmp_path, build_problem("torch<2.14"))
-    best = recommend(request)
+    best = recommend(Selection(request=request))
     return AdviceResult(
         advice=replace(
             best,
@@ -398,7 +400,8 @@ def test_a_setting_outside_the_advice_says_that_it_reduces_precision(
 ) -> None:
     settings = TargetSettings(hardware=advice.target.hardware, allows_reduced=allows)
     effects = (effect("matmul_precision=medium", 1.27, 1.1, 1.5), effect("allocator=tcmalloc", 1.2, 1.1, 1.3))
-    report = replace(advice, settings=(), setting_effects=effects, request=replace(advice.request, settings=settings))
+    request = replace(advice.request, score=replace(advice.request.score, settings=settings))
+    report = replace(advice, settings=(), setting_effects=effects, request=request)
 
     rows, _ = setting_rows(report)
 

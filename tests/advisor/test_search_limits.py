@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.utils import NormalizedName
@@ -15,19 +16,20 @@ from advisor.api.session import open_session
 from advisor.domain.time_limit import INTERRUPTED, TimeLimit
 from advisor.domain.words import size_text
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import AllowedReplacements, Candidate, SizeLimitError
+from advisor.resolve.candidates.problem import AllowedReplacements, Candidate, CandidateStack, SizeLimitError
 from advisor.resolve.optimum.optimise import optimise
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.optimum.stages import Stages
 from advisor.resolve.recommendation.package_choices import with_best_packages
-from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, Selection, compare_variants
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.costs import Candidates, Limits, Objective
-from advisor.resolve.score.criteria import Criteria
+from advisor.resolve.score.criteria import StackScore
 from knowledge.catalogue.builds import Replacement
-from tests.advisor.factories import build_problem, build_request, versions_of
+from tests.advisor.factories import build_problem, build_request, versions_of, with_max_size
+from tests.advisor.small_problems import FixedCosts
 from tests.package_index import PackageIndex
 
 REPLACEMENT = Replacement(
@@ -52,15 +54,15 @@ def size_of(request: ResolutionRequest, version: str) -> int:
 
 def interrupt_searches(monkeypatch: pytest.MonkeyPatch, *numbers: int, by: type[BaseException]) -> None:
     """End some searches, by their number, before they begin, as Ctrl-C or a limit does."""
-    original, calls = ResolutionRequest._search, [0]
+    calls = [0]
 
-    def search(self: ResolutionRequest, criteria: Criteria, start: tuple[Candidate, ...], effort: Effort) -> Optimum:
+    def search(*arguments: Any, **options: Any) -> Optimum:
         calls[0] += 1
         if calls[0] in numbers:
             raise by("ended")
-        return original(self, criteria, start, effort)
+        return optimise(*arguments, **options)
 
-    monkeypatch.setattr(ResolutionRequest, "_search", search)
+    monkeypatch.setattr("advisor.resolve.optimum.request.optimise", search)
 
 
 def test_a_search_that_nothing_was_loaded_for_returns_no_stack(sized_request: ResolutionRequest) -> None:
@@ -80,8 +82,7 @@ def test_a_search_that_nothing_was_loaded_for_returns_no_stack(sized_request: Re
         optimise(
             sized_request.problem,
             source,
-            objectives=lambda candidates: [Objective(name="rules")],
-            limits=limits,
+            FixedCosts(lambda _: [Objective(name="rules")], limits),
             start=forbidden,
             effort=Effort(limit=TimeLimit(keeps_result=True)),
         )
@@ -91,7 +92,7 @@ def test_a_stack_that_the_requirements_exclude_is_no_result_at_the_limit(sized_r
     older = sized_request.with_problem(build_problem("a<3"))
 
     with pytest.raises(SearchLimitError, match="stopped at the time limit of 0 s"):
-        replace(older, effort=Effort(limit=TimeLimit(0.0))).best()
+        solve(replace(older, effort=Effort(limit=TimeLimit(0.0))))
 
 
 def test_an_optimal_stack_survives_an_interruption_while_ties_are_broken(
@@ -101,10 +102,10 @@ def test_an_optimal_stack_survives_an_interruption_while_ties_are_broken(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Stages, "prefer_newest", interrupted)
-    request = sized_request.with_max_size(size_of(sized_request, "2.0"))
-    start = tuple(c for c in request.source.candidates(NormalizedName("a")) if str(c.version) == "1.0")
+    request = with_max_size(sized_request, size_of(sized_request, "2.0"))
+    start = CandidateStack(c for c in request.source.candidates(NormalizedName("a")) if str(c.version) == "1.0")
 
-    optimum = replace(request, baseline=start, effort=Effort(limit=TimeLimit(keeps_result=True))).best()
+    optimum = solve(replace(request, baseline=start, effort=Effort(limit=TimeLimit(keeps_result=True))))
 
     assert versions_of(optimum.stack) == {"a": "2.0"}
     assert (optimum.proven, optimum.unique) == (True, False)
@@ -113,11 +114,11 @@ def test_an_optimal_stack_survives_an_interruption_while_ties_are_broken(
 def test_a_limit_that_nothing_satisfies_is_named_even_if_the_smallest_stack_was_not_found_first(
     sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = sized_request.with_max_size(size_of(sized_request, "1.0") - 1)
+    request = with_max_size(sized_request, size_of(sized_request, "1.0") - 1)
     interrupt_searches(monkeypatch, 1, by=SearchLimitError)
 
     with pytest.raises(StackTooLargeError) as raised:
-        request.best()
+        solve(request)
 
     assert versions_of(raised.value.smallest.stack) == {"a": "1.0"}
 
@@ -126,18 +127,17 @@ def test_a_stopped_search_for_the_smallest_stack_says_what_is_proven(
     sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     least = size_of(sized_request, "1.0")
-    request = sized_request.with_max_size(least // 2)
-    original = ResolutionRequest._search
+    request = with_max_size(sized_request, least // 2)
 
-    def search(self: ResolutionRequest, criteria: Criteria, start: tuple[Candidate, ...], effort: Effort) -> Optimum:
-        optimum = original(self, criteria, start, effort)
+    def search(*arguments: Any, **options: Any) -> Optimum:
+        optimum = optimise(*arguments, **options)
         bounds = (replace(optimum.bounds[0], value=10 * least, bound=least - 1),)
         return replace(optimum, stack=request.baseline, bounds=bounds, stopped="stopped at the time limit of 150 s")
 
-    monkeypatch.setattr(ResolutionRequest, "_search", search)
+    monkeypatch.setattr("advisor.resolve.optimum.request.optimise", search)
 
     with pytest.raises(SizeLimitError) as raised:
-        recommend(request)
+        recommend(Selection(request=request))
 
     assert raised.value.details[0].startswith("the smallest stack that was found has 1 package")
     assert raised.value.details[1] == (
@@ -150,20 +150,20 @@ def test_ctrl_c_in_the_search_for_the_smallest_stack_ends_the_program_if_there_i
     sized_request: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request = replace(
-        sized_request.with_max_size(size_of(sized_request, "2.0")), effort=Effort(limit=TimeLimit(keeps_result=True))
+        with_max_size(sized_request, size_of(sized_request, "2.0")), effort=Effort(limit=TimeLimit(keeps_result=True))
     )
-    original, calls = Criteria.objectives, [0]
+    original, calls = StackScore.objectives, [0]
 
-    def objectives(self: Criteria, candidates: Candidates) -> object:
+    def objectives(self: StackScore, candidates: Candidates) -> object:
         calls[0] += 1
         if calls[0] == 1:
             raise KeyboardInterrupt
         return original(self, candidates)
 
-    monkeypatch.setattr(Criteria, "objectives", objectives)
+    monkeypatch.setattr(StackScore, "objectives", objectives)
 
     with pytest.raises(KeyboardInterrupt):
-        request.best()
+        solve(request)
 
 
 @pytest.mark.parametrize(("by", "stopped"), [(SearchLimitError, ""), (KeyboardInterrupt, INTERRUPTED)])
@@ -182,15 +182,15 @@ def test_what_was_not_compared_is_no_proof(
     assert versions_of(complete.optimum.stack) == {"small": "1.0"}
     assert complete.optimum.proven
     if by is KeyboardInterrupt:
-        original, calls = Criteria.objectives, [0]
+        original, calls = StackScore.objectives, [0]
 
-        def objectives(self: Criteria, candidates: Candidates) -> object:
+        def objectives(self: StackScore, candidates: Candidates) -> object:
             calls[0] += 1
             if calls[0] == 2:
                 raise KeyboardInterrupt
             return original(self, candidates)
 
-        monkeypatch.setattr(Criteria, "objectives", objectives)
+        monkeypatch.setattr(StackScore, "objectives", objectives)
     else:
         interrupt_searches(monkeypatch, 1, by=by)
 
@@ -209,8 +209,8 @@ def test_a_size_error_claims_no_proof_if_a_replacement_was_not_compared(
 ) -> None:
     index.add("big", "1.0", code="#" * 400_000)
     index.add("small", "1.0", code="#")
-    request = build_request(index, tmp_path, build_problem("big"), builds=(REPLACEMENT,)).with_max_size(300_000)
-    assert versions_of(with_best_packages(request, ALLOWED).best().stack) == {"small": "1.0"}
+    request = with_max_size(build_request(index, tmp_path, build_problem("big"), builds=(REPLACEMENT,)), 300_000)
+    assert versions_of(with_best_packages(request, ALLOWED).solve().stack) == {"small": "1.0"}
     interrupt_searches(monkeypatch, 1, 2, by=SearchLimitError)
 
     with pytest.raises(SizeLimitError) as raised:
@@ -223,10 +223,11 @@ def test_a_size_error_claims_no_proof_if_a_replacement_was_not_compared(
 def test_a_variant_that_was_compared_only_in_part_may_be_better(
     sized_request: ResolutionRequest,
 ) -> None:
-    partly = replace(sized_request, not_compared="1 of 2 combinations of replacements were not compared")
+    complete = Selection(request=sized_request)
+    partly = replace(complete, not_compared="1 of 2 combinations of replacements were not compared")
     variants = [
-        ProblemVariant(label=label, make_request=lambda request=request: request)  # type: ignore[misc]
-        for label, request in (("a", sized_request), ("b", partly))
+        ProblemVariant(label="a", select=lambda: complete),
+        ProblemVariant(label="b", select=lambda: partly),
     ]
 
     comparison = compare_variants(variants, limit=TimeLimit(), direct=())
@@ -244,7 +245,7 @@ def test_a_stack_with_more_than_is_needed_is_no_result_at_the_limit(index: Packa
     late = replace(request, baseline=wider.baseline, effort=Effort(limit=TimeLimit(0.0)))
 
     with pytest.raises(SearchLimitError):
-        late.best()
+        solve(late)
 
 
 def test_ctrl_c_keeps_the_interpreters_so_far(

@@ -167,9 +167,9 @@ def test_the_optimum_with_settings_equals_that_of_brute_force(
         {("a", str(v)): steps * 0.0101 for v, steps in scores.items()} | {("a", "0"): 0.0}, alone
     )
     source = ReleaseSource(releases)
-    criteria = criteria_for(roots, source, estimator).with_min_gain(0.0)
-    criteria = criteria.with_settings(KnownTo({("a", value): known for value, known in knowing.items()}))
-    ages = Ages(roots, source, criteria)
+    known_to = KnownTo({("a", value): known for value, known in knowing.items()})
+    criteria = replace(criteria_for(roots, source, estimator), min_gain=0.0, settings=known_to)
+    ages = Ages(roots, source)
     criteria, newest = over_newest(criteria, releases, roots, source)
 
     def gained(version: int) -> int:

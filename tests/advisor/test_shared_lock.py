@@ -17,6 +17,7 @@ from packaging.tags import Tag
 from advisor.domain.target import make_target
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.recommendation.shared_versions import share_versions
 from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, versions_of
@@ -136,9 +137,9 @@ def test_a_version_that_is_slower_is_not_shared(index: PackageIndex, tmp_path: P
 
     for speed, versions in ((0.0, ["1.0", "1.0"]), (0.5, ["2.0", "1.0"])):
         requests = {name: solved(name, speed) for name in ("linux", "windows")}
-        pairs = {name: (request, recommend(request).optimum) for name, request in requests.items()}
+        pairs = {name: Selection(request=request).solve() for name, request in requests.items()}
         shared = share_versions(pairs, limit=TimeLimit())
-        stacks = [versions_of(recommend(shared[name]).optimum.stack)["a"] for name in requests]
+        stacks = [versions_of(recommend(Selection(request=shared[name])).optimum.stack)["a"] for name in requests]
         assert stacks == versions
         assert share_versions(pairs, limit=TimeLimit(0.0)) == requests
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.gate.checks.compatibility import check_compatibility
-from advisor.gate.policy import read_policy
-from advisor.gate.scope import Scope
+from advisor.gate.checks.compatibility import check_slowdowns
 from advisor.index.cache import DiskCache
 from advisor.locks.registry import read_lock
 from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.predictor import Predictor
-from advisor.resolve.score.slowdowns import gain_without, score_slowdown
+from advisor.resolve.score.slowdowns import Slowdowns, SlowdownScore, gain_without
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import HardwareCondition, Reproduction, SlowerRule
 from knowledge.domain.frameworks import FRAMEWORKS
@@ -30,7 +30,15 @@ from knowledge.estimate.interface import Estimator
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.workloads import Workload, find_workload, one_indicator
 from knowledge.store.engine import open_knowledge_base
-from tests.advisor.factories import MACHINE, FixedScores, build_problem, build_request, recommend_stack, versions_of
+from tests.advisor.factories import (
+    MACHINE,
+    FixedScores,
+    build_problem,
+    build_request,
+    build_scope,
+    recommend_stack,
+    versions_of,
+)
 from tests.advisor.small_problems import (
     NAMES,
     Ages,
@@ -87,8 +95,9 @@ def test_the_optimum_with_slow_downs_equals_that_of_brute_force(
     # The gains of package `a` were measured, a little more than whole steps, so that rounding does not change them.
     estimator = FixedScores({("a", str(v)): steps * 0.0101 for v, steps in gains.items()} | {("a", "0"): 0.0})
     source, book = ReleaseSource(releases), RuleBook(rules, MACHINE)
-    criteria = criteria_for(roots, source, estimator, builds=TargetBuilds((), book, MACHINE)).with_min_gain(0.0)
-    ages = Ages(roots, source, criteria)
+    criteria = criteria_for(roots, source, estimator, builds=TargetBuilds((), book, MACHINE))
+    criteria = replace(criteria, min_gain=0.0)
+    ages = Ages(roots, source)
     criteria, newest = over_newest(criteria, releases, roots, source)
     best_gain = max(gains.get(version, 0) for version in releases["a"])
 
@@ -122,6 +131,11 @@ def estimator_for(workload: str | None) -> Estimator:
 RESNET = {"indicator": "model", "model": "resnet50", "mode": "training"}
 
 
+def score_of_slowdown(rule: SlowerRule, name: str, estimator: Estimator) -> SlowdownScore:
+    slowdowns = Slowdowns(rules=RuleBook((rule,), MACHINE), estimator=estimator)
+    return slowdowns.score(rule, name, Version("2"))
+
+
 @pytest.mark.parametrize(
     ("fields", "workload", "reason"),
     [
@@ -141,7 +155,7 @@ def test_a_slow_down_counts_for_the_workloads_that_it_is_a_part_of(
 ) -> None:
     rule = slower_rule(**{"ratios": (9.0, 9.0), **fields})
 
-    score = score_slowdown(rule, rule.packages[0], Version("2"), estimator_for(workload))
+    score = score_of_slowdown(rule, rule.packages[0], estimator_for(workload))
 
     assert score.reason == reason
     assert (score.steps > 0) is (not reason)
@@ -161,10 +175,10 @@ def test_a_measurement_of_both_versions_replaces_a_report() -> None:
     one_of_them = FixedScores({("torch", "2"): 0.1})
     rule = slower_rule(ratios=(9.0, 9.0))
 
-    assert "both versions were measured" in score_slowdown(rule, "torch", Version("2"), measured).reason
+    assert "both versions were measured" in score_of_slowdown(rule, "torch", measured).reason
     of_library = slower_rule(ratios=(9.0, 9.0), packages=("libtorch",), measured_as="torch")
-    assert "both versions were measured" in score_slowdown(of_library, "libtorch", Version("2"), measured).reason
-    assert score_slowdown(rule, "torch", Version("2"), one_of_them).steps > 0
+    assert "both versions were measured" in score_of_slowdown(of_library, "libtorch", measured).reason
+    assert score_of_slowdown(rule, "torch", one_of_them).steps > 0
 
 
 def advice_for(
@@ -175,7 +189,7 @@ def advice_for(
     request = build_request(
         index, tmp_path, build_problem("torch"), rules=rules, estimator=estimator_for(workload=None)
     )
-    return recommend(request, current=current)
+    return recommend(Selection(request=request), current=current)
 
 
 def test_of_otherwise_equal_versions_the_one_without_a_slow_down_is_recommended(
@@ -251,17 +265,19 @@ def test_slow_downs_of_other_hardware_are_not_reported(index: PackageIndex, tmp_
     assert not [f for f in advice.findings if f.code in ("ADV116", "ADV117")]
 
 
-def test_the_gate_warns_of_a_locked_slow_down(tmp_path: Path, knowledge_file: Path) -> None:
+def test_the_gate_warns_of_a_locked_slow_down(
+    tmp_path: Path, knowledge_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "freeze.txt").write_text("numpy==1.21.1\nscikit-learn==0.23.2\n")
     rule = slower_rule(
         packages=("numpy",), versions=">=1.19", than="1.18.5", other="scikit-learn", other_versions="==0.23.2"
     )
     requirements = build_problem("numpy", "scikit-learn")
     lock = read_lock(tmp_path / "freeze.txt", requirements.target)
-    scope = Scope(lock=lock, problem=requirements, policy=read_policy({}), target="")
+    monkeypatch.setattr("advisor.gate.checks.compatibility.shipped_rules", lambda: (rule,))
     predictor = Predictor(DiskCache(tmp_path), address=f"sqlite:///{knowledge_file}", hardware=MACHINE)
 
-    (finding,) = check_compatibility(scope, RuleBook([rule], MACHINE), predictor, frameworks=())
+    (finding,) = check_slowdowns(build_scope(lock, requirements, predictor=predictor))
 
     assert (finding.code, finding.level, finding.package, finding.place.line) == ("ADV033", "warning", "numpy", 1)
     assert finding.cause.versions == (("numpy", "1.21.1"), ("scikit-learn", "0.23.2"))

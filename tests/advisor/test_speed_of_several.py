@@ -9,8 +9,10 @@ from hypothesis import assume, given, settings
 from packaging.utils import canonicalize_name
 
 from advisor.domain.time_limit import TimeLimit
+from advisor.resolve.optimum.request import Solved
+from advisor.resolve.optimum.request import solve as solve_request
 from advisor.resolve.recommendation.agreement import agree
-from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, Selection, compare_variants
 from tests.advisor.small_problems import Releases, Stack, VersionSet, newest_first, plain, problems, some_roots
 from tests.advisor.speed_problems import BruteForce, Speeds, request_for, solve, speeds_of_any_size
 from tests.examples import examples
@@ -40,7 +42,9 @@ def best_of_variants(several: Sequence[Releases], roots: Roots, speeds: Speeds) 
 
 def solve_variants(several: Sequence[Releases], roots: Roots, speeds: Speeds) -> tuple[int, Stack]:
     def variant(number: int) -> ProblemVariant:
-        return ProblemVariant(label=str(number), make_request=lambda: request_for(several[number], roots, speeds))
+        return ProblemVariant(
+            label=str(number), select=lambda: Selection(request=request_for(several[number], roots, speeds))
+        )
 
     comparison = compare_variants(
         [variant(number) for number in range(len(several))], limit=TimeLimit(60), direct=map(canonicalize_name, roots)
@@ -78,11 +82,11 @@ def test_the_versions_of_two_targets_are_those_of_brute_force(
         return different, -credit, sum(age[0] for age in ages), sum(age[1] for age in ages)
 
     requests = {str(number): request_for(one, roots, speeds) for number, one in enumerate(several)}
-    solved = {name: (request, request.best()) for name, request in requests.items()}
+    solved = {name: Selection(request=request).solve() for name, request in requests.items()}
 
     agreement = agree(solved, limit=TimeLimit(60))
 
-    common = [plain(agreement.requests[name].best()) for name in solved]
+    common = [plain(solve_request(agreement.requests[name])) for name in solved]
     assert cost(common) == min(map(cost, itertools.product(*(force.every for force in forces))))
     assert agreement.proven
 
@@ -116,8 +120,8 @@ def test_common_versions_are_not_chosen_for_a_gain_that_does_not_count_for_the_w
         request = request_for(releases, ROOTS, speeds)
         optimum = solve(releases, ROOTS, speeds)
         assert optimum is not None
-        agreement = agree({"x": (request, optimum), "y": (request, optimum)}, limit=TimeLimit(60))
-        common_stacks.append([plain(agreement.requests[name].best()) for name in "xy"])
+        agreement = agree(dict.fromkeys("xy", Solved(request=request, optimum=optimum)), limit=TimeLimit(60))
+        common_stacks.append([plain(solve_request(agreement.requests[name])) for name in "xy"])
 
     assert common_stacks == [[{"a": 1, "c": 1}] * 2, [{"a": 2, "c": 2}] * 2]
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import solve
 from advisor.resolve.optimum.result import InfeasibleError
-from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.rule_book import RuleBook
@@ -40,7 +39,7 @@ from tests.advisor.small_problems import (
     few_versions,
     many_stacks,
     plain,
-    problem,
+    request_of,
     roots_with_a,
     stacks,
 )
@@ -165,25 +164,16 @@ class Rule:
         self.book = RuleBook(world.slowdowns, MACHINE)
         builds = TargetBuilds((), self.book, MACHINE)
         versions_by_setting = {("a", value): {v for of, v in world.gains if of == value} for value, _ in world.gains}
-        criteria = criteria_for(roots, source, estimator, builds=builds).with_settings(KnownTo(versions_by_setting))
-        self.request = ResolutionRequest(
-            problem=problem(roots),
-            source=source,  # type: ignore[arg-type]
-            rules=self.book,
-            builds=builds,
-            estimator=estimator,
-            objective="performance",
-            criteria=criteria,
-            baseline=(),
-            effort=Effort(),
-        )
+        criteria = criteria_for(roots, source, estimator, builds=builds)
+        criteria = replace(criteria, settings=KnownTo(versions_by_setting))
+        self.request = request_of(roots, source, criteria)
         self.every = list(stacks(releases, roots))
-        self.age = Ages(roots, source, criteria).rank
+        self.age = Ages(roots, source).rank
         self.newest = min(self.every, key=self.age, default={})
 
     def recommended(self) -> Stack | None:
         try:
-            optimum = self.request.best()
+            optimum = solve(self.request)
         except InfeasibleError:
             return None
         assert optimum.proven

@@ -18,7 +18,10 @@ from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import CandidatePolicy, NoStackError, ResolutionProblem
+from advisor.resolve.optimum.request import solve
+from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation import recommend as recommend_module
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from advisor.resolve.score.criteria import ObjectiveName
 from tests.advisor.factories import (
@@ -26,9 +29,8 @@ from tests.advisor.factories import (
     build_client,
     build_problem,
     build_request,
-    builds_of,
-    empty_estimator,
     recommend_stack,
+    score_of,
     versions_of,
 )
 from tests.package_index import PackageIndex
@@ -43,14 +45,9 @@ def other() -> Iterator[PackageIndex]:
 
 def stack_from(configuration: IndexConfiguration, cache: Path, problem: ResolutionProblem) -> dict[str, str]:
     client = IndexClient(configuration, cache=DiskCache(cache))
-    request = make_request(
-        problem,
-        IndexCandidates(client, problem),
-        builds=builds_of(),
-        estimator=empty_estimator(),
-        objective="latest",
-    )
-    return versions_of(recommend(request).optimum.stack)
+    source = IndexCandidates(client, problem)
+    request = make_request(problem, score_of(problem, source, "latest"), source, Effort())
+    return versions_of(recommend(Selection(request=request)).optimum.stack)
 
 
 def test_only_the_first_index_with_a_package_is_used(index: PackageIndex, other: PackageIndex, tmp_path: Path) -> None:
@@ -177,17 +174,19 @@ def test_objective_stable_prefers_old_and_measured_versions(index: PackageIndex,
     problem = build_problem("a")
     arguments = {"objective": "stable", "young_after": "2025-05-01T00:00:00+00:00"}
 
-    old_enough = build_request(
-        index, tmp_path, problem, objective="stable", young_after=arguments["young_after"]
-    ).best()
-    measured = build_request(
-        index,
-        tmp_path,
-        problem,
-        objective="stable",
-        young_after=arguments["young_after"],
-        estimator=FixedScores({("a", "1.0"): 0.0}),
-    ).best()
+    old_enough = solve(
+        build_request(index, tmp_path, problem, objective="stable", young_after=arguments["young_after"])
+    )
+    measured = solve(
+        build_request(
+            index,
+            tmp_path,
+            problem,
+            objective="stable",
+            young_after=arguments["young_after"],
+            estimator=FixedScores({("a", "1.0"): 0.0}),
+        )
+    )
 
     assert versions_of(old_enough.stack) == {"a": "2.0"}
     assert versions_of(measured.stack) == {"a": "1.0"}
@@ -198,8 +197,8 @@ def test_objective_stable_avoids_admitted_prereleases(index: PackageIndex, tmp_p
     index.add("a", "2.0rc1")
     problem = build_problem("a", policy=CandidatePolicy(prereleases=True))
 
-    assert versions_of(build_request(index, tmp_path, problem, objective="latest").best().stack) == {"a": "2.0rc1"}
-    assert versions_of(build_request(index, tmp_path, problem, objective="stable").best().stack) == {"a": "1.0"}
+    assert versions_of(solve(build_request(index, tmp_path, problem, objective="latest")).stack) == {"a": "2.0rc1"}
+    assert versions_of(solve(build_request(index, tmp_path, problem, objective="stable")).stack) == {"a": "1.0"}
 
 
 def test_objective_security_avoids_vulnerabilities_even_from_the_cache(index: PackageIndex, tmp_path: Path) -> None:
@@ -208,7 +207,7 @@ def test_objective_security_avoids_vulnerabilities_even_from_the_cache(index: Pa
     index.vulnerabilities = {("a", "4.0"): ["CVE-1"], ("a", "3.0"): ["CVE-1", "CVE-2"], ("a", "2.0"): []}
     problem = build_problem("a")
 
-    online = build_request(index, tmp_path, problem, objective="security").best()
+    online = solve(build_request(index, tmp_path, problem, objective="security"))
     client = build_client(index, tmp_path, offline=True)
     source = IndexCandidates(client, problem, advisories=True)
 
@@ -302,7 +301,8 @@ def test_an_objective_without_data_of_the_index_is_reported(
 ) -> None:
     index.add("a", "1.0", uploaded=None)
 
-    findings = recommend(build_request(index, tmp_path, build_problem("a"), objective=objective)).findings
+    request = build_request(index, tmp_path, build_problem("a"), objective=objective)
+    findings = recommend(Selection(request=request)).findings
 
     assert [f.code for f in findings] == ["ADV108"]
     assert f"no {lack} for 1 of 1 packages" in findings[0].message

@@ -20,11 +20,12 @@ from advisor.domain.time_limit import INTERRUPTED, TimeLimit
 from advisor.resolve.candidates.problem import NoStackError
 from advisor.resolve.explanation.prices import constraint_prices
 from advisor.resolve.optimum.baseline import BaselineLimitError, resolve_baseline
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, Solved
 from advisor.resolve.optimum.result import SearchLimitError
 from advisor.resolve.optimum.solver import Effort, SolverModel, negated
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
-from advisor.resolve.score.criteria import Criteria
+from advisor.resolve.score.criteria import StackScore
 from knowledge.catalogue.rules import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, build_request, versions_of
 from tests.package_index import PackageIndex
@@ -46,31 +47,31 @@ def with_limit(request: ResolutionRequest, limit: TimeLimit) -> ResolutionReques
 
 def interrupt_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Press Ctrl-C once, when the search first asks for its objectives."""
-    original, calls = Criteria.objectives, [0]
+    original, calls = StackScore.objectives, [0]
 
-    def objectives(self: Criteria, candidates: object) -> object:
+    def objectives(self: StackScore, candidates: object) -> object:
         calls[0] += 1
         if calls[0] == 1:
             raise KeyboardInterrupt
         return original(self, candidates)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Criteria, "objectives", objectives)
+    monkeypatch.setattr(StackScore, "objectives", objectives)
 
 
 def test_without_a_limit_the_best_stack_is_proven(request_for_older: ResolutionRequest) -> None:
-    advice = recommend(request_for_older)
+    advice = recommend(Selection(request=request_for_older))
 
     assert versions_of(advice.optimum.stack) == {"a": "1.0"}
     assert (advice.optimum.proven, advice.optimum.stopped) == (True, "")
 
 
 def test_at_the_time_limit_the_baseline_is_the_result_with_the_gap(request_for_older: ResolutionRequest) -> None:
-    optimum = recommend(with_limit(request_for_older, TimeLimit(0.0))).optimum
+    optimum = recommend(Selection(request=with_limit(request_for_older, TimeLimit(0.0)))).optimum
 
     assert versions_of(optimum.stack) == {"a": "2.0"}
     assert optimum.stopped == "stopped at the time limit of 0 s"
     assert not optimum.proven
-    best = recommend(request_for_older).optimum
+    best = recommend(Selection(request=request_for_older)).optimum
     for bound, exact in zip(optimum.bounds, best.bounds, strict=True):
         assert bound.objective == exact.objective
         if bound.objective == "performance":
@@ -81,12 +82,12 @@ def test_ctrl_c_gives_the_best_stack_so_far_only_if_asked_for(
     request_for_older: ResolutionRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interrupt_first_call(monkeypatch)
-    optimum = recommend(with_limit(request_for_older, TimeLimit(keeps_result=True))).optimum
+    optimum = recommend(Selection(request=with_limit(request_for_older, TimeLimit(keeps_result=True)))).optimum
     assert (versions_of(optimum.stack), optimum.stopped) == ({"a": "2.0"}, INTERRUPTED)
 
     interrupt_first_call(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
-        recommend(with_limit(request_for_older, TimeLimit()))
+        recommend(Selection(request=with_limit(request_for_older, TimeLimit())))
 
 
 def test_a_baseline_that_the_rules_exclude_is_no_result(index: PackageIndex, tmp_path: Path) -> None:
@@ -107,7 +108,7 @@ def test_a_baseline_that_the_rules_exclude_is_no_result(index: PackageIndex, tmp
     request = build_request(index, tmp_path, build_problem("a", "b"), rules=(rule,))
 
     with pytest.raises(SearchLimitError, match="stopped at the time limit of 0 s"):
-        recommend(with_limit(request, TimeLimit(0.0)))
+        recommend(Selection(request=with_limit(request, TimeLimit(0.0))))
 
 
 def test_the_plain_resolver_ends_at_the_limit(index: PackageIndex, tmp_path: Path) -> None:
@@ -119,9 +120,9 @@ def test_the_plain_resolver_ends_at_the_limit(index: PackageIndex, tmp_path: Pat
 
 
 def test_prices_after_the_limit_are_not_computed_and_say_so(request_for_older: ResolutionRequest) -> None:
-    optimum = recommend(request_for_older).optimum
+    optimum = recommend(Selection(request=request_for_older)).optimum
 
-    (price,) = constraint_prices(with_limit(request_for_older, TimeLimit(0.0)), optimum)
+    (price,) = constraint_prices(Solved(request=with_limit(request_for_older, TimeLimit(0.0)), optimum=optimum))
 
     assert price.constraint == "a<3"
     assert price.obstacle == "not priced: stopped at the time limit of 0 s"
@@ -131,11 +132,11 @@ def test_ctrl_c_keeps_the_prices_so_far(
     request_for_older: ResolutionRequest, index: PackageIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index.add("b", "1.0")
-    request = build_request(index, tmp_path, build_problem("a<3", "b<3"), estimator=request_for_older.estimator)
-    optimum = recommend(request).optimum
+    request = build_request(index, tmp_path, build_problem("a<3", "b<3"), estimator=request_for_older.score.estimator)
+    optimum = recommend(Selection(request=request)).optimum
     interrupt_first_call(monkeypatch)
 
-    prices = constraint_prices(request, optimum)
+    prices = constraint_prices(Solved(request=request, optimum=optimum))
 
     assert [p.obstacle for p in prices] == ["not priced: interrupted", "not priced: interrupted"]
 

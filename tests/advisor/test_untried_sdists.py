@@ -16,10 +16,8 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy
-from advisor.resolve.optimum.request import ResolutionRequest
-from advisor.resolve.optimum.solver import Effort
-from advisor.resolve.recommendation.problem_variants import ProblemVariant, compare_variants
+from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateStack
+from advisor.resolve.recommendation.problem_variants import ProblemVariant, Selection, compare_variants
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE
 from tests.advisor.factories import builds_of, empty_estimator
 from tests.advisor.small_problems import (
@@ -30,8 +28,8 @@ from tests.advisor.small_problems import (
     few_versions,
     many_stacks,
     plain,
-    problem,
     problems,
+    request_of,
     roots_with_a,
     solve_problem,
     some_roots,
@@ -102,7 +100,7 @@ def test_the_stack_is_the_best_of_brute_force_without_untried_sdists(
         source,
         empty_estimator(),
         "latest",
-        baseline=[c for c in before if c.version == Version(str(baseline[c.name]))],
+        baseline=CandidateStack(c for c in before if c.version == Version(str(baseline[c.name]))),
         policy=policy,
     )
 
@@ -180,19 +178,12 @@ def variant_of(
 ) -> ProblemVariant:
     """Build the problem of an interpreter."""
     source, builds = SdistSource(releases, sdists), builds_of()
-    before = [c for n, v in baseline.items() for c in source.candidates(canonicalize_name(n)) if c.version.major == v]
-    request = ResolutionRequest(
-        problem=problem(roots),
-        source=source,  # type: ignore[arg-type]
-        rules=builds.rules,
-        builds=builds,
-        estimator=empty_estimator(),
-        objective="latest",
-        criteria=criteria_for(roots, source, empty_estimator(), "latest", builds=builds, baseline=before),
-        baseline=(),
-        effort=Effort(),
+    before = CandidateStack(
+        c for n, v in baseline.items() for c in source.candidates(canonicalize_name(n)) if c.version.major == v
     )
-    return ProblemVariant(label=str(number), make_request=lambda: request)
+    score = criteria_for(roots, source, empty_estimator(), "latest", builds=builds, baseline=before)
+    selection = Selection(request=request_of(roots, source, score))
+    return ProblemVariant(label=str(number), select=lambda: selection)
 
 
 @pytest.fixture

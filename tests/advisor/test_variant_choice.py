@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
-from advisor.resolve.candidates.variants import VariantFileReader
 from knowledge.domain.errors import UnavailableError
 from knowledge.domain.hardware import Driver, HardwareProfile
 from knowledge.hardware.profiles import shipped_profile
@@ -213,19 +211,6 @@ def test_without_the_preview_such_requirements_are_not_read(index: PackageIndex,
     assert source.dependencies(candidates[0]) is None
     assert "need `--preview variants`" in source.reasons("a")
     assert index.requests["files"] == 1
-
-
-def test_measured_ranks_come_before_the_order_of_the_publisher(index: PackageIndex, tmp_path: Path) -> None:
-    add_variants(index, "a", "1.0", ALL)
-    seconds = {"cu126": 0.0121, "x86_64_v3": 0.55, "cu130": 0.0135}
-    client, problem = build_client(index, tmp_path), problem_on(H100)
-    reader = VariantFileReader(problem, client, preference=lambda name, label: seconds.get(label))
-
-    offers = sorted(reader.read(client.pages(A)[0], A).files, key=lambda offer: offer.rank)
-
-    assert [offer.label for offer in offers] == ["cu126", "cu130", "x86_64_v3", "x86_64_v4", "null", ""]
-    candidate = Candidate(name=A, version=Version("1.0"), file=offers[0].file)
-    assert "the first of 5 that the target supports, by measured speed" in reader.explain(candidate)
 
 
 def test_variants_can_be_in_a_find_links_directory(index: PackageIndex, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from advisor.api.options import IndexOptions, ProjectFiles, ProjectOptions, Reso
 from advisor.api.project import load_project, select_targets
 from advisor.api.resources import make_client
 from advisor.domain.target import Target, make_target
+from advisor.index.access import IndexAccess
 from advisor.index.addresses import url_of_path
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
@@ -168,7 +169,7 @@ def _page(content_type: str) -> Callable[[bytes, Path], object]:
         configuration = IndexConfiguration(default="https://index.example/simple/")
         cache = DiskCache(folder / "cache")
         for _ in range(2):  # First from the index, then from the cache.
-            pages = Pages(configuration, cast(Transport, transport), cache, offline=False, refresh=False)
+            pages = Pages(configuration, IndexAccess(transport=cast(Transport, transport), cache=cache))
             assert pages.read(canonicalize_name("numpy"), configuration.default).files is not None
 
     return read
@@ -184,7 +185,8 @@ def _distribution(filename: str, *, separate: bool = False) -> Callable[[bytes, 
             index=url_of_path(folder),
             metadata_sha256="" if separate else None,
         )
-        distributions = Distributions(cast(Transport, None), DiskCache(folder / "cache"), offline=True)
+        access = IndexAccess(transport=cast(Transport, None), cache=DiskCache(folder / "cache"), offline=True)
+        distributions = Distributions(access)
         if not separate and filename.endswith(".whl"):
             distributions.unpacked_size(file)
         metadata = distributions.metadata(file)
@@ -205,7 +207,8 @@ def _read_variants(content: bytes, folder: Path) -> None:
     path = folder / "own-1.0-variants.json"
     path.write_bytes(content)
     file = DistributionFile(filename=path.name, url=url_of_path(path), index=url_of_path(folder))
-    files = VariantFiles(cast(Transport, None), DiskCache(folder / "cache"), offline=True, refresh=False)
+    access = IndexAccess(transport=cast(Transport, None), cache=DiskCache(folder / "cache"), offline=True)
+    files = VariantFiles(access)
     variants = files.read(file)
     if isinstance(variants, str):
         assert variants.isprintable()

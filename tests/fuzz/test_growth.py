@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
+from advisor.index.access import IndexAccess
 from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.http.transport import Transport
@@ -95,10 +96,11 @@ def test_a_damaged_header_is_read_or_refused(
         header_index.extra, header_index.first = {name: text}, first
         with tempfile.TemporaryDirectory() as folder:
             cache = DiskCache(Path(folder))
-            pages = Pages(configuration, transport, cache, offline=False, refresh=False)
+            access = IndexAccess(transport=transport, cache=cache)
+            pages = Pages(configuration, access)
             try:
                 for file in pages.read(canonicalize_name("a"), header_index.url).files:
-                    Distributions(transport, cache, offline=False).metadata(file)
+                    Distributions(access).metadata(file)
             except Documented as error:
                 assert str(error).strip()
 

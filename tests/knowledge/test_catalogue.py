@@ -7,7 +7,7 @@ import pytest
 from knowledge.domain.errors import InputError
 from knowledge.estimate.catalogue import CatalogueEntry, benchmark_catalogue, read_suite
 from pi_runners.indicators import INDICATORS
-from pi_runners.models.catalogue import NETWORKS
+from pi_runners.models import NETWORKS
 
 POLICIES = "https://github.com/mlcommons/policies/blob/45b8b625/MLPerf_Compatibility_Table.adoc"
 LOGGING = "https://github.com/mlcommons/logging/blob/e6e040b7/mlperf_logging/benchmark_meta.py"

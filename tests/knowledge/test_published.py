@@ -143,7 +143,7 @@ def test_tasks_have_one_name(text: str, name: str, variant: str) -> None:
 
 
 def test_tasks_are_named_as_this_program_names_them() -> None:
-    from pi_runners.models.catalogue import NETWORKS
+    from pi_runners.models import NETWORKS
 
     shared = {"resnet50", "bert_base", "mobilenet_v2", "unet", "gpt2", "dlrm"}
 

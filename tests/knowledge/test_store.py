@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from knowledge.store import tables
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.engine import _engine, open_knowledge_base
+from knowledge.store.engine import _engine, _upgrade, open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.knowledge.samples import observation
 
@@ -89,7 +89,7 @@ def test_the_migrations_make_the_tables_that_the_program_uses(address: str) -> N
 
     engine, _ = _engine(address)
     with engine.begin() as connection:
-        migrate(connection)
+        _upgrade(connection)
         differences = compare_metadata(MigrationContext.configure(connection), tables.metadata)
 
     scripts = ScriptDirectory("knowledge/store/migrations")
@@ -100,7 +100,7 @@ def test_the_migrations_make_the_tables_that_the_program_uses(address: str) -> N
 def test_the_migrations_make_the_tables_of_a_new_database(address: str) -> None:
     engine, _ = _engine(address)
     with engine.begin() as connection:
-        migrate(connection)
+        _upgrade(connection)
         migrated = described_tables(connection)
         for name in ("stack_package", "observation", *migrated):
             connection.execute(sa.text(f"DROP TABLE IF EXISTS {name}"))
@@ -109,17 +109,6 @@ def test_the_migrations_make_the_tables_of_a_new_database(address: str) -> None:
 
     assert created == migrated
     assert len(created) == len(tables.metadata.tables) + 1
-
-
-def migrate(connection: sa.Connection) -> None:
-    """Create the tables of the newest revision with the migrations."""
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", "knowledge.store:migrations")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
 
 
 def described_tables(connection: sa.Connection) -> dict[str, object]:

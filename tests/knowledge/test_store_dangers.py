@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import signal
 import sqlite3
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import check_observation, read_observations, write_observations
-from knowledge.store import sqlite_file, tables
+from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.engine import open_knowledge_base
+from knowledge.store.engine import open_import_source, open_knowledge_base
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.examples import examples
+from tests.knowledge.next_revision import NEXT, OLDER, older_knowledge
 from tests.knowledge.samples import MACHINE, RUN, block, observation
 
-FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
 WRITER = """
 import sys
 from knowledge.store.engine import open_knowledge_base
@@ -49,21 +49,21 @@ def writer(address: str, number: int, count: int) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name.split(".")[0])
-def test_tables_of_every_older_revision_are_upgraded(frozen: Path, tmp_path: Path) -> None:
-    path = tmp_path / "k.sqlite"
-    path.write_bytes(gzip.decompress(frozen.read_bytes()))
+def test_older_tables_are_upgraded(next_revision: str, tmp_path: Path) -> None:
+    path = older_knowledge(tmp_path / "k.sqlite")
 
     with open_knowledge_base(str(path), shipped=False) as store:
         content = store.content()
         damage = list(store.find_damage())
         again = store.add([observation("2.1.0", block="b3")])
 
-    assert content.revision == tables.HEAD
+    assert content.revision == next_revision
     assert dict(content.observations) == {"ok": 9, "import-error": 1}
     assert content.blocks == 3
     assert damage == []
     assert again.known == 1
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT * FROM note").fetchall() == [(f"b{n}", "measured") for n in (1, 2, 3)]
 
 
 def test_there_is_a_frozen_database_for_every_revision() -> None:
@@ -71,50 +71,35 @@ def test_there_is_a_frozen_database_for_every_revision() -> None:
 
     revisions = {script.revision for script in ScriptDirectory("knowledge/store/migrations").walk_revisions()}
 
-    assert {path.name.split(".")[0] for path in FROZEN} == revisions
+    assert {path.name.split(".")[0] for path in OLDER.parent.glob("*.sqlite.gz")} == revisions
 
 
-def test_rows_of_the_first_revision_are_upgraded_on_postgresql(address: str) -> None:
-    import sqlalchemy as sa
-    from alembic import command
-    from alembic.config import Config
-
-    from knowledge.store.engine import _engine
-
-    engine, _ = _engine(address)
-    config = Config()
-    config.set_main_option("script_location", "knowledge.store:migrations")
-    one = observation()
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.execute(
-            sa.text("INSERT INTO hardware VALUES (:i, 'zen4', :d)"),
-            {"i": one.hardware.identity, "d": _json(one.hardware.record())},
-        )
-        connection.execute(
-            sa.text("INSERT INTO stack VALUES (:i, '3', 'x', :d)"),
-            {"i": one.stack.identity, "d": _json(one.stack.record())},
-        )
-        connection.execute(
-            sa.text(
-                "INSERT INTO observation VALUES (:i, 'matmul', 'numpy', 'numpy', 'cpu', :s, :h, 'b1', 0, 0, false, "
-                "'ok', '2026-01-01T00:00:00Z', 1.0, :d)"
-            ),
-            {"i": one.identity, "s": one.stack.identity, "h": one.hardware.identity, "d": one.document},
-        )
-    engine.dispose()
+def test_older_tables_of_a_server_are_upgraded(address: str, request: pytest.FixtureRequest) -> None:
+    with open_knowledge_base(address, shipped=False) as store:
+        store.add([observation()])
+    request.getfixturevalue("next_revision")
 
     with open_knowledge_base(address, shipped=False) as store:
         assert list(store.find_damage()) == []
         assert [b.observations for b in store.blocks()] == [1]
-        assert list(store.observations()) == [one]
+        assert store.revision() == NEXT
 
 
-def _json(value: object) -> str:
-    from knowledge.domain.identity import canonical_json
+def test_the_file_of_an_imported_knowledge_base_with_older_tables_stays_as_it_is(
+    next_revision: str, tmp_path: Path
+) -> None:
+    path = older_knowledge(tmp_path / "k.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        # As programs leave it.
+        connection.execute("PRAGMA journal_mode=wal")
+    before = path.read_bytes()
 
-    return canonical_json(value)
+    with open_import_source(str(path)) as store:
+        assert store.revision() == next_revision
+        assert sum(1 for _ in store.observations()) == 10
+
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["k.sqlite"]
 
 
 @pytest.mark.slow
@@ -208,9 +193,9 @@ def test_a_locked_file_is_an_error_message(tmp_path: Path, monkeypatch: pytest.M
         assert store.add([observation()]).added == 1
 
 
+@pytest.mark.usefixtures("next_revision")
 def test_old_tables_in_a_locked_file_are_an_error_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "k.sqlite"
-    path.write_bytes(gzip.decompress(FROZEN[0].read_bytes()))
+    path = older_knowledge(tmp_path / "k.sqlite")
     monkeypatch.setattr(sqlite_file, "BUSY_MS", 10)
     monkeypatch.setattr(sqlite_file, "PATIENCE_MS", 10)
     with sqlite3.connect(path, isolation_level=None) as other:
@@ -237,9 +222,9 @@ def test_a_read_only_file_can_be_read_and_not_written(tmp_path: Path) -> None:
             store.add([observation(round=1)])
 
 
+@pytest.mark.usefixtures("next_revision")
 def test_a_read_only_file_of_an_older_revision_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "k.sqlite"
-    path.write_bytes(gzip.decompress(FROZEN[0].read_bytes()))
+    path = older_knowledge(tmp_path / "k.sqlite")
 
     with pytest.raises(KnowledgeBaseError, match=r"read-only, and its tables of revision 0001 are older"):
         open_knowledge_base(f"sqlite:///file:{path}?mode=ro&uri=true")

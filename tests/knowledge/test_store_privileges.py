@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
-from knowledge.store import tables
+from knowledge.store import privileges
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_import_source, open_knowledge_base
+from tests.knowledge.next_revision import NEXT
 from tests.knowledge.samples import observation
 from tests.knowledge.shipped_stores import open_with
 
 ALL = "SELECT, INSERT, UPDATE, DELETE"
 ON_ALL_TABLES = "ON ALL TABLES IN SCHEMA public"
-BACK_TO_REVISION_0004 = "DROP TABLE shipped_data, removed_block; UPDATE alembic_version SET version_num = '0004'"
 
 Server = tuple[str, str, Callable[[str], None]]
 """Address for the owner, address for the account, and a function that runs a statement as the owner."""
@@ -80,16 +80,19 @@ def test_an_account_that_may_not_write_one_table_opens_it_read_only(table: str, 
 
 
 @pytest.mark.parametrize("by_default", [False, True])
-def test_an_account_without_rights_on_new_tables_reads_until_they_are_granted(by_default: bool, server: Server) -> None:
+def test_an_account_without_rights_on_new_tables_reads_until_they_are_granted(
+    by_default: bool, server: Server, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner, account, execute = server
     with open_knowledge_base(owner, shipped=False) as store:
         store.add([observation()])
-    execute(BACK_TO_REVISION_0004)
+    request.getfixturevalue("next_revision")
+    monkeypatch.setattr(privileges, "_IMPORTED", (*privileges._IMPORTED, "note"))
     execute(f"GRANT {ALL} {ON_ALL_TABLES} TO ROLE")
     if by_default:
         execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {ALL} ON TABLES TO ROLE")
 
-    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0004 are older than this") as caught:
+    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0001 are older than this") as caught:
         open_knowledge_base(account, shipped=False)
     assert "let the owner of the tables run `advisor knowledge status`" in str(caught.value.hint)
     open_knowledge_base(owner, shipped=False).close()
@@ -117,16 +120,16 @@ def test_an_account_without_rights_gets_a_hint_that_names_the_statement(server: 
     assert "`GRANT SELECT" in str(caught.value.hint)
 
 
-def test_an_import_does_not_migrate_the_imported_database(server: Server) -> None:
-    owner, _, execute = server
+def test_an_import_does_not_migrate_the_imported_database(server: Server, request: pytest.FixtureRequest) -> None:
+    owner, _, _ = server
     with open_knowledge_base(owner, shipped=False) as store:
         store.add([observation()])
     with open_import_source(owner) as store:
         assert list(store.observations()) == [observation()]
-    execute(BACK_TO_REVISION_0004)
+    request.getfixturevalue("next_revision")
 
-    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0004 are older"), open_import_source(owner):
+    with pytest.raises(KnowledgeBaseError, match="its tables of revision 0001 are older"), open_import_source(owner):
         pass
 
     with open_knowledge_base(owner, shipped=False) as store:
-        assert store.revision() == tables.HEAD
+        assert store.revision() == NEXT

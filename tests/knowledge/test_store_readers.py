@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import os
 import shutil
 import sqlite3
@@ -20,9 +19,9 @@ from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.state_hash import state_hash
+from tests.knowledge.next_revision import older_knowledge
 from tests.knowledge.samples import observation
 
-FROZEN = sorted((Path(__file__).parents[1] / "fixtures" / "databases").glob("*.sqlite.gz"))
 READER = """
 import sys
 from knowledge.domain.errors import AdvisorError
@@ -126,10 +125,8 @@ def test_a_writer_that_waited_reads_the_transaction_of_the_other_writer(address:
         assert list(second.find_damage()) == []
 
 
-@pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name.split(".")[0])
-def test_a_file_in_the_old_journal_mode_is_changed_when_it_is_opened(frozen: Path, tmp_path: Path) -> None:
-    path = tmp_path / "k.sqlite"
-    path.write_bytes(gzip.decompress(frozen.read_bytes()))
+def test_a_file_in_the_old_journal_mode_is_changed_when_it_is_opened(tmp_path: Path) -> None:
+    path = older_knowledge(tmp_path / "k.sqlite")
     assert journal_mode(path) == "delete"
 
     with open_knowledge_base(str(path), shipped=False) as store:
@@ -143,8 +140,7 @@ def test_a_file_in_the_old_journal_mode_is_changed_when_it_is_opened(frozen: Pat
 def test_a_file_that_is_read_in_the_old_journal_mode_can_be_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "k.sqlite"
-    path.write_bytes(gzip.decompress(FROZEN[-1].read_bytes()))
+    path = older_knowledge(tmp_path / "k.sqlite")
     monkeypatch.setattr(sqlite_file, "PATIENCE_MS", 10)
     with sqlite3.connect(path, isolation_level=None) as other:
         other.execute("BEGIN")

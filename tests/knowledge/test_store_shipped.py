@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib.resources
 import json
 import signal
@@ -11,16 +10,15 @@ import sys
 from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from knowledge.domain.observation import Observation
-from knowledge.store import tables
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import VERSION_FILE, ShippedFile, digest_of_files, shipped_files, version_record
 from knowledge.store.sql import SqlKnowledgeBase
 from tests.examples import examples
+from tests.knowledge.next_revision import older_knowledge
 from tests.knowledge.samples import observation
 from tests.knowledge.shipped_stores import (
     content_of,
@@ -36,7 +34,6 @@ from tests.knowledge.shipped_stores import (
     small_files,
 )
 
-FROZEN = Path(__file__).parents[1] / "fixtures" / "databases"
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -194,55 +191,17 @@ def test_a_replacement_that_is_killed_changes_nothing_and_is_repeated(moment: st
         assert list(store.find_damage()) == []
 
 
-def frozen(revision: str, tmp_path: Path) -> str:
-    """Return the path of a copy of a frozen knowledge base."""
-    path = tmp_path / f"{revision}.sqlite"
-    path.write_bytes(gzip.decompress((FROZEN / f"{revision}.sqlite.gz").read_bytes()))
-    return str(path)
-
-
-@pytest.mark.parametrize("revision", ["0001", "0002", "0003"])
-def test_rows_of_before_revision_0004_stay(revision: str, tmp_path: Path) -> None:
-    """Programs with these revisions did not record what a file brought."""
-    with open_knowledge_base(frozen(revision, tmp_path), shipped=False) as store:
-        before = identities(store.observations())
-        public = [observation(block="published/somebody", round=number) for number in range(3)]
-        store.add(public)
-
-        store.add_shipped([shipped("public.jsonl", public[:1]), *sets_of_files()[0]], version=1)
-        store.add_shipped(sets_of_files()[1], version=2)
-
-        assert identities(store.observations()) == before | identities(public) | in_files(sets_of_files()[1])
-        assert list(store.find_damage()) == []
-
-
-def test_numbered_rows_of_revision_0004_are_deleted_with_their_file(tmp_path: Path) -> None:
-    with open_knowledge_base(frozen("0004", tmp_path), shipped=False) as store:
+def test_rows_of_version_0_1_0_are_deleted_with_their_file(tmp_path: Path) -> None:
+    with open_knowledge_base(str(older_knowledge(tmp_path / "k.sqlite")), shipped=False) as store:
         own = identities(o for o in store.observations() if o.block != "b1")
 
-        store.add_shipped([shipped("further.jsonl", rounds("b4", 0))], version=1)
+        store.add_shipped([shipped("further.jsonl", rounds("b4", 0))], version=2)
 
         after = identities(store.observations())
         # One observation of the block is the user's, too.
         assert [(b.name, b.observations) for b in store.blocks()] == [("b1", 1), ("b2", 1), ("b3", 1), ("b4", 1)]
         assert own | identities(rounds("b4", 0)) < after
         assert list(store.find_damage()) == []
-
-
-def test_blocks_that_were_removed_before_revision_0005_stay_removed(tmp_path: Path) -> None:
-    path = frozen("0004", tmp_path)
-    with open_knowledge_base(path, shipped=False) as store:
-        file = shipped("made-up.jsonl", [o for o in store.observations() if o.block == "b1"])
-        assert store.shipped() == {file.sha256}
-        # As an earlier program removed it.
-        store.remove(["b1"])
-        with store._engine.begin() as connection:
-            connection.execute(sa.delete(tables.removed_block))
-
-        store.add_shipped([file, *sets_of_files()[1]], version=1)
-
-        assert {block.name for block in store.blocks()} == {"b2", "b3"}
-        assert removed_blocks(store) == {"b1"}
 
 
 def test_observations_that_a_later_version_does_not_ship_are_deleted_but_not_the_users(

@@ -11,8 +11,8 @@ from knowledge.domain.frameworks import frameworks
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters
 from pi_runners.indicators import INDICATORS
+from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.reference import EXPECTED, expected_results
 from tests.pi_runners.trials import PLAN

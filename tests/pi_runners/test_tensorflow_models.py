@@ -7,7 +7,7 @@ import pytest
 from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import SamplingPlan
 from pi_runners.indicators import INDICATORS
-from pi_runners.models.catalogue import NETWORKS
+from pi_runners.models import NETWORKS
 from pi_runners.models.layers import make_inputs, make_labels
 
 # Slow, because a process that has imported TensorFlow, JAX and PyTorch crashed when it then loaded OR-tools.

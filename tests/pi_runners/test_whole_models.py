@@ -12,8 +12,8 @@ from pi_runners.frameworks import make_backend
 from pi_runners.harness.contract import Parameters, Unsupported
 from pi_runners.harness.worker import describe_end
 from pi_runners.indicators import INDICATORS
+from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.layers import make_inputs
 from pi_runners.models.network import Network

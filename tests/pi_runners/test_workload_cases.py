@@ -8,8 +8,7 @@ import pytest
 
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from pi_runners.execution.environment import StackLock
-from pi_runners.plan.matrix import IndicatorCase, check_fit, plan_arms
-from pi_runners.plan.workload_cases import workload_cases
+from pi_runners.plan.matrix import IndicatorCase, check_fit, plan_arms, workload_cases
 from tests.knowledge.samples import MACHINE
 
 CONV: dict[str, Any] = {"batch": 4, "channels": 3, "filters": 8, "size": 8, "kernel": 3}

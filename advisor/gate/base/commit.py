@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import tempfile
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -54,39 +54,51 @@ def export_commit(
     tree = CommitTree(revision, directory)
     prefix = prefix_of(directory)
     extra_names = {posixpath.normpath(posixpath.join(prefix, path.as_posix())) for path in extra_files}
-    identifiers: dict[str, str] = {}
-    broken_links: list[str] = []
-    for name in sorted({*tree.files, *tree.links}):
-        is_named = name in extra_names or any(PurePosixPath(name).match(pattern) for pattern in _NAMES)
-        is_lock = any(lock_format.reads(Path(name)) for lock_format in lock_formats())
-        if is_named or is_lock or _may_differ_in_settings(tree, name, prefix, directory):
-            identifier = tree.file_at(name)
-            if identifier is None:
-                broken_links.append(name)
-            else:
-                identifiers[name] = identifier
-    if broken_links:
+    names = [n for n in sorted({*tree.files, *tree.links}) if n in extra_names or _is_read(tree, n, prefix, directory)]
+    if broken_links := [name for name in names if tree.file_at(name) is None]:
         warn(
             f"the base `{reference}` has {len(broken_links)} symbolic links that lead to no file of the repository, "
             f"such as `{broken_links[0]}`: they are skipped"
         )
     with tempfile.TemporaryDirectory(prefix="advisor-base-") as folder:
-        written: set[str] = set()
-        while identifiers:
-            written.update(identifiers)
-            included: set[str] = set()
-            for name, content in zip(identifiers, tree.contents(identifiers.values()), strict=True):
-                path = Path(folder) / name
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-                if name in extra_names or name.endswith(_REQUIREMENTS):
-                    included |= _included_names(name, content)
-            extra_names |= included
-            pending = {name: tree.file_at(name) for name in sorted(included - written)}
-            identifiers = {name: identifier for name, identifier in pending.items() if identifier is not None}
+        _write(tree, names, extra_names, Path(folder))
         project = Path(folder) / prefix
         project.mkdir(parents=True, exist_ok=True)
         yield project
+
+
+def _write(tree: CommitTree, names: Iterable[str], requirements: Collection[str], folder: Path) -> None:
+    """Write files of a commit, and those that requirements files among them include.
+
+    Args:
+        tree: The commit.
+        names: Paths of the files, from the top of the repository.
+        requirements: Further paths of requirements files, whatever their suffix is.
+        folder: Where to write them.
+    """
+    written: set[str] = set()
+    requirement_names = set(requirements)
+    pending = set(names)
+    while identifiers := {n: identifier for n in sorted(pending) if (identifier := tree.file_at(n)) is not None}:
+        written.update(pending)
+        included: set[str] = set()
+        for name, content in zip(identifiers, tree.contents(identifiers.values()), strict=True):
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            if name in requirement_names or name.endswith(_REQUIREMENTS):
+                included |= _included_names(name, content)
+        requirement_names |= included
+        pending = included - written
+
+
+def _is_read(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:
+    """Whether a file concerns the packages of the project in a directory, or may contain other settings than there."""
+    if any(PurePosixPath(name).match(pattern) for pattern in _NAMES):
+        return True
+    if any(lock_format.reads(Path(name)) for lock_format in lock_formats()):
+        return True
+    return _may_differ_in_settings(tree, name, prefix, directory)
 
 
 def _may_differ_in_settings(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:

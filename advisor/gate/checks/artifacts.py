@@ -9,6 +9,7 @@ from packaging.version import Version
 
 from advisor.gate.checks.locked_files import LockedFiles
 from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.scope import Scope
 from advisor.index.addresses import printable
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
@@ -16,6 +17,8 @@ from advisor.locks.lock import LockedVersion
 from advisor.resolve.candidates.compatible_files import CompatibleFile, CompatibleFileReader
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.candidates.variants import VariantFileReader
+
+CODES = ("ADV009", "ADV010", "ADV011", "ADV012", "ADV013", "ADV022", "ADV029")
 
 
 class LockArtifacts:
@@ -26,18 +29,15 @@ class LockArtifacts:
         findings: Problems of the files.
     """
 
-    def __init__(self, files: LockedFiles) -> None:
+    def __init__(self, scope: Scope) -> None:
         """Look up the file of each locked package.
-
-        Args:
-            files: All files of the lock, compared with the indexes.
 
         Raises:
             UnavailableError: If an index cannot be read.
         """
-        self._files = files
-        self._scope = files.scope
-        self._client = files.client
+        self._scope = scope
+        self._client = scope.client
+        self._files = files = LockedFiles(scope)
         problem = self._scope.problem
         self._reader = (
             VariantFileReader(problem, self._client)
@@ -62,40 +62,13 @@ class LockArtifacts:
             self.findings += self._locate(name, locked, offers)
         self.findings += self._without_hashes()
 
-    def vulnerabilities(self) -> Iterator[Finding]:
-        """Yield the known vulnerabilities of the locked packages, and how many packages have no record.
-
-        Raises:
-            UnavailableError: If an index cannot be read.
-        """
-        candidates = sorted(self.installable.values())
-        self._client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in candidates)
-        unrecorded = 0
-        for candidate in candidates:
-            identifiers = self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
-            unrecorded += identifiers is None
-            for identifier in identifiers or ():
-                yield self._scope.finding(
-                    "ADV009",
-                    f"`{candidate.name} {candidate.version}` has the known vulnerability {identifier}",
-                    package=candidate.name,
-                    subject=identifier,
-                    cause=Cause.of({candidate.name: candidate.version}),
-                )
-        if unrecorded:
-            yield self._scope.finding(
-                "ADV022",
-                f"there is no vulnerability record for {unrecorded} of {len(candidates)} packages",
-                subject="vulnerabilities",
-            )
-
     def _lock_obstacles(self) -> Iterator[Finding]:
         """Yield why the target cannot install the lock as a whole."""
         for problem, line in self._scope.lock.obstacles:
             yield self._scope.finding(
                 "ADV012",
                 f"the lock {problem}",
-                place=Place(path=str(self._scope.lock.path), line=line),
+                place=self._scope.at(line),
                 subject="lock",
                 cause=Cause(files=(problem,)),
             )
@@ -173,3 +146,69 @@ class LockArtifacts:
             place = Place(path=locked.path or str(self._scope.lock.path), line=locked.line)
             message = f"the lock has no hash of `{name} {locked.version}`"
             yield self._scope.finding("ADV013", message, package=name, place=place)
+
+
+def check_files(scope: Scope) -> Iterator[Finding]:
+    """Yield the problems of the files of a lock.
+
+    Raises:
+        UnavailableError: If an index cannot be read.
+    """
+    yield from scope.once(LockArtifacts).findings
+
+
+def check_vulnerabilities(scope: Scope) -> Iterator[Finding]:
+    """Yield the known vulnerabilities of the locked packages, and how many packages have no record.
+
+    Raises:
+        UnavailableError: If an index cannot be read.
+    """
+    candidates = sorted(scope.once(LockArtifacts).installable.values())
+    scope.client.prefetch_vulnerabilities((c.file, c.name, str(c.version)) for c in candidates)
+    unrecorded = 0
+    for candidate in candidates:
+        identifiers = scope.client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
+        unrecorded += identifiers is None
+        for identifier in identifiers or ():
+            yield scope.finding(
+                "ADV009",
+                f"`{candidate.name} {candidate.version}` has the known vulnerability {identifier}",
+                package=candidate.name,
+                subject=identifier,
+                cause=Cause.of({candidate.name: candidate.version}),
+            )
+    if unrecorded:
+        yield scope.finding(
+            "ADV022",
+            f"there is no vulnerability record for {unrecorded} of {len(candidates)} packages",
+            subject="vulnerabilities",
+        )
+
+
+def check_hash_loss(scope: Scope) -> Iterator[Finding]:
+    """Yield the packages that have no hashes in a lock, although they have them in the lock of the base.
+
+    A new package must have hashes if all packages of the base's lock have them.
+    """
+    before = scope.base.lock.entries if scope.base is not None else ()
+    indexed = {name for name, locked in before if not locked.direct_reference}
+    hashed = indexed - {name for name, locked in before if not _is_hashed(locked)}
+    locked_packages = [(name, locked) for name, locked in scope.lock.entries if not locked.direct_reference]
+    if (
+        hashed
+        and hashed == indexed
+        and locked_packages
+        and not any(_is_hashed(locked) for _, locked in locked_packages)
+    ):
+        yield scope.finding("ADV029", "the lock has no hashes, but the base has", place=scope.at(1), subject="all")
+        return
+    for name, locked in locked_packages:
+        if not _is_hashed(locked) and (name in hashed or (name not in indexed and hashed and hashed == indexed)):
+            owner = "of all packages" if name not in indexed else "of its files"
+            place = Place(path=locked.path or str(scope.lock.path), line=locked.line)
+            message = f"the lock does not have all hashes of `{name} {locked.version}`, but the base has those {owner}"
+            yield scope.finding("ADV029", message, package=name, place=place)
+
+
+def _is_hashed(locked: LockedVersion) -> bool:
+    return bool(locked.hashes) and all(file.sha256 for file in locked.files)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-
-from packaging.version import Version
+from collections.abc import Iterator
 
 from advisor.domain.words import unknown_driver_text, unmeasured_text
 from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
-from advisor.resolve.score.predictor import Predictor
 from advisor.resolve.score.slowdowns import slowdown_texts
 from knowledge.catalogue.rule_book import RuleBook
-from knowledge.catalogue.rules import Subject
+from knowledge.catalogue.rules import Subject, shipped_rules
+from knowledge.domain.frameworks import FRAMEWORKS
 
+CODES = ("ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV017", "ADV018", "ADV033", "ADV039")
 _CODES: dict[Subject, str] = {
     "abi": "ADV006",
     "combination": "ADV002",
@@ -25,17 +24,9 @@ _CODES: dict[Subject, str] = {
 }
 
 
-def check_compatibility(
-    scope: Scope, rules: RuleBook, predictor: Predictor, *, frameworks: Collection[str]
-) -> Iterator[Finding]:
-    """Yield what rules and observations report against a lock on the target.
-
-    Args:
-        scope: The lock, the target and the policy.
-        rules: The rules that apply to the target.
-        predictor: Predictions from the observations.
-        frameworks: Packages that are measured.
-    """
+def check_compatibility(scope: Scope) -> Iterator[Finding]:
+    """Yield what rules say about the locked versions on the target, one by one and together."""
+    rules = _rules(scope)
     versions = scope.lock.versions
     for name, version in versions.items():
         for verdict in rules.judge(name, version):
@@ -60,6 +51,11 @@ def check_compatibility(
             source=verdict.source,
             cause=Cause.of({rule.package: versions[rule.package], rule.other: versions[rule.other]}),
         )
+
+
+def check_slowdowns(scope: Scope) -> Iterator[Finding]:
+    """Yield documented slow-downs of the locked versions, and a runtime whose driver is not known."""
+    rules, versions = _rules(scope), scope.lock.versions
     for slow, name, text in slowdown_texts(versions, rules):
         involved = (name, slow.other) if slow.other else (name,)
         yield scope.finding(
@@ -72,10 +68,11 @@ def check_compatibility(
         )
     if (runtime := rules.runtime_without_driver(versions)) is not None:
         yield scope.finding("ADV039", unknown_driver_text(runtime), source=runtime.source)
-    yield from _check_observations(scope, predictor, {n: v for n, v in versions.items() if n in frameworks})
 
 
-def _check_observations(scope: Scope, predictor: Predictor, measured: Mapping[str, Version]) -> Iterator[Finding]:
+def check_observations(scope: Scope) -> Iterator[Finding]:
+    """Yield the locked frameworks that failed to run on comparable hardware, and those that nobody measured there."""
+    predictor, measured = scope.predictor, {n: v for n, v in scope.lock.versions.items() if n in FRAMEWORKS}
     for name, version in measured.items():
         reason = predictor.failures(name).get(str(version))
         if reason is not None:
@@ -90,3 +87,7 @@ def _check_observations(scope: Scope, predictor: Predictor, measured: Mapping[st
         for name in prediction.unmeasured:
             message = f"{unmeasured_text([name])}: its speed is not predicted"
             yield scope.finding("ADV017", message, package=name)
+
+
+def _rules(scope: Scope) -> RuleBook:
+    return RuleBook(shipped_rules(), scope.problem.target.hardware)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.domain.words import count, quoted, size_text, size_texts
+from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.findings import Cause, Finding
-from advisor.gate.scope import InstallableFiles, Scope
-from advisor.index.client import IndexClient
+from advisor.gate.scope import Scope
 from advisor.index.pages.filenames import file_key
-from advisor.locks.lock import Lock, LockedVersion
+from advisor.locks.lock import LockedVersion
 
+CODES = ("ADV022", "ADV031", "ADV032")
 _NAMED = 3
 """Maximum number of packages that a message names."""
 
@@ -19,16 +20,12 @@ Sizes = Mapping[str, int | None]
 """Size of the file of each package in bytes; none if it is not known."""
 
 
-def read_download(lock: Lock, installable: InstallableFiles, client: IndexClient) -> dict[str, int | None]:
+def read_download(scope: Scope) -> dict[str, int | None]:
     """Return the size of the file of each package that the target would download for a lock.
 
     The size on the index page counts; if the page has none, that in the lock; else the file's header is requested.
-
-    Args:
-        lock: The lock.
-        installable: The file of each locked package that the target would install.
-        client: The package indexes.
     """
+    lock, client, installable = scope.lock, scope.client, scope.once(LockArtifacts).installable
     sizes: dict[str, int | None] = {}
     for name, locked in lock.packages.items():
         file = installable[name].file if name in installable else None
@@ -47,25 +44,15 @@ def _locked_size(locked: LockedVersion, filename: str) -> int | None:
     return next((file.size for file in locked.files if file_key(file.name) == key), None)
 
 
-def check_growth(
-    scope: Scope, client: IndexClient, installable: InstallableFiles, *, base: tuple[str, Lock, InstallableFiles]
-) -> Iterator[Finding]:
+def check_growth(scope: Scope) -> Iterator[Finding]:
     """Yield the growth of the download, if it exceeds the policy's `max-growth`, and what is not known of it.
 
     A package counts only if its size is known in both locks, or in the only one that has it.
-
-    Args:
-        scope: The lock, the target and the policy.
-        client: The package indexes.
-        installable: The file of each locked package that the target would install.
-        base: Display name of the base, its lock, and the files that the target would install from it.
     """
-    limit = scope.policy.max_growth
-    if limit is None:
+    limit, base = scope.policy.max_growth, scope.base
+    if limit is None or base is None or scope.comparison is None:
         return
-    name, lock, base_installable = base
-    before = read_download(lock, base_installable, client)
-    after = read_download(scope.lock, installable, client)
+    name, before, after = scope.comparison.base, base.once(read_download), scope.once(read_download)
     growths = _growths(before, after)
     growth, base_bytes = sum(growths.values()), sum(size or 0 for size in before.values())
     if limit.fraction is not None and before and not base_bytes:
@@ -82,7 +69,7 @@ def check_growth(
             cause=Cause.of(scope.lock.versions),
         )
     # A package of unknown size that stays as it is does not make the download grow.
-    unknown = [p for p in after if p not in growths and lock.versions.get(p) != scope.lock.versions[p]]
+    unknown = [p for p in after if p not in growths and base.lock.versions.get(p) != scope.lock.versions[p]]
     yield from unknown_sizes(scope, unknown, total="the growth of the download", subject="growth")
 
 
@@ -106,30 +93,17 @@ def _growths(before: Sizes, after: Sizes) -> dict[str, int]:
     return growths
 
 
-def check_download(
-    scope: Scope,
-    client: IndexClient,
-    installable: InstallableFiles,
-    *,
-    limit: int | None,
-    base: tuple[Lock, InstallableFiles] | None = None,
-) -> Iterator[Finding]:
-    """Yield that the download of a lock exceeds the limit, and what is not known of it.
+def check_download(scope: Scope) -> Iterator[Finding]:
+    """Yield that the download of a lock exceeds `max-size`, and what is not known of it.
 
     Like `advise`, it counts the files that the target would download, and packages of unknown size as nothing. With a
     base, only a download that is larger than that of the base is reported.
-
-    Args:
-        scope: The lock, the target and the policy.
-        client: The package indexes.
-        installable: The file of each locked package that the target would install.
-        limit: Largest admissible download, in bytes; none for no limit.
-        base: The lock of the base, and the files that the target would install from it.
     """
+    limit, base = scope.case.max_size, scope.base
     if limit is None:
         return
-    sizes = read_download(scope.lock, installable, client)
-    before = read_download(*base, client) if base is not None else {}
+    sizes = scope.once(read_download)
+    before = base.once(read_download) if base is not None else {}
     download = _total(sizes)
     if download > limit and (base is None or download > _total(before)):
         text, most = size_texts(download, limit)
@@ -141,7 +115,7 @@ def check_download(
             subject="max-size",
             cause=Cause.of(scope.lock.versions),
         )
-    old = base[0].versions if base is not None else {}
+    old = base.lock.versions if base is not None else {}
     changed = [name for name in sizes if old.get(name) != scope.lock.versions[name]]
     unknown = [name for name in changed if sizes[name] is None]
     yield from unknown_sizes(scope, unknown, total="the download that `max-size` limits", subject="max-size")

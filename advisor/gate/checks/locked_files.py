@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -11,17 +11,17 @@ from urllib.parse import unquote, urlsplit
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.gate.checks.unindexed import check_unindexed
+from advisor.gate.checks.unindexed import unindexed_packages
 from advisor.gate.findings import Cause, Finding, Place
 from advisor.gate.scope import Scope
 from advisor.index.addresses import comparable, is_on_this_machine, local_path, origin_of, printable
-from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
 from advisor.index.memo import Memo
 from advisor.index.pages.filenames import file_key, version_of
 from advisor.index.pages.page import DistributionFile
 from advisor.locks.lock import LockedFile, LockedSource, LockedVersion
 
+CODES = ("ADV011", "ADV013", "ADV014", "ADV015", "ADV022", "ADV024", "ADV025")
 _PYPI_FILE = re.compile(
     r"https://files\.pythonhosted\.org/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/(?P<name>[^/?]+)"
 )
@@ -57,26 +57,21 @@ class LockedFiles:
         compared: Packages whose files were compared.
     """
 
-    def __init__(self, scope: Scope, client: IndexClient, *, allowed_indexes: Collection[str]) -> None:
+    def __init__(self, scope: Scope) -> None:
         """Compare the files.
-
-        Args:
-            scope: The lock, the target and the policy.
-            client: The indexes.
-            allowed_indexes: Addresses that packages may come from, in addition to PyPI.
 
         Raises:
             UnavailableError: If an index cannot be read.
         """
         self.scope = scope
-        self.client = client
-        self._memo = Memo(client.cache, "listed")
-        self._allowed_indexes = frozenset(map(_base, allowed_indexes))
+        self.client = scope.client
+        self._memo = Memo(scope.client.cache, "listed")
+        self._allowed_indexes = frozenset(map(_base, scope.state.allowed_indexes))
         self.findings: list[Finding] = []
         self.foreign: set[NormalizedName] = set()
         self.compared: set[NormalizedName] = set()
         every = (*scope.lock.packages.items(), *scope.lock.entries)
-        client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
+        self.client.prefetch(projects=dict.fromkeys(name for name, locked in every if not locked.direct_reference))
         unhashed = 0
         for name, locked in scope.lock.entries:
             if locked.direct_reference:
@@ -88,7 +83,7 @@ class LockedFiles:
                 self.foreign.add(name)
                 self.findings.append(foreign)
             self.findings += comparison.findings
-        self.findings += check_unindexed(scope, [s for s in scope.lock.sources if self._is_listed_build(s)])
+        self.findings += unindexed_packages(scope, [s for s in scope.lock.sources if self._is_listed_build(s)])
         self.findings += self._named_indexes()
         if unhashed:
             message = f"the index gives no SHA-256 for {unhashed} files of the lock"
@@ -300,7 +295,7 @@ class LockedFiles:
                 yield self.scope.finding(
                     "ADV015",
                     f"packages may come from `{printable(url)}`, which is not one of the project's indexes",
-                    place=Place(path=str(self.scope.lock.path), line=line),
+                    place=self.scope.at(line),
                     subject=printable(url),
                 )
 

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from packaging.utils import NormalizedName
+from packaging.version import Version
 
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
+from advisor.gate.checks.artifacts import LockArtifacts
 from advisor.gate.checks.unindexed import is_of
-from advisor.gate.findings import Cause, Finding, Place
-from advisor.gate.scope import InstallableFiles, Scope, place_of_root
+from advisor.gate.findings import Cause, Finding
+from advisor.gate.scope import Scope, place_of_root
 from advisor.index.addresses import printable
-from advisor.resolve.candidates.problem import CandidateSource, Dependency, admits
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, Dependency, admits
 
+CODES = ("ADV001", "ADV019", "ADV023")
 _MAX_NAMES = 3
+_Node = tuple[NormalizedName, NormalizedName | None]
+"""A package, and an extra of it."""
 _INSTALLERS = frozenset({"pip", "setuptools", "wheel", "uv"})
 
 
-def check_requirements(scope: Scope, source: CandidateSource, installable: InstallableFiles) -> Iterator[Finding]:
+def check_requirements(scope: Scope) -> Iterator[Finding]:
     """Yield unmet requirements, requirements without a locked version, and packages that nothing requires.
 
-    Args:
-        scope: The lock, the target and the policy.
-        source: Source of the requirements of a candidate.
-        installable: The locked packages whose requirements are available; others count as requiring nothing.
+    Packages whose files the target cannot install count as requiring nothing.
     """
+    if not scope.state.requirements_known:
+        return
     lock, problem = scope.lock, scope.problem
+    source, installable = IndexCandidates(scope.client, problem), scope.once(LockArtifacts).installable
     source.fetch(installable.values())
     # A requirements file need not contain the name of a package that comes from a directory or repository.
     direct = {locked.name for locked in lock.sources} | {
@@ -35,53 +41,56 @@ def check_requirements(scope: Scope, source: CandidateSource, installable: Insta
         if any(is_of(lock, locked, package.candidate.direct) for locked in lock.sources if package.candidate.direct)
     }
     candidates = {**installable, **{name: problem.direct[name].candidate for name in direct if name in problem.direct}}
-    visited: set[tuple[NormalizedName, NormalizedName | None]] = set()
+    roots = [root for root in problem.roots if problem.applies(root.requirement)]
+    for root in roots:
+        yield from _check_root(scope, root, direct)
+    visited: set[_Node] = set()
     missing: dict[NormalizedName, str] = {}
-    queue: list[tuple[NormalizedName, NormalizedName | None]] = []
-
-    def enqueue(dependency: Dependency) -> None:
-        queue.extend((dependency.name, extra) for extra in (None, *dependency.extras))
-
-    for root in problem.roots:
-        if not problem.applies(root.requirement):
-            continue
-        locked = lock.packages.get(root.name)
-        if root.direct is not None and not root.constraint:
-            yield from _check_direct(scope, root, root.direct)
-        elif locked is None and root.name not in direct and not root.constraint:
-            yield _absent(scope, root)
-        elif locked is not None and not admits(root.requirement, locked.version):
-            yield _violated(scope, root)
-        if not root.constraint:
-            enqueue(Dependency(name=root.name, requirement=root.requirement))
+    required = [Dependency(name=root.name, requirement=root.requirement) for root in roots if not root.constraint]
+    queue = [node for dependency in required for node in _nodes(dependency)]
     while queue:
         name, extra = queue.pop()
         if (name, extra) in visited or not (name in lock.packages or name in direct):
             continue
         visited.add((name, extra))
-        if name not in candidates:
-            continue
-        for dependency in source.dependencies(candidates[name], extra) or ():
+        for dependency in source.dependencies(candidates[name], extra) or () if name in candidates else ():
             locked = lock.packages.get(dependency.name)
-            if locked is None and dependency.name in direct:
-                pass
-            elif locked is None:
+            if locked is None and dependency.name not in direct:
                 missing.setdefault(dependency.name, name)
-            elif not admits(dependency.requirement, locked.version):
-                yield scope.finding(
-                    "ADV001",
-                    f"`{name} {candidates[name].version}` requires `{_without_marker(dependency)}`, "
-                    f"but the lock has {locked.version}",
-                    package=dependency.name,
-                    subject=f"{name} requires {dependency.name}",
-                    cause=Cause.of({name: candidates[name].version, dependency.name: locked.version}),
-                )
-            enqueue(dependency)
+            elif locked is not None and not admits(dependency.requirement, locked.version):
+                yield _unmet(scope, candidates[name], dependency, locked.version)
+            queue += _nodes(dependency)
     yield from _missing(scope, missing)
     complete = all(name in candidates for name in (*lock.packages, *direct))
     surplus = sorted(set(lock.packages) - {name for name, _ in visited} - _INSTALLERS)
     if surplus and complete and not missing:
         yield _surplus(scope, surplus)
+
+
+def _nodes(dependency: Dependency) -> Iterator[_Node]:
+    """Yield a required package without extras, and with each of the required extras."""
+    return ((dependency.name, extra) for extra in (None, *dependency.extras))
+
+
+def _check_root(scope: Scope, root: RootRequirement, direct: Collection[str]) -> Iterator[Finding]:
+    """Yield that the lock does not satisfy a requirement or a constraint of the project, if so."""
+    locked = scope.lock.packages.get(root.name)
+    if root.direct is not None and not root.constraint:
+        yield from _check_direct(scope, root, root.direct)
+    elif locked is None and root.name not in direct and not root.constraint:
+        yield _absent(scope, root)
+    elif locked is not None and not admits(root.requirement, locked.version):
+        yield _violated(scope, root)
+
+
+def _unmet(scope: Scope, candidate: Candidate, dependency: Dependency, locked: Version) -> Finding:
+    return scope.finding(
+        "ADV001",
+        f"`{candidate.name} {candidate.version}` requires `{_without_marker(dependency)}`, but the lock has {locked}",
+        package=dependency.name,
+        subject=f"{candidate.name} requires {dependency.name}",
+        cause=Cause.of({candidate.name: candidate.version, dependency.name: locked}),
+    )
 
 
 def _check_direct(scope: Scope, root: RootRequirement, reference: DirectReference) -> Iterator[Finding]:
@@ -138,7 +147,7 @@ def _missing(scope: Scope, missing: dict[NormalizedName, str]) -> Iterator[Findi
         yield scope.finding(
             "ADV023",
             f"{len(missing)} dependencies have no locked version: {names}{more}",
-            place=Place(path=str(scope.lock.path), line=1),
+            place=scope.at(1),
             subject="open",
             cause=Cause(files=tuple(sorted(missing))),
         )

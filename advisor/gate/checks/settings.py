@@ -3,38 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
-from advisor.project.settings.project_settings import ProjectSetting, UnreadFile
-from advisor.resolve.score.predictor import Predictor
-from knowledge.catalogue.fit import contradictions, missing_for
+from advisor.project.settings.interface import ProjectSetting
+from knowledge.catalogue.fit import contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
+from knowledge.domain.frameworks import FRAMEWORKS
 
-RecommendedValues = Mapping[str, Mapping[str, int | str]]
-"""Recommended values of settings, by framework and name."""
+CODES = ("ADV016", "ADV034", "ADV035", "ADV036", "ADV037", "ADV038")
 
 
-def check_slow_settings(
-    scope: Scope, project_settings: Sequence[ProjectSetting], predictor: Predictor, *, backends: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Yield the settings whose predicted loss against the default is significant and exceeds `max-regression`.
-
-    Args:
-        scope: The lock, the target and the policy.
-        project_settings: Run-time settings of the project, and those that the lock recommends.
-        predictor: Predictions from the observations.
-        backends: Backend of each measured package.
-    """
+def check_slow_settings(scope: Scope) -> Iterator[Finding]:
+    """Yield the settings whose predicted loss against the default is significant and exceeds `max-regression`."""
     slowest = 1 - scope.policy.max_regression
-    measured = {n: v for n, v in scope.lock.versions.items() if n in backends}
-    for used in project_settings:
-        settings = {n: {used.name: used.value} for n in measured if used.applies_to(backends[n])}
+    measured = {n: v for n, v in scope.lock.versions.items() if n in FRAMEWORKS}
+    for used in scope.settings_with_lock:
+        settings = {n: {used.name: used.value} for n in measured if used.applies_to(FRAMEWORKS[n])}
         if not settings or not used.value:
             continue
-        for effect in predictor.setting_effects(scope.lock.versions, settings):
+        for effect in scope.predictor.setting_effects(scope.lock.versions, settings):
             if effect.speedup < slowest and effect.high < 1:
                 yield scope.finding(
                     "ADV016",
@@ -46,22 +36,10 @@ def check_slow_settings(
                 )
 
 
-def check_recommended_settings(
-    scope: Scope,
-    project_settings: Sequence[ProjectSetting],
-    recommended: RecommendedValues,
-    *,
-    backends: Mapping[str, str],
-) -> Iterator[Finding]:
-    """Yield the settings of the project that contradict those of the lock, or take their effect away.
-
-    Args:
-        scope: The lock, the target and the policy.
-        project_settings: Run-time settings of the project.
-        recommended: The settings of the lock, by framework, with those that are the same for all of them.
-        backends: Backend of each measured package.
-    """
-    for used, package, backend in _applications(scope, project_settings, backends):
+def check_recommended_settings(scope: Scope) -> Iterator[Finding]:
+    """Yield the settings of the project that contradict those of the lock, or take their effect away."""
+    recommended = scope.state.recommended_settings
+    for used, package, backend in _applications(scope):
         value = {**recommended.get(ANY, {}), **recommended.get(backend, {})}.get(used.name)
         if value is None or used.value == str(value) or used.is_default:
             continue
@@ -86,17 +64,9 @@ def check_recommended_settings(
             )
 
 
-def check_supported_settings(
-    scope: Scope, project_settings: Sequence[ProjectSetting], *, backends: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Yield the settings of the project that are out of range, or that the locked version or the target lacks.
-
-    Args:
-        scope: The lock, the target and the policy.
-        project_settings: Run-time settings of the project.
-        backends: Backend of each measured package.
-    """
-    for used, package, backend in _applications(scope, project_settings, backends):
+def check_supported_settings(scope: Scope) -> Iterator[Finding]:
+    """Yield the settings of the project that are out of range, or that the locked version or the target lacks."""
+    for used, package, backend in _applications(scope):
         if not used.value:
             continue
         problem = _value_error(used)
@@ -114,17 +84,9 @@ def check_supported_settings(
             )
 
 
-def check_contradictions(
-    scope: Scope, project_settings: Sequence[ProjectSetting], *, backends: Mapping[str, str]
-) -> Iterator[Finding]:
-    """Yield the pairs of settings of the project of which one has no effect, or a wrong one, with the other.
-
-    Args:
-        scope: The lock, the target and the policy.
-        project_settings: Run-time settings of the project.
-        backends: Backend of each measured package.
-    """
-    applied = _applications(scope, project_settings, backends)
+def check_contradictions(scope: Scope) -> Iterator[Finding]:
+    """Yield the pairs of settings of the project of which one has no effect, or a wrong one, with the other."""
+    applied = _applications(scope)
     for (other, other_package, _), (used, package, backend) in itertools.combinations(applied, 2):
         if package != other_package or used.name == other.name:
             continue
@@ -139,14 +101,9 @@ def check_contradictions(
             )
 
 
-def check_unread_files(scope: Scope, files: Sequence[UnreadFile]) -> Iterator[Finding]:
-    """Yield the files of the project that may contain settings, but cannot be parsed.
-
-    Args:
-        scope: The lock, the target and the policy.
-        files: The files.
-    """
-    for file in files:
+def check_unread_files(scope: Scope) -> Iterator[Finding]:
+    """Yield the files of the project that may contain settings, but cannot be parsed."""
+    for file in scope.state.project_settings.unread:
         yield scope.finding(
             "ADV038",
             f"this file contains words of run-time settings, but it was not read: {file.reason}",
@@ -155,15 +112,13 @@ def check_unread_files(scope: Scope, files: Sequence[UnreadFile]) -> Iterator[Fi
         )
 
 
-def _applications(
-    scope: Scope, project_settings: Sequence[ProjectSetting], backends: Mapping[str, str]
-) -> Iterator[tuple[ProjectSetting, str, str]]:
+def _applications(scope: Scope) -> Iterator[tuple[ProjectSetting, str, str]]:
     """Yield each setting with each locked package that it applies to, and its framework."""
     device = "cuda" if scope.problem.target.hardware.gpu else "cpu"
-    for used in project_settings:
+    for used in scope.settings:
         setting = shipped_settings()[used.name]
         for package in sorted(scope.lock.versions):
-            backend = backends.get(package, "")
+            backend = FRAMEWORKS.get(package, "")
             has_effect = backend and setting.framework(backend) is not None and device in setting.devices
             if has_effect and used.applies_to(backend):
                 yield used, package, backend
@@ -184,7 +139,8 @@ def _value_error(used: ProjectSetting) -> str | None:
 def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
     """Return why a value has no effect with the locked version or on the target; none if it has."""
     version, hardware = scope.lock.versions[package], scope.problem.target.hardware
-    return missing_for(choice, hardware, version, framework=package, counts_unknown=False) or None
+    misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
+    return None if misfit is None or misfit.is_unknown else misfit.reason
 
 
 def _condition(used: ProjectSetting) -> str:

@@ -9,6 +9,8 @@ from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy
 from advisor.locks.registry import lock_formats
 
+CODES = ("ADV022",)
+
 
 def find_unchecked_locks(
     directory: Path, policy: GatePolicy, *, checked: Collection[Path], base: Path | None

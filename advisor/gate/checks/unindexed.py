@@ -9,11 +9,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from advisor.domain.direct_reference import DirectReference
-from advisor.gate.findings import Cause, Finding, Place
+from advisor.gate.findings import Cause, Finding
 from advisor.gate.scope import Scope
 from advisor.index.addresses import local_path, printable
 from advisor.locks.lock import Lock, LockedSource
 
+CODES = ("ADV022", "ADV023", "ADV026", "ADV030")
 # Suffixes of archives according to pip (pip/_internal/utils/filetypes.py).
 _ARCHIVES = (
     *(".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz"),
@@ -21,7 +22,7 @@ _ARCHIVES = (
 )
 
 
-def check_unindexed(scope: Scope, listed: Collection[LockedSource] = ()) -> Iterator[Finding]:
+def unindexed_packages(scope: Scope, listed: Collection[LockedSource] = ()) -> Iterator[Finding]:
     """Yield packages that come from no index, packages without a version, and hosts without a certificate.
 
     Args:
@@ -35,43 +36,44 @@ def check_unindexed(scope: Scope, listed: Collection[LockedSource] = ()) -> Iter
         if is_within_project(lock, source):
             if os.path.normpath(source.address) != ".":
                 message = f"`{source.name}` comes from the directory `{source.address}`: its files are not checked"
-                yield scope.finding("ADV022", message, package=source.name, place=_place(lock, source.line))
-        elif any(is_of(lock, source, reference) for reference in scope.trusted_references):
+                yield scope.finding("ADV022", message, package=source.name, place=scope.at(source.line))
+        elif any(is_of(lock, source, reference) for reference in scope.state.trusted_references):
             address = printable(source.address)
             message = f"`{source.name}` comes from `{address}`, as the project requires: its files are not checked"
-            yield scope.finding(
-                "ADV022", message, package=source.name, place=_place(lock, source.line), subject=address
-            )
+            yield scope.finding("ADV022", message, package=source.name, place=scope.at(source.line), subject=address)
         else:
             yield _not_from_index(scope, source)
     for name, line in lock.open_entries:
         message = f"the lock has no version of `{name}` for some platforms where it is required"
-        yield scope.finding("ADV023", message, package=name, place=_place(lock, line), subject="open")
+        yield scope.finding("ADV023", message, package=name, place=scope.at(line), subject="open")
     for host, line in lock.trusted_hosts:
         message = f"the certificate of `{host}` is not verified (`--trusted-host`, `verify_ssl`)"
-        yield scope.finding("ADV030", message, place=_place(lock, line), subject=host)
+        yield scope.finding("ADV030", message, place=scope.at(line), subject=host)
 
 
-def check_replaced_by_directories(scope: Scope, before: Lock) -> Iterator[Finding]:
+def check_replaced_by_directories(scope: Scope) -> Iterator[Finding]:
     """Yield the packages that a lock takes from a directory, but the base's lock from an index."""
-    indexed = {name for name, locked in before.entries if not locked.direct_reference}
+    before = scope.base.lock.entries if scope.base is not None else ()
+    indexed = {name for name, locked in before if not locked.direct_reference}
     for source in scope.lock.sources:
         if source.name in indexed and is_within_project(scope.lock, source):
             yield _not_from_index(scope, source)
 
 
-def check_changed_content(scope: Scope, before: Lock) -> Iterator[Finding]:
+def check_changed_content(scope: Scope) -> Iterator[Finding]:
     """Yield packages of trusted places whose commit or hash is not that of the base's lock.
 
     A commit or a hash that the project itself states, or that its branch has now, may replace the former one.
     """
+    if scope.base is None:
+        return
     former: dict[str, set[tuple[str, str]]] = {}
-    for source in before.sources:
+    for source in scope.base.lock.sources:
         former.setdefault(source.name, set()).add((source.address, source.content))
     for source in scope.lock.sources:
         if is_within_project(scope.lock, source):
             continue
-        references = [r for r in scope.trusted_references if is_of(scope.lock, source, r)]
+        references = [r for r in scope.state.trusted_references if is_of(scope.lock, source, r)]
         is_former = (source.address, source.content) in former.get(source.name, ())
         if references and not is_former and not any(_states_content(source, r) for r in references):
             yield _not_from_index(scope, source)
@@ -132,11 +134,7 @@ def _not_from_index(scope: Scope, source: LockedSource) -> Finding:
         "ADV026",
         f"`{source.name}` comes from `{address}`, not from an index: its files cannot be compared",
         package=source.name,
-        place=_place(scope.lock, source.line),
+        place=scope.at(source.line),
         subject=address,
         cause=Cause(files=(source.content,)),
     )
-
-
-def _place(lock: Lock, line: int) -> Place:
-    return Place(path=str(lock.path), line=line)

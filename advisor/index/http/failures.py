@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 import requests
+from urllib3.exceptions import InvalidHeader
+from urllib3.util import Retry
 
 from advisor.index.http.session import TruncatedAnswerError
 from advisor.index.limits import RETRY_AFTER_SECONDS
@@ -80,9 +82,6 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def wait_seconds(retry_after: str, tries: int) -> float:
     """Return the seconds to wait before a retry (RFC 9110, section 10.2.3)."""
-    from urllib3.exceptions import InvalidHeader
-    from urllib3.util import Retry
-
     requested = 0.0
     # Numbers and years may be too large for the libraries.
     with suppress(InvalidHeader, ValueError, OverflowError):

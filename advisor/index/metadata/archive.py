@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, cast
 
 from advisor.index.configuration import without_credentials
-from advisor.index.http.transport import RangeError, Transport
+from advisor.index.http.errors import RangeError
+from advisor.index.http.transport import Transport
 from advisor.index.limits import (
     KIB,
     MEMBERS,

@@ -13,6 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+import pyproject_hooks
+from build import BuildBackendException, BuildException, ProjectBuilder
+from pyproject_hooks import BackendUnavailable
+
 from advisor.domain.progress import progress
 from advisor.index.limits import BUILD_SECONDS, METADATA_BYTES, UNPACKED_BYTES, TooLargeError, bytes_text
 from advisor.index.metadata.archive import check_members, open_tar, open_zip
@@ -73,10 +77,6 @@ def build_tree_metadata(source: Path, name: str, folder: Path) -> str:
         BuildError: If the backend fails or generates no metadata.
     """
     progress("building %s", name)
-    import pyproject_hooks
-    from build import BuildBackendException, BuildException
-    from pyproject_hooks import BackendUnavailable
-
     if category := getattr(pyproject_hooks, "BuildBackendWarning", None):
         # They are for the authors of the package.
         warnings.filterwarnings("ignore", category=category)
@@ -100,8 +100,6 @@ def _built_metadata(source: Path, folder: Path) -> str:
     It is not parsed here, because :mod:`email` cannot write a header with several lines back to text, as older build
     backends write the description.
     """
-    from build import ProjectBuilder
-
     output, home = folder / "metadata", folder / "home"
     output.mkdir()
     home.mkdir()

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from advisor.index.access import IndexAccess
 from advisor.index.addresses import local_path
-from advisor.index.cache import DiskCache
 from advisor.index.configuration import without_credentials
-from advisor.index.http.transport import GoneError, RangeError, Transport
+from advisor.index.http.errors import GoneError, RangeError
 from advisor.index.limits import METADATA_BYTES, TooLargeError
 from advisor.index.metadata.archive import (
     ArchiveError,
@@ -34,7 +34,7 @@ from advisor.index.metadata.archive import (
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
 from advisor.index.metadata.sdist import is_static, static_metadata
 from advisor.index.pages.page import DistributionFile
-from advisor.index.pages.reader import IndexAnswerError, OfflineError
+from advisor.index.pages.reader import IndexAnswerError
 from knowledge.domain.errors import UnavailableError
 
 _SETTLED_SECONDS = 2.0
@@ -58,10 +58,11 @@ class MetadataError(ValueError):
 class Distributions:
     """Reads distributions. Safe for many threads."""
 
-    def __init__(self, transport: Transport, cache: DiskCache, *, offline: bool) -> None:
-        self._transport = transport
-        self._cache = cache
-        self._offline = offline
+    def __init__(self, access: IndexAccess) -> None:
+        self._access = access
+        self._transport = access.transport
+        self._cache = access.cache
+        self._offline = access.offline
 
     def metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the core metadata of a wheel or sdist.
@@ -99,13 +100,12 @@ class Distributions:
         if cached is None:
             if self._offline:
                 raise MetadataError(f"metadata of `{file.filename}` needs a build, and `--offline` forbids it")
-            from advisor.index.metadata.build import build_metadata
-            from advisor.index.metadata.build_environment import BuildError
+            from advisor.index.metadata import build, build_environment
 
             try:
                 with self._opened(file) as sdist:
-                    cached = header_of(build_metadata(sdist, file.filename)).encode()
-            except BuildError as error:
+                    cached = header_of(build.build_metadata(sdist, file.filename)).encode()
+            except build_environment.BuildError as error:
                 raise MetadataError(f"metadata: {error.message}", missing_module=error.missing_module) from None
             except (ArchiveError, TooLargeError, ValueError) as error:
                 raise MetadataError(f"metadata: {getattr(error, 'message', error)}") from None
@@ -149,10 +149,7 @@ class Distributions:
             OfflineError: If it is remote, and this program is offline.
         """
         if self._offline and local_path(file.url) is None:
-            raise OfflineError(
-                f"`{file.filename}` is not in the cache `{self._cache.directory}`",
-                hint="run the same command once without `--offline`",
-            )
+            raise self._access.missing(f"`{file.filename}`")
 
     def size(self, file: DistributionFile) -> int | None:
         """Return the size of a file in bytes; it is requested if the index page does not contain it.
@@ -167,8 +164,8 @@ class Distributions:
                 return path.stat().st_size
             except OSError as error:
                 raise _unreadable(file, error) from None
-        if (cached := self._cache.read("size", file.identity)) is not None:
-            return int(cached)
+        if (cached := self._number("size", file.identity)) is not None:
+            return cached
         if self._offline:
             return None
         length = self._transport.length(file.url)
@@ -176,12 +173,16 @@ class Distributions:
             self._cache.write("size", file.identity, str(length).encode())
         return length
 
+    def _number(self, bucket: str, key: str) -> int | None:
+        """Return a cached number of bytes; `None` if it is not cached."""
+        cached = self._cache.read(bucket, key)
+        return None if cached is None else int(cached)
+
     def known_sizes(self, file: DistributionFile) -> tuple[int | None, int | None]:
         """Return the size and the unpacked size of a file in bytes, as far as page and cache contain them."""
         key = _cache_key(file) or ""
-        unpacked = self._cache.read("unpacked", key) if file.filename.endswith(".whl") else None
-        size = str(file.size).encode() if file.size is not None else self._cache.read("size", key)
-        return (None if size is None else int(size)), (None if unpacked is None else int(unpacked))
+        unpacked = self._number("unpacked", key) if file.filename.endswith(".whl") else None
+        return file.size if file.size is not None else self._number("size", key), unpacked
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return the unpacked size of a wheel in bytes; none for an sdist, and if it is not in the cache while offline.
@@ -194,8 +195,8 @@ class Distributions:
         """
         if not file.filename.endswith(".whl"):
             return None
-        if (key := _cache_key(file)) and (cached := self._cache.read("unpacked", key)) is not None:
-            return int(cached)
+        if (key := _cache_key(file)) and (cached := self._number("unpacked", key)) is not None:
+            return cached
         if (path := local_path(file.url)) is not None:
             try:
                 with path.open("rb") as wheel:
@@ -249,10 +250,7 @@ class Distributions:
 
     def _read_metadata(self, file: DistributionFile) -> str:
         if local_path(file.url) is None and self._offline:
-            raise OfflineError(
-                f"the metadata of `{file.filename}` is not in the cache `{self._cache.directory}`",
-                hint="run the same command once without `--offline`",
-            )
+            raise self._access.missing(f"the metadata of `{file.filename}`")
         is_wheel = file.filename.endswith(".whl")
         if file.metadata_sha256 is not None and (body := self._separate_metadata(file)) is not None:
             text = body.decode("utf-8", "replace")

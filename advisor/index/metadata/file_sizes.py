@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from advisor.index.addresses import origin_of
 from advisor.index.http.deadline import deadline
-from advisor.index.http.transport import GoneError, RangeError
+from advisor.index.http.errors import GoneError, RangeError
 from advisor.index.limits import TooLargeError
 from advisor.index.metadata.archive import ArchiveError, ChangedFileError
 from advisor.index.metadata.distributions import Distributions

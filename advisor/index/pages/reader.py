@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,16 +13,14 @@ from typing import Any
 
 from packaging.utils import NormalizedName, canonicalize_name
 
+from advisor.index.access import OFFLINE_HINT, DatedEntries, IndexAccess, OfflineError, fresh_seconds
 from advisor.index.addresses import local_path, url_of_path
-from advisor.index.cache import DiskCache
 from advisor.index.configuration import IndexConfiguration, without_credentials
-from advisor.index.http.transport import Transport
 from advisor.index.pages.filenames import is_variants_file
 from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, page_entries
 from knowledge.domain.errors import UnavailableError
 
-FRESH_SECONDS = 600
-"""How long a page is fresh if the index sends no `Cache-Control`; the large public indexes send this value."""
+_FIELDS = ("digest", "exists", "type", "url", "index", "requested")
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
 
@@ -33,12 +28,6 @@ class IndexAnswerError(UnavailableError):
     """Raised when the answer of an index does not conform to the simple repository API."""
 
     code = "index-answer"
-
-
-class OfflineError(UnavailableError):
-    """Raised when ``--offline`` is set and the cache does not have the required data."""
-
-    code = "offline"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,20 +54,10 @@ class ProjectPage:
 class Pages:
     """Reads project pages. Safe for many threads."""
 
-    def __init__(
-        self,
-        configuration: IndexConfiguration,
-        transport: Transport,
-        cache: DiskCache,
-        *,
-        offline: bool,
-        refresh: bool,
-    ) -> None:
+    def __init__(self, configuration: IndexConfiguration, access: IndexAccess) -> None:
         self._configuration = configuration
-        self._transport = transport
-        self._cache = cache
-        self._offline = offline
-        self._refresh = refresh
+        self._access = access
+        self._entries = DatedEntries(access, "pages", *_FIELDS)
         self._links_lock = threading.Lock()
         self._failed_links: dict[str, UnavailableError] = {}
         self._linked_files: dict[str, Mapping[NormalizedName, tuple[DistributionFile, ...]]] = {}
@@ -98,13 +77,10 @@ class Pages:
             return self._directory_page(directory / project, base)
         # The address of the default index is looked up only for a request: it comes from a library that loads slowly.
         key = f"{base.rstrip('/')}/{project}/"
-        about = self._cached_entry(key)
-        if self._offline and about is None:
-            raise OfflineError(
-                f"the page of `{project}` on {_display_name(base)} is not in the cache `{self._cache.directory}`",
-                hint="run the same command once without `--offline`",
-            )
-        if about is not None and (self._offline or (not refresh and self._is_fresh(about))):
+        about = self._entries.read(key)
+        if self._access.offline and about is None:
+            raise self._access.missing(f"the page of `{project}` on {_display_name(base)}")
+        if about is not None and (self._access.offline or not refresh) and self._entries.is_usable(about):
             return self._stored_page(key, about)
         index = base or self._configuration.default_url
         return self._fetch(f"{index.rstrip('/')}/{project}/", index, key, about)
@@ -133,13 +109,10 @@ class Pages:
         return _directory_listing(files, exists=bool(files))
 
     def _links_page(self, url: str) -> ProjectPage:
-        about = self._cached_entry(url)
-        if self._offline and about is None:
-            raise OfflineError(
-                f"the find-links page `{without_credentials(url)}` is not in the cache `{self._cache.directory}`",
-                hint="run the same command once without `--offline`",
-            )
-        if about is not None and (self._offline or self._is_fresh(about)):
+        about = self._entries.read(url)
+        if self._access.offline and about is None:
+            raise self._access.missing(f"the find-links page `{without_credentials(url)}`")
+        if about is not None and self._entries.is_usable(about):
             page = self._stored_page(url, about)
         else:
             page = self._fetch(url, url, url, about)
@@ -149,20 +122,16 @@ class Pages:
             )
         return page
 
-    def _is_fresh(self, about: dict[str, Any]) -> bool:
-        age = time.time() - about.get("fetched", 0)
-        return not self._refresh and 0 <= age < about.get("fresh", FRESH_SECONDS)
-
     def _fetch(self, url: str, base: str, key: str, about: dict[str, Any] | None) -> ProjectPage:
         """Request the page at an address of an index, or the find-links page itself."""
         requested = url
         if about is not None and self._body(key, about) is None:
             # Otherwise the index could answer "not modified", and the page would stay damaged.
             about = None
-        answer = self._transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
+        answer = self._access.transport.get(url, accept=_ACCEPT, etag=about.get("etag") if about else None)
         if about is not None and answer.status == 304 and answer.url != about["url"]:
             # The page has moved, so that its relative links have changed.
-            answer = self._transport.get(url, accept=_ACCEPT)
+            answer = self._access.transport.get(url, accept=_ACCEPT)
         url = answer.url or url
         digest = _digest(key, url, answer.body)
         fresh = fresh_seconds(answer.cache_control)
@@ -171,36 +140,24 @@ class Pages:
             about is not None and (about["digest"], about["exists"]) == (digest, exists)
         )
         if about is not None and is_unchanged:
-            about = {**about, "fetched": time.time(), "fresh": fresh}
-            self._cache.write("pages", key, json.dumps(about).encode())
-            return self._stored_page(key, about)
-        about = {"etag": answer.etag, "digest": digest, "exists": exists, "fetched": time.time(), "fresh": fresh}
-        about |= {"type": answer.content_type, "url": url, "index": base, "requested": requested}
+            return self._stored_page(key, self._entries.write(key, about, fresh=fresh))
+        about = {"etag": answer.etag, "digest": digest, "exists": exists, "type": answer.content_type}
+        about |= {"url": url, "index": base, "requested": requested}
         # Only valid pages are cached.
         entries = _entries_of(answer.body, about)
+        cache = self._access.cache
         if exists:
-            self._cache.write("bodies", key, answer.body)
-        self._cache.write("pages", key, json.dumps(about).encode())
-        if exists and not self._cache.path_of("bodies", key).exists():
+            cache.write("bodies", key, answer.body)
+        about = self._entries.write(key, about, fresh=fresh)
+        if exists and not cache.path_of("bodies", key).exists():
             return _page_of(answer.body, about)
         return self._stored_page(key, about, entries)
-
-    def _cached_entry(self, key: str) -> dict[str, Any] | None:
-        content = self._cache.read("pages", key)
-        if content is None:
-            return None
-        try:
-            about = json.loads(content)
-            return about if {"digest", "exists", "type", "url", "index", "requested"} <= set(about) else None
-        except (ValueError, KeyError, TypeError):
-            # Written by another version of the program.
-            return None
 
     def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
         """Return the cached body of a page; none if it is damaged or of another answer."""
         if not about["exists"]:
             return b""
-        body = self._cache.read("bodies", key)
+        body = self._access.cache.read("bodies", key)
         return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
     def _stored_page(self, key: str, about: dict[str, Any], entries: PageEntries | None = None) -> ProjectPage:
@@ -228,10 +185,9 @@ class Pages:
         Raises:
             UnavailableError: If ``--offline`` is set, the index does not answer, or the page has changed.
         """
-        if self._offline:
+        if self._access.offline:
             raise OfflineError(
-                f"the cache entry of the page `{without_credentials(about['url'])}` is damaged",
-                hint="run the same command once without `--offline`",
+                f"the cache entry of the page `{without_credentials(about['url'])}` is damaged", hint=OFFLINE_HINT
             )
         page = self._fetch(about["requested"], about["index"], key, None)
         if page.digest != about["digest"]:
@@ -338,15 +294,3 @@ def _by_project(files: Iterable[DistributionFile]) -> Mapping[NormalizedName, tu
         name = file.filename.partition("-")[0] if is_first else file.filename.rpartition("-")[0]
         by_project.setdefault(canonicalize_name(name), []).append(file)
     return {name: tuple(members) for name, members in by_project.items()}
-
-
-def fresh_seconds(cache_control: str) -> int:
-    """Return how many seconds an answer may be used without a new request (RFC 9111).
-
-    Args:
-        cache_control: Value of the header ``Cache-Control``.
-    """
-    if "no-cache" in cache_control or "no-store" in cache_control:
-        return 0
-    match = re.search(r"max-age=(\d{1,9})", cache_control)
-    return int(match[1]) if match else FRESH_SECONDS

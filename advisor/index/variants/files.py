@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import time
 from typing import Any
 
+from advisor.index.access import DatedEntries, IndexAccess, fresh_seconds
 from advisor.index.addresses import local_path
-from advisor.index.cache import DiskCache
 from advisor.index.configuration import without_credentials
-from advisor.index.http.transport import Transport
 from advisor.index.limits import VARIANTS_BYTES, TooLargeError
 from advisor.index.pages.page import DistributionFile
-from advisor.index.pages.reader import IndexAnswerError, OfflineError, fresh_seconds
+from advisor.index.pages.reader import IndexAnswerError
 from advisor.index.variants.metadata import VariantMetadata, parse_variants
-
-_BUCKET = "variants"
 
 
 class VariantFiles:
     """Reads variant metadata. Safe for many threads."""
 
-    def __init__(self, transport: Transport, cache: DiskCache, *, offline: bool, refresh: bool) -> None:
-        self._transport = transport
-        self._cache = cache
-        self._offline = offline
-        self._refresh = refresh
+    def __init__(self, access: IndexAccess) -> None:
+        self._access = access
+        self._entries = DatedEntries(access, "variants", "etag", "body")
 
     def read(self, file: DistributionFile) -> VariantMetadata | str:
         """Return the content of a `NAME-VERSION-variants.json`, or why it cannot be used.
@@ -54,19 +47,16 @@ class VariantFiles:
                 raise FileNotFoundError(f"it cannot be read: {error.strerror}") from None
             _check_hash(body, file)
             return body
-        entry = self._cached(file)
-        if entry is not None and (self._offline or file.sha256 or self._is_fresh(entry)):
+        entry = self._entries.read(file.identity)
+        if entry is not None and (file.sha256 or self._entries.is_usable(entry)):
             return bytes(entry["body"], "utf-8")
-        if self._offline:
-            raise OfflineError(
-                f"`{file.filename}` is not in the cache `{self._cache.directory}`",
-                hint="run the same command once without `--offline`",
-            )
+        if self._access.offline:
+            raise self._access.missing(f"`{file.filename}`")
         return self._fetch(file, entry)
 
     def _fetch(self, file: DistributionFile, entry: dict[str, Any] | None) -> bytes:
         etag = entry["etag"] if entry else None
-        answer = self._transport.get(file.url, accept="*/*", etag=etag, limit=VARIANTS_BYTES)
+        answer = self._access.transport.get(file.url, accept="*/*", etag=etag, limit=VARIANTS_BYTES)
         if answer.status == 404:
             raise FileNotFoundError("the index lists it, but does not have it")
         if entry is not None and answer.status == 304:
@@ -74,21 +64,9 @@ class VariantFiles:
         else:
             body = answer.body
             _check_hash(body, file)
-        stored = {"fetched": time.time(), "fresh": fresh_seconds(answer.cache_control), "etag": answer.etag or etag}
-        text = body.decode("utf-8")
-        self._cache.write(_BUCKET, file.identity, json.dumps({**stored, "body": text}).encode())
+        stored = {"etag": answer.etag or etag, "body": body.decode("utf-8")}
+        self._entries.write(file.identity, stored, fresh=fresh_seconds(answer.cache_control))
         return body
-
-    def _cached(self, file: DistributionFile) -> dict[str, Any] | None:
-        content = self._cache.read(_BUCKET, file.identity)
-        try:
-            entry = None if content is None else json.loads(content)
-            return entry if entry is not None and {"fetched", "fresh", "etag", "body"} <= set(entry) else None
-        except (ValueError, TypeError):
-            return None  # Written by another version of the program.
-
-    def _is_fresh(self, entry: dict[str, Any]) -> bool:
-        return not self._refresh and 0 <= time.time() - entry["fetched"] < entry["fresh"]
 
 
 def _check_hash(body: bytes, file: DistributionFile) -> None:

@@ -18,10 +18,9 @@ from typing import Any
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.index.cache import DiskCache
-from advisor.index.http.transport import Transport
+from advisor.index.access import DatedEntries, IndexAccess
 from advisor.index.pages.page import DistributionFile
-from advisor.index.pages.reader import FRESH_SECONDS, index_directory
+from advisor.index.pages.reader import index_directory
 from advisor.index.vulnerabilities.database import AdvisoryDatabase
 from advisor.index.vulnerabilities.service import PackageVersion, query_service
 from knowledge.domain.errors import UnavailableError
@@ -40,28 +39,20 @@ class Advisories:
 
     def __init__(
         self,
-        transport: Transport,
-        cache: DiskCache,
+        access: IndexAccess,
         *,
-        offline: bool,
-        refresh: bool,
         service: str | None = None,
         database: AdvisoryDatabase | None = None,
     ) -> None:
         """Create a reader.
 
         Args:
-            transport: Sends the requests.
-            cache: Answers, for a while.
-            offline: Whether only cached answers are used.
-            refresh: Whether cached answers are not used.
+            access: How to reach the index and the service.
             service: Address of a service with the API of OSV; none to use no service.
             database: Local copy of an advisory database.
         """
-        self._transport = transport
-        self._cache = cache
-        self._offline = offline
-        self._refresh = refresh
+        self._access = access
+        self._entries = DatedEntries(access, "advisories", "ids")
         self._service = service
         self._database = database if database is not None and database.exists else None
         self._answers: dict[PackageVersion, tuple[str, ...] | None] = {}
@@ -80,10 +71,10 @@ class Advisories:
         if not simple or index_directory(file.index) is not None:
             return None
         url = f"{base}/pypi/{name}/{version}/json"
-        record = self._fresh_record(url)
-        if record is None and not self._offline:
-            answer = self._transport.get(url, accept="application/json")
-            record = self._write_record(url, _ids(answer.body) if answer.status == 200 else None)
+        record = self._usable_record(url)
+        if record is None and not self._access.offline:
+            answer = self._access.transport.get(url, accept="application/json")
+            record = self._entries.write(url, {"ids": _ids(answer.body) if answer.status == 200 else None})
         return None if record is None or record["ids"] is None else tuple(record["ids"])
 
     def read_from_service(
@@ -106,8 +97,8 @@ class Advisories:
         public = {version: (canonicalize_name(version[0]), Version(version[1]).public) for version in versions}
         unknown: list[PackageVersion] = []
         for version in (version for version in versions if version not in self._answers):
-            record = self._fresh_record(_service_key(service, public[version]))
-            if record is None and not self._offline:
+            record = self._usable_record(_service_key(service, public[version]))
+            if record is None and not self._access.offline:
                 unknown.append(version)
             else:
                 ids = record["ids"] if record else None
@@ -118,7 +109,7 @@ class Advisories:
             self._answers |= dict.fromkeys(unknown)
             return
         try:
-            results = query_service(self._transport, service, list(dict.fromkeys(public[v] for v in unknown)))
+            results = query_service(self._access.transport, service, list(dict.fromkeys(public[v] for v in unknown)))
         except UnavailableError as error:
             logger.warning("the service for known vulnerabilities is not used: %s", error.message)
             self._silent_until = time.monotonic() + SILENT_SECONDS
@@ -126,28 +117,12 @@ class Advisories:
             return
         for version in unknown:
             self._answers[version] = _checked(results[public[version]])
-            self._write_record(_service_key(service, public[version]), list(self._answers[version] or ()))
+            self._entries.write(_service_key(service, public[version]), {"ids": list(self._answers[version] or ())})
 
-    def _fresh_record(self, key: str) -> dict[str, Any] | None:
-        """Return a cached record; none if it is absent, or stale while a newer one can be requested."""
-        record = self._cached_record(key)
-        if self._offline:
-            return record
-        is_fresh = record is not None and not self._refresh and 0 <= time.time() - record["fetched"] < FRESH_SECONDS
-        return record if is_fresh else None
-
-    def _write_record(self, key: str, ids: list[str] | None) -> dict[str, Any]:
-        record = {"fetched": time.time(), "ids": ids}
-        self._cache.write("advisories", key, json.dumps(record).encode())
-        return record
-
-    def _cached_record(self, key: str) -> dict[str, Any] | None:
-        content = self._cache.read("advisories", key)
-        try:
-            record = json.loads(content or b"null")
-            return record if record and {"fetched", "ids"} <= set(record) else None
-        except (ValueError, TypeError):
-            return None
+    def _usable_record(self, key: str) -> dict[str, Any] | None:
+        """Return a cached record; `None` if it is absent, or stale while a newer one can be requested."""
+        record = self._entries.read(key)
+        return record if record is not None and self._entries.is_usable(record) else None
 
 
 def _ids(body: bytes) -> list[str] | None:

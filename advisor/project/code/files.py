@@ -175,12 +175,18 @@ def imported_names(content: bytes, names: re.Pattern[bytes]) -> set[bytes]:
         names: Pattern of the names of interest.
     """
     libraries: set[bytes] = set()
-    end, place = 0, content.find(b"import")
+    for line in lines_with(content, b"import"):
+        if line.lstrip().startswith((b"import", b"from")) or b";" in line.partition(b"import")[0]:
+            libraries.update(names.findall(line))
+    return libraries
+
+
+def lines_with(content: bytes, word: bytes) -> Iterator[bytes]:
+    """Yield the lines of a file that contain a word."""
+    end, place = 0, content.find(word)
     while place >= 0:
-        start = content.rfind(b"\n", end, place) + 1
+        start = content.rfind(b"\n", end, place) + 1 or end
         end = content.find(b"\n", place)
         end = len(content) if end < 0 else end
-        if content[start:end].lstrip().startswith((b"import", b"from")) or b";" in content[start:place]:
-            libraries.update(names.findall(content, start, end))
-        place = content.find(b"import", end)
-    return libraries
+        yield content[start:end]
+        place = content.find(word, end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 NAMED = ("timm.create_model", "timm.models.create_model", "torchvision.models.get_model")
@@ -35,17 +36,8 @@ def names_of(code: str) -> SourceNames:
         # Ignore warnings about invalid escape sequences in the code.
         warnings.simplefilter("ignore")
         nodes = list(ast.walk(ast.parse(code)))
-    aliases: dict[str, str] = {}
-    imports: set[str] = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                imports.add(root)
-                aliases[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            imports.add(node.module.partition(".")[0])
-            aliases |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    objects = list(imported_objects(nodes))
+    imports, aliases = {full.partition(".")[0] for _, full in objects}, dict(objects)
     calls: list[tuple[str, int]] = []
     for node in nodes:
         if isinstance(node, ast.Call):
@@ -65,15 +57,31 @@ def _with_model(name: str, call: ast.Call) -> str:
     return f'{name}("{model}")' if model else name
 
 
-def _full_name(node: ast.expr, aliases: dict[str, str]) -> str:
+def _full_name(node: ast.expr, aliases: Mapping[str, str]) -> str:
+    root, point, rest = dotted_name(node).partition(".")
+    if not root:
+        # A method of the result of a call: only the name of the method is known.
+        return f".{node.attr}" if isinstance(node, ast.Attribute) else ""
+    name = f"{aliases.get(root, root)}{point}{rest}"
+    # Keras has two names: `keras` and `tensorflow.keras`.
+    return name.removeprefix("tensorflow.") if name.startswith("tensorflow.keras.") else name
+
+
+def imported_objects(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    """Yield the names that absolute imports bind, each with the full name of the module or the object."""
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                yield alias.asname or name, name
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((alias.asname or alias.name, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def dotted_name(node: ast.expr) -> str:
+    """Return the dotted name of an expression of names and attributes; empty if it is another expression."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
         node = node.value
-    if not isinstance(node, ast.Name):
-        # A method of the result of a call: only the name of the method is known.
-        return f".{parts[0]}" if parts else ""
-    parts.append(aliases.get(node.id, node.id))
-    name = ".".join(reversed(parts))
-    # Keras has two names: `keras` and `tensorflow.keras`.
-    return name.removeprefix("tensorflow.") if name.startswith("tensorflow.keras.") else name
+    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""

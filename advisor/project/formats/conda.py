@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
@@ -22,7 +23,8 @@ from advisor.domain.words import quoted
 from advisor.project.formats.requirements import read_requirement_lines
 from advisor.project.interface import (
     ProjectRequirements,
-    line_of,
+    check_available,
+    entry_place,
     parse_requirement,
     shape_checked,
 )
@@ -38,20 +40,6 @@ _SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<
 _VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
 _OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
 _INSTALLERS = frozenset({"pip", "conda", "uv"})
-_PLATFORMS: Mapping[str, Mapping[str, str]] = {
-    "unix": {"os_name": "posix"},
-    "linux": {"sys_platform": "linux"},
-    "linux-64": {"sys_platform": "linux", "platform_machine": "x86_64"},
-    "linux-aarch64": {"sys_platform": "linux", "platform_machine": "aarch64"},
-    "osx": {"sys_platform": "darwin"},
-    "macos": {"sys_platform": "darwin"},
-    "osx-64": {"sys_platform": "darwin", "platform_machine": "x86_64"},
-    "osx-arm64": {"sys_platform": "darwin", "platform_machine": "arm64"},
-    "win": {"sys_platform": "win32"},
-    "win-64": {"sys_platform": "win32", "platform_machine": "AMD64"},
-    "win-arm64": {"sys_platform": "win32", "platform_machine": "ARM64"},
-}
-"""Platforms of `[target.NAME]`, as environment markers (https://pixi.prefix.dev/latest/workspace/multi_platform_configuration)."""
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
 
@@ -63,7 +51,7 @@ class _CondaPackages:
     Attributes:
         roots: Those with a name on the package index, as requirements.
         unresolved: Names of the others.
-        python: Specifier of the interpreter; none if every one is accepted.
+        python: Specifier of the interpreter; `None` if every one is accepted.
     """
 
     roots: list[RootRequirement] = field(default_factory=list)
@@ -125,8 +113,6 @@ def read_environment(path: Path) -> ProjectRequirements:
     Raises:
         InputError: If the file cannot be read.
     """
-    import yaml
-
     text = read_text(path)
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -170,14 +156,10 @@ def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
     """
     text, document = read_toml(path)
     with shape_checked(path):
-        tables = [document]
         features = document.get("feature", {})
-        for group in groups:
-            if group not in features:
-                available = quoted(sorted(features)) if features else "none"
-                raise InputError(f"`{path}` has no feature `{group}`", hint=f"it has {available}")
-            tables.append(features[group])
-        return _read_pixi(path, text, document, tables)
+        selected = tuple(groups)
+        check_available(selected, features, path, kind="feature")
+        return _read_pixi(path, text, document, [document, *(features[group] for group in selected)])
 
 
 def _read_pixi(
@@ -189,9 +171,9 @@ def _read_pixi(
     for table, marker in _with_targets(tables):
         for name, value in table.get("dependencies", {}).items():
             version = value.get("version", "*") if isinstance(value, dict) else value
-            packages.add(name, str(version), _origin(path, text, name), marker)
+            packages.add(name, str(version), entry_place(path, text, name), marker)
         for name, value in table.get("pypi-dependencies", {}).items():
-            origin = _origin(path, text, name)
+            origin = entry_place(path, text, name)
             own = _without_replaced(table, name, marker)
             requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
             direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
@@ -266,12 +248,13 @@ def _with_targets(tables: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping
     Raises:
         ValueError: If a platform is unknown.
     """
+    platforms = _tables()["platforms"]
     for table in tables:
         yield table, ""
         for platform, own in table.get("target", {}).items():
-            if platform not in _PLATFORMS:
+            if platform not in platforms:
                 raise ValueError(f"the platform `{platform}` is unknown")
-            yield own, " and ".join(f"{variable} == '{name}'" for variable, name in _PLATFORMS[platform].items())
+            yield own, " and ".join(f"{variable} == '{name}'" for variable, name in platforms[platform].items())
 
 
 def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
@@ -279,7 +262,7 @@ def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
     if marker:
         return marker
     replacing = [
-        _PLATFORMS[platform]
+        _tables()["platforms"][platform]
         for platform, own in table.get("target", {}).items()
         if any(canonicalize_name(other) == canonicalize_name(name) for other in own.get("pypi-dependencies", {}))
     ]
@@ -302,14 +285,8 @@ def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
     return f"{name}{f'[{extras}]' if extras else ''}{'' if version.strip() == '*' else version}{condition}"
 
 
-def _origin(path: Path, text: str, name: str) -> str:
-    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
-
-
 def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of a YAML mapping; nothing for another node."""
-    import yaml
-
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             yield str(key.value), value
@@ -318,9 +295,11 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
 @cache
 def _index_names() -> Mapping[str, str]:
     """Return the name on the package index of each conda package for which it is certain, by normalised name."""
-    import yaml
+    return {**{name: name for name in _tables()["same"].split()}, **_tables()["renamed"]}
 
-    document = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
-    names: dict[str, str] = {name: name for name in document["same"].split()}
-    names |= document["renamed"]
-    return names
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    """Return the tables of names (`conda_names.yaml`)."""
+    tables: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
+    return tables

@@ -12,10 +12,12 @@ from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
+    entry_place,
     filled_address,
     line_of,
     parse_requirement,
     shape_checked,
+    table_in,
 )
 from advisor.project.package_sources import reference_of
 from advisor.project.text_file import read_toml
@@ -53,15 +55,15 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
     for section in ("packages", *groups):
         if section != "packages" and (section not in document or section in _OTHER_SECTIONS):
             raise InputError(f"`{path}` has no category `{section}`")
-        for name, entry in _table(document, section, path).items():
-            origin = line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
+        for name, entry in table_in(document, section, path).items():
+            origin = entry_place(path, text, name)
             requirement = parse_requirement(_requirement_line(name, entry, origin), origin)
             direct = reference_of(entry, path.parent, origin) if isinstance(entry, dict) else None
             roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
             if isinstance(entry, dict) and "index" in entry:
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
     urls = list(sources.values())
-    python = required_python(_table(document, "requires", path))
+    python = required_python(table_in(document, "requires", path))
     return ProjectRequirements(
         roots=tuple(roots),
         requires_python=str(specifiers_from(python[0])) if python else None,
@@ -73,7 +75,7 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
 
 
 def required_python(requires: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; none if it has none.
+    """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; `None` without one.
 
     As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
 
@@ -98,10 +100,3 @@ def _requirement_line(name: str, entry: Any, origin: str) -> str:
     markers += [f"{key} {options[key]}" for key in _MARKERS if key in options]
     package = f"{name}[{','.join(map(str, extras))}]" if extras else name
     return f"{package}{'' if version in ('*', '') else version}{' ; ' + ' and '.join(markers) if markers else ''}"
-
-
-def _table(document: Mapping[str, Any], key: str, path: Path) -> Mapping[str, Any]:
-    table = document.get(key, {})
-    if not isinstance(table, dict):
-        raise InputError(f"`{path}`: `{key}` is not a table")
-    return table

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from packaging.markers import InvalidMarker, Marker
-from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
 from advisor.domain.requirement import RootRequirement
@@ -23,15 +22,18 @@ from advisor.domain.words import quoted
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.formats.requirements import read_requirements
 from advisor.project.interface import (
+    NOTHING,
     ProjectRequirements,
+    SelectedParts,
     UnbuiltProjectError,
+    check_available,
     line_of,
     merge_requirements,
     parse_root,
+    python_specifier,
 )
-from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
+from advisor.project.metadata.built_metadata import built_requirements
 from advisor.project.text_file import read_text
-from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 
 _MOST_CHARACTERS = 1_000_000
@@ -47,11 +49,11 @@ class _SetupValues:
     Attributes:
         path: The file with the requirements.
         text: Its content, for line numbers.
-        requires: Requirements; none if no file states any.
+        requires: Requirements; `None` if no file states any.
         extras: Requirements of each extra.
-        python: Specifier of the interpreter, or none.
-        name: Name of the project, or none.
-        version: Its version, or none.
+        python: Specifier of the interpreter, or `None`.
+        name: Name of the project, or `None`.
+        version: Its version, or `None`.
         files: Requirements files that are read for the requirements.
         computed: Keys of `setup.py` whose values are known only when it runs.
     """
@@ -69,36 +71,35 @@ class _SetupValues:
 
 def has_setup_files(directory: Path) -> bool:
     """Whether a project has a `setup.py`, or a `setup.cfg` with requirements."""
-    return (directory / "setup.py").is_file() or "install_requires" in _options(directory / "setup.cfg")
+    return (directory / "setup.py").is_file() or "install_requires" in _section(directory / "setup.cfg", "options")
 
 
-def read_setup_files(
-    directory: Path, *, extras: Iterable[str] = (), build: ProjectBuilder | None = None
-) -> ProjectRequirements:
+def read_setup_files(directory: Path, selection: SelectedParts = NOTHING) -> ProjectRequirements:
     """Read the requirements in `setup.cfg` and `setup.py`.
 
     A list that `setup.py` computes is read from the one requirements file that it mentions for it.
 
     Args:
         directory: The directory of the project.
-        extras: Extras of the project to include.
-        build: Builds the metadata if the requirements are only known after a build; none to refuse this.
+        selection: What the user selected; no groups.
 
     Raises:
         InputError: If a file cannot be read, or the requirements are known only after a build, which is refused.
         BuildError: If the build fails.
     """
-    extras = tuple(extras)
     try:
         values = _declared(directory) or _programmed(directory / "setup.py")
     except UnbuiltProjectError as error:
-        return built_requirements(directory / "setup.py", error.message, extras=extras, build=build)
-    if unknown := _unknown_lists(values, with_extras=any(extras)):
+        return built_requirements(directory / "setup.py", error.message, selection)
+    if unknown := _unknown_lists(values, with_extras=any(selection.extras)):
         reason = f"`{values.path}` computes its {quoted(unknown)}, so that they are only known after a build"
-        return built_requirements(values.path, reason, extras=extras, build=build)
-    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *extras))]
+        return built_requirements(values.path, reason, selection)
+    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *selection.extras))]
     project = ProjectRequirements(
-        roots=tuple(roots), requires_python=_python(values), files=(str(values.path),), skipped=_messages(values)
+        roots=tuple(roots),
+        requires_python=python_specifier(values.python or None, f"`{values.path}`: `python_requires`"),
+        files=(str(values.path),),
+        skipped=_messages(values),
     )
     merged = merge_requirements([project, *map(read_requirements, values.files)])
     return replace(merged, skipped=project.skipped)
@@ -200,9 +201,9 @@ def variable_in(path: Path, variable: str) -> str:
 
 
 def _declared(directory: Path) -> _SetupValues | None:
-    """Return the values in `setup.cfg`; none if it has no requirements."""
+    """Return the values in `setup.cfg`; `None` if it has no requirements."""
     path = directory / "setup.cfg"
-    options = _options(path)
+    options = _section(path, "options")
     if "install_requires" not in options:
         return None
     text = options["install_requires"].strip()
@@ -295,10 +296,8 @@ def _extra_roots(values: _SetupValues, extras: Iterable[str]) -> Iterable[RootRe
     selected = [canonicalize_name(extra) for extra in extras]
     entries = list(_extra_lines(values))
     available = {name for name, _, _ in entries if name}
+    check_available(filter(None, selected), available, values.path)
     for extra in selected:
-        if extra and extra not in available:
-            names = quoted(sorted(available)) if available else "none"
-            raise InputError(f"`{values.path}` has no extra `{extra}`", hint=f"it has {names}")
         for name, marker, lines in entries:
             if name == extra:
                 yield from _roots(values, lines, marker)
@@ -339,19 +338,6 @@ def _lines(value: Any) -> list[str]:
         raise InputError(f"the setup file lists `{wrong[0]!r}`, which is not a requirement")
     stripped = (line.partition(" #")[0].strip() for line in lines)
     return [line for line in stripped if line and not line.startswith("#")]
-
-
-def _python(values: _SetupValues) -> str | None:
-    if not values.python:
-        return None
-    try:
-        return str(specifiers_from(values.python))
-    except InvalidSpecifier:
-        raise InputError(f"`{values.path}`: `python_requires` `{values.python}` is not a version specifier") from None
-
-
-def _options(path: Path) -> Mapping[str, str]:
-    return _section(path, "options")
 
 
 def _section(path: Path, name: str) -> Mapping[str, str]:

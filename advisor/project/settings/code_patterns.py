@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import ast
-import importlib.resources
 import re
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any, Final
 
+from advisor.project.code.files import lines_with
+from advisor.project.code.names import dotted_name
 from knowledge.catalogue.settings import shipped_settings
+from knowledge.domain.frameworks import frameworks
 
 _PLACEHOLDER = "VALUE_OF_SETTING"
-_MODULES = {"tf": "tensorflow", "ort": "onnxruntime", "np": "numpy"}
-"""Usual names of modules in the lines of the catalogue."""
-_IMPORTS = {
-    "torch": ("torch",),
-    "tensorflow": ("tensorflow", "keras"),
-    "jax": ("jax",),
-    "onnxruntime": ("onnxruntime",),
-    "numpy": ("numpy",),
-    "opencv": ("cv2",),
-}
-"""Modules of each framework."""
-_ROOTS = frozenset(
-    {*(root for roots in _IMPORTS.values() for root in roots), "transformers", "accelerate", "lightning"}
-)
 _MODULE = re.compile(rb"(\w+)\s*\.\s*\Z")
 _IMPORTED = re.compile(rb"\s*(?:,|\)|as\b|\r?\Z)")
 _ALIAS = re.compile(rb"\bas (\w+)|^[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#;\r]|$)", re.MULTILINE)
@@ -62,7 +49,7 @@ class CodePattern:
         value: Value of the setting, or :data:`knowledge.catalogue.settings.ANY`: that of the argument.
         backend: The framework.
         target: The function or the attribute; it begins with a point if it belongs to any object.
-        arguments: What arguments must be, by their names or positions, none for an absent argument; of an assignment,
+        arguments: What arguments must be, by their names or positions, `None` for an absent argument; of an assignment,
             by an empty name.
         modules: Modules of which a file imports at least one.
     """
@@ -97,7 +84,7 @@ class CodeSign:
 
     Attributes:
         word: The word.
-        parents: Usual names of its module; none for a method or an argument.
+        parents: Usual names of its module; `None` for a method or an argument.
     """
 
     word: bytes
@@ -105,16 +92,7 @@ class CodeSign:
 
     def is_in(self, text: CodeText) -> bool:
         """Whether a line of a Python file contains the word as the patterns do."""
-        content = text.content
-        end, place = 0, content.find(self.word)
-        while place >= 0:
-            start = content.rfind(b"\n", end, place) + 1 or end
-            end = content.find(b"\n", place)
-            end = len(content) if end < 0 else end
-            if self.is_in_line(content[start:end], text):
-                return True
-            place = content.find(self.word, end)
-        return False
+        return any(self.is_in_line(line, text) for line in lines_with(text.content, self.word))
 
     def is_in_line(self, line: bytes, text: CodeText) -> bool:
         """Whether a line that contains the word has it as the patterns do.
@@ -165,16 +143,17 @@ def normalised(name: str) -> str:
     return name
 
 
-@lru_cache(maxsize=1)
+@cache
 def code_patterns() -> CodePatterns:
     """Return the patterns of all lines that apply settings."""
-    document = _further_forms()
-    parameters = {name: tuple(names) for name, names in document["parameters"].items()}
+    documents = _documents().values()
+    parameters = {name: tuple(names) for d in documents for name, names in d.get("parameters", {}).items()}
+    ignored = {line for d in documents for line in d.get("not_read", ())}
     calls: dict[str, list[CodePattern]] = defaultdict(list)
     assignments: dict[str, list[CodePattern]] = defaultdict(list)
     signs: dict[str, set[CodeSign]] = defaultdict(set)
-    for setting, value, backend, line in (*_catalogue_lines(), *_further_lines(document)):
-        parsed = None if line in document["not_read"] else _parse(line, parameters)
+    for setting, value, backend, line in (*_catalogue_lines(), *_further_lines()):
+        parsed = None if line in ignored else _parse(line, parameters)
         if parsed is None:
             continue
         is_call, target, arguments = parsed
@@ -182,7 +161,7 @@ def code_patterns() -> CodePatterns:
         if is_bound and is_call and not arguments:
             continue  # A method without arguments, of any object, says nothing.
         root = target.partition(".")[0]
-        modules = _IMPORTS.get(backend, ()) if is_bound else (root,)
+        modules = tuple(_documents().get(backend, {}).get("modules", ())) if is_bound else (root,)
         pattern = CodePattern(
             setting=setting, value=value, backend=backend, target=target, arguments=arguments, modules=modules
         )
@@ -201,22 +180,38 @@ def _sign(pattern: CodePattern, *, is_call: bool) -> CodeSign:
     parent, _, word = pattern.target.rpartition(".")
     if parent:
         module = parent.rpartition(".")[2]
-        aliases = (alias for alias, name in _MODULES.items() if name == module)
+        aliases = (alias for alias, name in _aliases().items() if name == module)
         return CodeSign(word=word.encode(), parents=frozenset(name.encode() for name in (module, *aliases)))
     # The name of a method, such as `to`, is in most files; that of its argument is not.
     keyword = next((name for name in pattern.arguments if name.isidentifier()), word) if is_call else word
     return CodeSign(word=keyword.encode(), parents=frozenset())
 
 
-def _further_forms() -> Mapping[str, Any]:
-    file = importlib.resources.files("advisor.project.settings") / "code_forms.toml"
-    return tomllib.loads(file.read_text(encoding="utf-8"))
+@cache
+def _documents() -> Mapping[str, Mapping[str, Any]]:
+    """Return the names in code of each framework: the content of `code.toml` in its folder."""
+    return {framework.name: framework.document("code") for framework in frameworks().values()}
 
 
-def _further_lines(document: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    for entry in document["forms"]:
-        for line, value in entry["lines"].items():
-            yield entry["setting"], value, entry["backend"], line
+@cache
+def _aliases() -> Mapping[str, str]:
+    """Return the modules by their usual names, such as ``tf``."""
+    return {alias: module for d in _documents().values() for alias, module in d.get("aliases", {}).items()}
+
+
+@cache
+def _roots() -> frozenset[str]:
+    """Return the modules whose functions and attributes may apply settings."""
+    return frozenset(
+        name for d in _documents().values() for key in ("modules", "extensions") for name in d.get(key, ())
+    )
+
+
+def _further_lines() -> Iterator[tuple[str, str, str, str]]:
+    for backend, document in _documents().items():
+        for entry in document.get("forms", ()):
+            for line, value in entry["lines"].items():
+                yield entry["setting"], value, backend, line
 
 
 def _catalogue_lines() -> Iterator[tuple[str, str, str, str]]:
@@ -235,7 +230,7 @@ def _target_of(line: str) -> str:
 
 
 def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, str, dict[str, object]] | None:
-    """Return whether a line is a call, its target, and its arguments; none if it is neither call nor assignment."""
+    """Return whether a line is a call, its target, and its arguments; `None` if it is neither call nor assignment."""
     try:
         statement = ast.parse(line.replace("{value}", _PLACEHOLDER)).body[0]
     except SyntaxError:
@@ -270,20 +265,11 @@ def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.e
     return {**positional, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}
 
 
-def dotted_name(node: ast.expr) -> str:
-    """Return the dotted name of an expression of names and attributes; empty if it is another expression."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    return ".".join([node.id, *reversed(parts)]) if isinstance(node, ast.Name) else ""
-
-
 def _target(node: ast.expr) -> str:
     name = dotted_name(node)
     root, _, rest = name.partition(".")
-    root = _MODULES.get(root, root)
-    return normalised(f"{root}.{rest}") if root in _ROOTS else f".{name.rpartition('.')[2]}"
+    root = _aliases().get(root, root)
+    return normalised(f"{root}.{rest}") if root in _roots() else f".{name.rpartition('.')[2]}"
 
 
 def _expected(node: ast.expr) -> object:

@@ -8,13 +8,14 @@ import re
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from types import MappingProxyType
 
 from advisor.project.code.files import imported_names
+from advisor.project.code.names import dotted_name, imported_objects
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.settings.code_patterns import (
     ANYTHING,
@@ -23,10 +24,10 @@ from advisor.project.settings.code_patterns import (
     Dotted,
     arguments_of,
     code_patterns,
-    dotted_name,
     normalised,
 )
-from advisor.project.settings.variable_settings import BackendSetting, setting_variables, settings_of_variable
+from advisor.project.settings.interface import ProjectSetting
+from advisor.project.settings.variable_settings import setting_variables, settings_of_variable
 from knowledge.catalogue.settings import ANY, setting_error
 
 _OFF = {"enabled": False, "disable": True}
@@ -51,23 +52,6 @@ class UnreadCodeError(Exception):
     def __init__(self, reason: str, *, line: int) -> None:
         super().__init__(reason)
         self.line = line
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CodeSetting:
-    """A setting that Python code makes.
-
-    Attributes:
-        setting: The setting.
-        line: Line in the file, from 1.
-        is_conditional: Whether it is made under a condition.
-        is_default: Whether a value of the environment takes precedence.
-    """
-
-    setting: BackendSetting
-    line: int
-    is_conditional: bool
-    is_default: bool = False
 
 
 def may_import(content: bytes) -> bool:
@@ -97,7 +81,7 @@ def _variable_names() -> tuple[bytes, ...]:
     return tuple(sorted(name.encode() for name in setting_variables()))
 
 
-def settings_in_code(text: str) -> tuple[CodeSetting, ...]:
+def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:
     """Return the settings that Python code makes, by line.
 
     Args:
@@ -116,7 +100,7 @@ def settings_in_code(text: str) -> tuple[CodeSetting, ...]:
             raise UnreadCodeError(f"it is not Python {_VERSION}: {error.msg}", line=error.lineno or 0) from None
         except ValueError as error:
             raise UnreadCodeError(f"it is not Python {_VERSION}: {error}", line=0) from None
-    return tuple(sorted(set(_Reader(tree, text).settings()), key=lambda s: (s.line, s.setting.name, s.setting.value)))
+    return tuple(sorted(set(_Reader(tree, text).settings()), key=lambda s: (s.line, s.name, s.value)))
 
 
 class _Reader:
@@ -124,14 +108,7 @@ class _Reader:
 
     def __init__(self, tree: ast.Module, text: str) -> None:
         self._tree = tree
-        self._imported: dict[str, str] = {}
-        for node in _statements(tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    name = alias.name if alias.asname else alias.name.partition(".")[0]
-                    self._imported[alias.asname or name] = name
-            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                self._imported |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+        self._imported = dict(imported_objects(_statements(tree)))
         while aliases := self._aliases():
             self._imported |= aliases
         self._sets_environment = any(name.decode() in text for name in _variable_names())
@@ -182,13 +159,12 @@ class _Reader:
     def _static(self) -> StaticModule:
         return StaticModule(self._tree)
 
-    def settings(self) -> Iterator[CodeSetting]:
+    def settings(self) -> Iterator[ProjectSetting]:
         """Yield the settings, in any order."""
         pending: list[tuple[ast.AST, bool, _Local]] = [(self._tree, False, {})]
         while pending:
             node, is_conditional, local = pending.pop()
-            for setting, line, is_default in self._of_node(node, local):
-                yield CodeSetting(setting=setting, line=line, is_conditional=is_conditional, is_default=is_default)
+            yield from (replace(s, is_conditional=is_conditional) for s in self._of_node(node, local))
             under_condition = {id(child) for child in _conditional_parts(node)}
             children = [child for child in ast.iter_child_nodes(node) if self._is_relevant(child)]
             for names in self._rounds_of(node, local):
@@ -215,20 +191,20 @@ class _Reader:
         self._rounds += len(rounds)
         yield from rounds
 
-    def _of_node(self, node: ast.AST, local: _Local) -> Iterator[tuple[BackendSetting, int, bool]]:
-        """Yield the settings that a node makes itself, with their lines, and whether they are defaults."""
+    def _of_node(self, node: ast.AST, local: _Local) -> Iterator[ProjectSetting]:
+        """Yield the settings that a node makes itself."""
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             for decorator in node.decorator_list:
                 if not isinstance(decorator, ast.Call):
                     call = ast.Call(func=decorator, args=[], keywords=[])
-                    yield from ((setting, decorator.lineno, False) for setting in self._of_call(call))
+                    yield from _at(decorator.lineno, self._of_call(call))
         elif isinstance(node, ast.Assign):
             for target in node.targets:
                 if isinstance(target, ast.Subscript) and self._is_environment(target.value):
-                    yield from ((s, node.lineno, False) for s in self._of_variable(target.slice, node.value, local))
+                    yield from _at(node.lineno, self._of_variable(target.slice, node.value, local))
                 elif isinstance(target, ast.Attribute):
                     settings = self._of_arguments(code_patterns().assignments, target, {"": node.value})
-                    yield from ((setting, node.lineno, False) for setting in settings)
+                    yield from _at(node.lineno, settings)
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.BitOr):
             if self._is_environment(node.target):
                 yield from self._of_table(node.value, node.lineno, local)
@@ -239,10 +215,10 @@ class _Reader:
                 yield from self._of_table(table, node.lineno, local)
             elif method and len(node.args) == 2:
                 variable, value = node.args
-                is_default = method == "setdefault"
-                yield from ((s, node.lineno, is_default) for s in self._of_variable(variable, value, local))
+                assigned = self._of_variable(variable, value, local)
+                yield from _at(node.lineno, assigned, is_default=method == "setdefault")
             else:
-                yield from ((setting, node.lineno, False) for setting in self._of_call(node))
+                yield from _at(node.lineno, self._of_call(node))
 
     def _is_environment(self, node: ast.expr) -> bool:
         return self._resolved(node) == "os.environ" or dotted_name(node) == "os.environ"
@@ -255,7 +231,7 @@ class _Reader:
         method = name.removeprefix("os.environ.")
         return "putenv" if name == "os.putenv" else method if name != method in _ENVIRONMENT_METHODS else ""
 
-    def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[tuple[BackendSetting, int, bool]]:
+    def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[ProjectSetting]:
         """Yield the settings of a table of environment variables.
 
         Args:
@@ -272,34 +248,34 @@ class _Reader:
                         if key is None:
                             pending.append(value)
                         else:
-                            yield from ((s, key.lineno, False) for s in self._of_variable(key, value, local))
+                            yield from _at(key.lineno, self._of_variable(key, value, local))
                 case ast.Call(func=ast.Name(id="dict"), args=tables, keywords=keywords):
                     pending += [*tables, *(keyword.value for keyword in keywords if keyword.arg is None)]
                     for keyword in (keyword for keyword in keywords if keyword.arg is not None):
                         name = ast.Constant(keyword.arg)
-                        yield from ((s, line, False) for s in self._of_variable(name, keyword.value, local))
+                        yield from _at(line, self._of_variable(name, keyword.value, local))
                 case ast.BinOp(left=left, op=ast.BitOr(), right=right):
                     pending += [left, right]
                 case ast.Name(id=own) if own not in visited and (definition := self._static.definition(own)):
                     visited.add(own)
                     pending.append(definition)
                 case other:
-                    yield from ((setting, line, False) for setting in self._of_pairs(other, local))
+                    yield from _at(line, self._of_pairs(other, local))
 
-    def _of_pairs(self, table: ast.expr, local: _Local) -> Iterator[BackendSetting]:
+    def _of_pairs(self, table: ast.expr, local: _Local) -> Iterator[ProjectSetting]:
         pairs = self._value(table, local)
         for pair in pairs.items() if isinstance(pairs, dict) else pairs if isinstance(pairs, list) else ():
             match tuple(pair):
                 case (str() as variable, str() as text):
                     yield from settings_of_variable(variable, text)
 
-    def _of_variable(self, variable: ast.expr, value: ast.expr, local: _Local) -> tuple[BackendSetting, ...]:
+    def _of_variable(self, variable: ast.expr, value: ast.expr, local: _Local) -> tuple[ProjectSetting, ...]:
         name = self._value(variable, local)
         # A loop over values of one variable sets it to many; a loop over variables sets each once.
         text = self._value(value, _NO_NAMES if isinstance(variable, ast.Constant) else local)
         return settings_of_variable(name, text if isinstance(text, str) else None) if isinstance(name, str) else ()
 
-    def _of_call(self, call: ast.Call) -> Iterator[BackendSetting]:
+    def _of_call(self, call: ast.Call) -> Iterator[ProjectSetting]:
         patterns, function = code_patterns(), self._resolved(call.func)
         arguments = arguments_of(call, patterns.parameters.get(function, ()))
         for setting in self._of_arguments(patterns.calls, call.func, arguments):
@@ -314,7 +290,7 @@ class _Reader:
 
     def _of_arguments(
         self, patterns: Mapping[str, tuple[CodePattern, ...]], target: ast.expr, arguments: Mapping[str, ast.expr]
-    ) -> Iterator[BackendSetting]:
+    ) -> Iterator[ProjectSetting]:
         """Yield the settings that a call or an assignment makes: one for each setting of a framework at most."""
         by_name = patterns.get(self._resolved(target), ())
         bound = patterns.get(f".{target.attr}", ()) if isinstance(target, ast.Attribute) else ()
@@ -324,10 +300,10 @@ class _Reader:
         for (setting, backend), alike in listed.items():
             value = self._setting_value(alike, arguments)
             if value is not None:
-                yield BackendSetting(name=setting, value=value, backends=(backend,))
+                yield ProjectSetting(name=setting, value=value, backends=(backend,))
 
     def _setting_value(self, patterns: list[CodePattern], arguments: Mapping[str, ast.expr]) -> str | None:
-        """Return the value that a call or an assignment gives a setting, empty if it is not known; none if none."""
+        """Return the value that a call or an assignment gives a setting, empty if unknown; `None` without one."""
         for name, off in _OFF.items():
             if name in arguments and (value := self._value(arguments[name])) is not (not off):
                 return None if value is off else ""
@@ -347,7 +323,7 @@ class _Reader:
         return None
 
     def _matches(self, node: ast.expr | None, expected: object) -> bool | None:
-        """Whether an argument is what a pattern expects; none if it is known only when the code runs."""
+        """Whether an argument is what a pattern expects; `None` if it is known only when the code runs."""
         if node is None or expected is None:
             return node is expected or (isinstance(node, ast.Constant) and node.value is expected)
         if expected is ANYTHING:
@@ -373,6 +349,11 @@ class _Reader:
         if root not in self._imported:
             return ""
         return normalised(f"{self._imported[root]}.{rest}" if rest else self._imported[root])
+
+
+def _at(line: int, settings: Iterable[ProjectSetting], *, is_default: bool = False) -> Iterator[ProjectSetting]:
+    """Yield settings with the line of the code that makes them."""
+    return (replace(setting, line=line, origin="code", is_default=is_default) for setting in settings)
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:

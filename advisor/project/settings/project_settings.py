@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from advisor.project.code.files import (
     DOCKERFILES,
@@ -19,20 +19,16 @@ from advisor.project.code.files import (
     project_files,
 )
 from advisor.project.interface import line_of
-from advisor.project.settings.code_settings import CodeSetting, UnreadCodeError, may_import, may_set, settings_in_code
-from advisor.project.settings.shell_variables import (
-    Variable,
-    variables_of_dockerfile,
-    variables_of_dotenv,
-    variables_of_shell,
-)
-from advisor.project.settings.variable_settings import BackendSetting, setting_variables, settings_of_variable
+from advisor.project.settings.code_settings import UnreadCodeError, may_import, may_set, settings_in_code
+from advisor.project.settings.interface import ProjectSetting, Variable
+from advisor.project.settings.shell_variables import variables_of_dockerfile, variables_of_dotenv, variables_of_shell
+from advisor.project.settings.variable_settings import setting_variables, settings_of_variable
 from advisor.project.settings.yaml_variables import variables_of_yaml
 from advisor.project.text_file import decode, read_text
+from knowledge.catalogue.settings import setting_error, shipped_settings
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
 
-Origin = Literal["table", "code", "environment", "lock"]
 Reader = Callable[[str, Collection[str]], Iterator[Variable]]
 
 _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
@@ -42,52 +38,6 @@ _READERS: tuple[tuple[tuple[str, ...], Reader], ...] = (
     (SHELL_SCRIPTS, variables_of_shell),
 )
 """Patterns of file names, each with the reader of such files."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectSetting:
-    """A run-time setting of a project.
-
-    Attributes:
-        name: Name of the setting, such as ``onednn``.
-        value: Value of the setting; empty if it is known only when the program runs.
-        backends: The frameworks that it applies to, sorted; empty for all that have the setting.
-        file: File that sets it, relative to the project, with forward slashes.
-        path: The same file, as it was opened.
-        line: Line in the file, from 1; 0 if unknown.
-        origin: Where it is set: in ``[tool.advisor.settings]``, in code, by an environment variable of a file, or in a
-            lock, which recommends it.
-        is_conditional: Whether it is set under a condition.
-        is_default: Whether a value of the environment takes precedence over it.
-        device: Device of the operations that it is set for, ``cpu`` or ``cuda``; empty for all.
-    """
-
-    name: str
-    value: str
-    backends: tuple[str, ...]
-    file: str
-    path: Path
-    line: int
-    origin: Origin
-    is_conditional: bool = False
-    is_default: bool = False
-    device: str = ""
-
-    def applies_to(self, backend: str) -> bool:
-        """Whether it applies to a framework."""
-        return not self.backends or backend in self.backends
-
-    @property
-    def text(self) -> str:
-        """The setting with its place, for people: ``amp=float16 (train.py:12)``."""
-        return (
-            f"{self.name}{f'={self.value}' if self.value else ''} ({self.file}{f':{self.line}' if self.line else ''})"
-        )
-
-    @property
-    def overrides_environment(self) -> bool:
-        """Whether it is set in code, so that the environment has no effect."""
-        return self.origin == "code" and not self.is_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +103,7 @@ def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> Proje
 
 
 def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
-    """Return the run-time settings of one file; none if it is not what its name says, or cannot be read."""
+    """Return the run-time settings of one file; nothing if it is not what its name says, or cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -163,8 +113,6 @@ def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
 
 
 def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSetting]:
-    from knowledge.catalogue.settings import setting_error, shipped_settings
-
     for name, value in settings.items():
         if (problem := setting_error(name, value)) is not None:
             hint = "" if name in shipped_settings() else suggest(name, shipped_settings())
@@ -178,7 +126,7 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSett
 
 
 def _of_file(file: SourceFile) -> Iterator[ProjectSetting | UnreadFile]:
-    """Yield the settings of a file, each value once; none if it is not what its name says."""
+    """Yield the settings of a file, each value once; nothing if it is not what its name says."""
     try:
         content = file.read()
         listed = _of_code(content, file) if file.is_code else _of_variables(content, file)
@@ -188,52 +136,27 @@ def _of_file(file: SourceFile) -> Iterator[ProjectSetting | UnreadFile]:
         line = 0 if file.is_notebook else error.line
         yield UnreadFile(file=Path(file.name).as_posix(), path=Path(file.path), line=line, reason=str(error))
         return
-    distinct = {(s.name, s.value, s.backends, s.is_conditional, s.is_default, s.device): s for s in reversed(listed)}
-    yield from sorted(distinct.values(), key=lambda s: (s.line, s.name, s.value, s.backends))
+    first = {replace(setting, line=0): setting for setting in reversed(listed)}
+    for setting in sorted(first.values(), key=lambda s: (s.line, s.name, s.value, s.backends)):
+        yield replace(setting, file=Path(file.name).as_posix(), path=Path(file.path))
 
 
 def _of_code(content: bytes, file: SourceFile) -> list[ProjectSetting]:
     if file.is_notebook:
         content = code_of(content, is_notebook=True).encode() if may_import(content) else b""
     settings = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
-    return [_project_setting(setting, file) for setting in settings]
-
-
-def _project_setting(found: CodeSetting, file: SourceFile) -> ProjectSetting:
-    return ProjectSetting(
-        name=found.setting.name,
-        value=found.setting.value,
-        backends=found.setting.backends,
-        file=Path(file.name).as_posix(),
-        path=Path(file.path),
-        # The lines of a notebook are not those of its cells.
-        line=0 if file.is_notebook else found.line,
-        origin="code",
-        is_conditional=found.is_conditional,
-        is_default=found.is_default,
-        device=found.setting.device,
-    )
+    # The lines of a notebook are not those of its cells.
+    return [replace(setting, line=0 if file.is_notebook else setting.line) for setting in settings]
 
 
 def _of_variables(content: bytes, file: SourceFile) -> list[ProjectSetting]:
     names = [name for name in setting_variables() if name.encode() in content]
     name = Path(file.path).name
     reader = next(reader for patterns, reader in _READERS if any(fnmatch.fnmatchcase(name, p) for p in patterns))
-    assignments: list[tuple[Variable, BackendSetting]] = []
-    for variable in reader(decode(content).replace("\r\n", "\n"), names) if names else ():
-        if variable.text is not None:
-            assignments += [(variable, setting) for setting in settings_of_variable(variable.name, variable.text)]
+    variables = reader(decode(content).replace("\r\n", "\n"), names) if names else ()
     return [
-        ProjectSetting(
-            name=setting.name,
-            value=setting.value,
-            backends=setting.backends,
-            file=Path(file.name).as_posix(),
-            path=Path(file.path),
-            line=variable.line,
-            origin="environment",
-            is_conditional=variable.is_conditional,
-            is_default=variable.is_default,
-        )
-        for variable, setting in assignments
+        replace(setting, line=variable.line, is_conditional=variable.is_conditional, is_default=variable.is_default)
+        for variable in variables
+        if variable.text is not None
+        for setting in settings_of_variable(variable.name, variable.text)
     ]

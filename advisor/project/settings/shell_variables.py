@@ -8,7 +8,9 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from advisor.project.settings.interface import Variable
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 _DEFAULT = re.compile(r"\$\{(\w+):?-([^${}]*)\}")
@@ -30,25 +32,6 @@ _SLURM = "#SBATCH"
 """Beginning of the comments that Slurm reads as options."""
 _MOST_LINE = 20_000
 """Maximum number of characters of a command that is read."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variable:
-    """An environment variable that a file sets.
-
-    Attributes:
-        name: Its name.
-        text: Its value; none if it is known only when the file is run.
-        line: Line in the file, from 1; 0 if unknown.
-        is_conditional: Whether it is set under a condition.
-        is_default: Whether a value of the environment takes precedence.
-    """
-
-    name: str
-    text: str | None
-    line: int
-    is_conditional: bool = False
-    is_default: bool = False
 
 
 def variables_of_shell(text: str, names: Collection[str]) -> Iterator[Variable]:
@@ -125,8 +108,8 @@ def variable_of(name: str, text: str) -> Variable:
     """
     default = _DEFAULT.fullmatch(text)
     if default is not None and default[1] == name:
-        return Variable(name=name, text=default[2], line=0, is_default=True)
-    return Variable(name=name, text=None if re.search(r"[$`]", text) else text, line=0)
+        return Variable(name=name, text=default[2], is_default=True)
+    return Variable(name=name, text=None if re.search(r"[$`]", text) else text)
 
 
 def _of_command(line: str, names: Collection[str], exported: Collection[str]) -> Iterator[Variable]:
@@ -167,7 +150,7 @@ def _commands(words: list[str]) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a command; none if its quotes are not closed on the line."""
+    """Return the words of a command; nothing if its quotes are not closed on the line."""
     lexer = shlex.shlex(line[:_MOST_LINE], posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     try:

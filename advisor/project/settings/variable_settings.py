@@ -8,28 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from advisor.project.settings.interface import ProjectSetting
 from knowledge.catalogue.settings import ANY, JOINED_VARIABLES, SettingChoice, shipped_settings
 
 _WRONG_NUMBER = re.compile(r"[A-Za-z]{1,20}|-[0-9]{1,9}|[0-9]{10,19}|[0-9]{1,9}\.[0-9]{1,9}")
 """A text that is not a number of threads, and not a list of numbers, which OpenMP reads as one for each level. Other
 texts may be templates, which something replaces: ``{{ threads }}``, ``@THREADS@``."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendSetting:
-    """A setting with a value, and the frameworks in which a variable or a call sets it.
-
-    Attributes:
-        name: Name of the setting, such as ``onednn``.
-        value: Its value; empty if it is known only when the program runs.
-        backends: Frameworks in which something sets it, sorted; empty for all that have the setting.
-        device: Device of the operations that it is set for, ``cpu`` or ``cuda``; empty for all.
-    """
-
-    name: str
-    value: str
-    backends: tuple[str, ...]
-    device: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +36,12 @@ def setting_variables() -> frozenset[str]:
     return frozenset(_forms())
 
 
-def settings_of_variable(variable: str, text: str | None) -> tuple[BackendSetting, ...]:
+def settings_of_variable(variable: str, text: str | None) -> tuple[ProjectSetting, ...]:
     """Return the settings that an environment variable applies.
 
     Args:
         variable: Name of the variable.
-        text: Its value; none if it is known only when the program runs. A word, or a number that is none of the
+        text: Its value; `None` if it is known only when the program runs. A word, or a number that is none of the
             values, is the value of the setting as it is where only numbers have a meaning.
     """
     forms = _forms().get(variable, ())
@@ -74,7 +58,9 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[BackendSettin
     for name, value, form in pairs:
         backends[name, value].add(form.backend)
     return tuple(
-        BackendSetting(name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)))
+        ProjectSetting(
+            name=name, value=value, backends=() if ANY in listed else tuple(sorted(listed)), origin="environment"
+        )
         for (name, value), listed in sorted(backends.items())
     )
 

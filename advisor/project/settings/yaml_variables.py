@@ -5,12 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from advisor.project.settings.shell_variables import Variable, variable_of, variables_of_shell
+import yaml
 
-if TYPE_CHECKING:
-    import yaml
+from advisor.project.settings.interface import Variable
+from advisor.project.settings.shell_variables import variable_of, variables_of_shell
 
 _ENVIRONMENTS = frozenset({"env", "envs", "environment", "variables", "data"})
 """Keys of variables: `env` (GitHub, Kubernetes), `environment` (Compose), `variables` (GitLab), `data` (ConfigMap)."""
@@ -31,8 +30,6 @@ def variables_of_yaml(text: str, names: Collection[str]) -> Iterator[Variable]:
     Raises:
         ValueError: If it is not YAML.
     """
-    import yaml
-
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         documents = [node for node in yaml.compose_all(text, Loader=loader) if node is not None]
@@ -59,8 +56,6 @@ def variables_of_yaml(text: str, names: Collection[str]) -> Iterator[Variable]:
 
 def _of_environment(node: yaml.Node) -> Iterator[Variable]:
     """Yield the variables of a mapping, of a list of `NAME=value`, or of a list of mappings with a name and a value."""
-    import yaml
-
     if isinstance(node, yaml.MappingNode):
         for key, value in node.value:
             text = value if isinstance(value, yaml.ScalarNode) else _entry(value, "value")
@@ -77,9 +72,7 @@ def _of_environment(node: yaml.Node) -> Iterator[Variable]:
 
 
 def _entry(node: yaml.Node, key: str) -> yaml.ScalarNode | None:
-    """Return the scalar value of a key of a mapping; none if the node is something else."""
-    import yaml
-
+    """Return the scalar value of a key of a mapping; `None` if the node is something else."""
     for name, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if isinstance(name, yaml.ScalarNode) and name.value == key and isinstance(value, yaml.ScalarNode):
             return value
@@ -88,8 +81,6 @@ def _entry(node: yaml.Node, key: str) -> yaml.ScalarNode | None:
 
 def _of_commands(node: yaml.Node, names: Collection[str], *, are_words: bool) -> Iterator[Variable]:
     """Yield the variables that commands set: a script, a list of scripts, or the words of one command."""
-    import yaml
-
     scalars = [node] if isinstance(node, yaml.ScalarNode) else node.value if isinstance(node, yaml.SequenceNode) else []
     scalars = [scalar for scalar in scalars if isinstance(scalar, yaml.ScalarNode)]
     if are_words and isinstance(node, yaml.SequenceNode):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from knowledge.domain.documents import parse_toml
-from knowledge.domain.errors import AdvisorError, InputError
+from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import locked_directory, write_atomically
 from knowledge.domain.suggestions import suggest
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload, WorkloadPart
@@ -20,7 +20,7 @@ _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\
 
 
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
-    """Return the profiled workloads of a project, in the order of its file; none if the file does not exist.
+    """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist.
 
     Args:
         project: Directory of the project.
@@ -40,23 +40,10 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     except (ValueError, RecursionError) as error:
         # Errors of the encoding and of TOML, and an integer with too many digits.
         raise InputError(f"`{path}` is not valid TOML: {error}") from None
-    from pydantic import ValidationError
-
     # Imported here, because most projects have no such file, and pydantic is slow to import.
     from advisor.project.workload.schema import workloads_from
 
-    try:
-        workloads = workloads_from(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(
-            f"`{path}` is not valid: {first['msg'].lower()}" + (f", in `{place}`" if place else ""),
-            hint="profile the program again with `advisor workload profile`",
-        ) from None
-    except AdvisorError as error:
-        error.message = f"{error.message}, in `{path}`"
-        raise
+    workloads = workloads_from(document, path)
     names = [workload.name for workload in workloads]
     if duplicate := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"`{path}` has two workloads with the name `{duplicate}`", hint="rename or remove one of them")
@@ -68,7 +55,7 @@ def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
 
     Args:
         project: Directory of the project.
-        name: Its name; none for the only one.
+        name: Its name; `None` for the only one.
 
     Raises:
         InputError: If the file is not valid, or has no workload with this name, or several and no name is given.

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.resources
 import re
-from typing import NamedTuple
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, NamedTuple
 
 from advisor.project.code.names import NAMED
 
@@ -14,37 +18,6 @@ _MODEL = re.compile(
     r'|transformers\.\w+\.from_pretrained\("(?P<checkpoint>[^"]+)"\)'
 )
 """Calls that may name a model that timm has."""
-_TIMM_NAMES = {
-    "vit_b_16": "vit_base_patch16_224",
-    "vit_b_32": "vit_base_patch32_224",
-    "vit_l_16": "vit_large_patch16_224",
-    "swin_t": "swin_tiny_patch4_window7_224",
-    "swin_s": "swin_small_patch4_window7_224",
-    "swin_b": "swin_base_patch4_window7_224",
-    "swin_v2_t": "swinv2_tiny_window8_256",
-    "swin_v2_s": "swinv2_small_window8_256",
-    "swin_v2_b": "swinv2_base_window8_256",
-    "mobilenet_v2": "mobilenetv2_100",
-    "mobilenet_v3_large": "mobilenetv3_large_100",
-    "mobilenet_v3_small": "mobilenetv3_small_100",
-    "efficientnet_v2_s": "tf_efficientnetv2_s",
-    "efficientnet_v2_m": "tf_efficientnetv2_m",
-    "efficientnet_v2_l": "tf_efficientnetv2_l",
-    "maxvit_t": "maxvit_tiny_tf_224",
-    "MobileNet": "mobilenetv1_100",
-    "MobileNetV2": "mobilenetv2_100",
-    "NASNetLarge": "nasnetalarge",
-    "resnet_18": "resnet18",
-    "resnet_26": "resnet26",
-    "resnet_34": "resnet34",
-    "resnet_50": "resnet50",
-    "resnet_101": "resnet101",
-    "resnet_152": "resnet152",
-}
-"""Names in timm of models of torchvision, Keras and transformers that have another name there, with the same number of
-parameters in timm's tables and in https://docs.pytorch.org/vision/stable/models.html#table-of-all-available-classification-weights,
-https://keras.io/api/applications (which counts two more for each channel of a normalisation), and
-https://huggingface.co/microsoft/resnet-50."""
 _KERAS_NAMES = (
     (r"(ResNet|DenseNet|Xception)(\d*)", r"\1\2"),
     (r"ConvNeXt([A-Z]\w+)", r"convnext_\1"),
@@ -56,7 +29,7 @@ _SIZE_OF_CHECKPOINT = re.compile(r"_(?:224|384)(?=_|$)(?:_(?:in)?(?:21k|22k|1k))
 
 
 class NamedModel(NamedTuple):
-    """A model that a call names.
+    """A model that a call names, or any model of a kind.
 
     Attributes:
         kind: Its kind, as of other calls.
@@ -67,6 +40,10 @@ class NamedModel(NamedTuple):
     kind: str
     training: str
     inference: str
+
+    def workload(self, *, trains: bool) -> str:
+        """Return the workload that trains it, or the one that uses it."""
+        return self.training if trains else self.inference
 
 
 _LANGUAGE_MODELS = r"AutoModelForCausalLM|GPT|Llama|Mistral|Mixtral|Qwen|Gemma|Phi|Olmo|Falcon"
@@ -89,8 +66,20 @@ _NO_MODEL = re.compile(r"transformers\.\w*(?:Tokenizer|Processor|FeatureExtracto
 """Classes of transformers that are no models."""
 
 
+@cache
+def sign_tables() -> Mapping[str, Any]:
+    """Return the tables of what calls say about a workload (`signs.toml`)."""
+    file = importlib.resources.files("advisor.project.workload") / "signs.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def named_kind(kind: str) -> NamedModel:
+    """Return what stands for every model of a kind."""
+    return NamedModel(kind, **sign_tables()["workloads"][kind])
+
+
 def named_model(call: str) -> NamedModel | None:
-    """Return the model that a call names; none if it names none that is known.
+    """Return the model that a call names; `None` if it names none that is known.
 
     Args:
         call: Full name of the call, such as ``timm.create_model("resnet50.a1")``, ``torchvision.models.resnet50``,
@@ -127,9 +116,9 @@ def _timm_names(match: re.Match[str]) -> tuple[str, ...]:
     """Return what timm may call a model."""
     if name := match["keras"]:
         forms = (re.sub(pattern, form, name).lower() for pattern, form in _KERAS_NAMES if re.fullmatch(pattern, name))
-        return _TIMM_NAMES.get(name, ""), *forms
+        return sign_tables()["timm_names"].get(name, ""), *forms
     # Weights of a hub have names such as `hf-hub:timm/resnet50.a1_in1k`.
     name = match["built"] or (match["named"] or match["checkpoint"]).rpartition("/")[2].partition(".")[0]
     name = name.replace("-", "_") if match["checkpoint"] else name
     names = name, _SIZE_OF_CHECKPOINT.sub("", name), _SIZE_OF_CHECKPOINT.sub("_224", name)
-    return tuple(_TIMM_NAMES.get(name, name) for name in names)
+    return tuple(sign_tables()["timm_names"].get(name, name) for name in names)

@@ -10,6 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,65 +18,48 @@ from advisor.index.cache import DiskCache
 from advisor.index.memo import Memo
 from advisor.project.code.files import SourceFile, code_of, imported_names, source_files
 from advisor.project.code.names import names_of
-from advisor.project.workload.named_models import NamedModel, named_model
+from advisor.project.workload.named_models import NamedModel, named_kind, named_model, sign_tables
+from knowledge.domain.frameworks import frameworks
 
 MOST_PARSED = 500
 """Maximum number of files that are parsed; of more, as many are selected evenly."""
 
-_SIGNS: dict[str, tuple[str, ...]] = {
-    "cnn": (
-        "torch.nn.Conv", "torch.nn.functional.conv", "torchvision.models", "timm.create_model", "timm.models.",
-        "keras.layers.Conv", "keras.layers.SeparableConv", "keras.layers.DepthwiseConv", "keras.applications",
-        "flax.linen.Conv", "flax.nnx.Conv", "jax.lax.conv", "tensorflow.nn.conv", "ultralytics.YOLO",
-        "transformers.ResNet", "transformers.ConvNext",
-    ),
-    "transformer": (
-        "transformers.Auto", "transformers.Bert", "transformers.GPT", "transformers.Llama", "transformers.T5",
-        "transformers.Roberta", "transformers.Mistral", "transformers.Mixtral", "transformers.Qwen",
-        "transformers.Gemma", "transformers.Phi", "transformers.ViT", "transformers.DeiT", "transformers.Swin",
-        "transformers.pipeline", "transformers.Trainer", "sentence_transformers.", "torch.nn.Transformer",
-        "torch.nn.MultiheadAttention", "torch.nn.functional.scaled_dot_product_attention",
-        "keras.layers.MultiHeadAttention", "keras_hub.", "keras_nlp.", "flax.linen.MultiHeadDotProductAttention",
-        "flax.nnx.MultiHeadAttention", "peft.", "vllm.", "diffusers.",
-    ),
-    "recurrent": (
-        "torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN", "keras.layers.LSTM", "keras.layers.GRU",
-        "keras.layers.SimpleRNN", "keras.layers.Bidirectional", "flax.linen.LSTM", "flax.linen.GRU",
-    ),
-    "recommender": ("torch.nn.EmbeddingBag", "torchrec.", "tensorflow_recommenders."),
-    "volume": ("torch.nn.Conv3d", "keras.layers.Conv3D", "monai."),
-}  # fmt: skip
-"""Calls that indicate a kind of model, as prefixes of full names; the longest matching prefix decides."""
-
-_TRAINING = (
-    "torch.optim.", "tensorflow.GradientTape", "keras.optimizers.", "transformers.Trainer",
-    "transformers.Seq2SeqTrainer", "lightning.", "pytorch_lightning.", "jax.grad", "jax.value_and_grad", "optax.",
-    "accelerate.", "deepspeed.", "trl.",
-)  # fmt: skip
-_TRAINING_METHODS = frozenset({"backward", "fit"})
-_WORKLOADS = {
-    ("cnn", True): "cnn-training",
-    ("cnn", False): "cnn-inference",
-    ("transformer", True): "transformer-training",
-    ("transformer", False): "transformer-inference",
-    ("recurrent", True): "recurrent-training",
-    ("recurrent", False): "recurrent-inference",
-    ("recommender", True): "recommender-training",
-    ("recommender", False): "recommender-inference",
-    ("volume", True): "unet3d-training",
-    ("volume", False): "unet3d-inference",
-}
-_FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "jax", "flax", "onnxruntime", "transformers"})
-_ARRAYS = frozenset({"numpy", "scipy"})
-
-_PREFIXES = sorted({prefix for prefixes in (*_SIGNS.values(), _TRAINING) for prefix in prefixes})
-_ROOTS = frozenset(prefix.partition(".")[0] for prefix in _PREFIXES)
-"""Libraries whose calls indicate something."""
-_LIBRARIES = _ROOTS | _FRAMEWORKS | _ARRAYS
-_NAMES_OF_LIBRARIES = re.compile(rf"\b({'|'.join(sorted(_LIBRARIES))})\b".encode())
-_WORDS = re.compile(rf"\b({'|'.join(sorted({p.rstrip('.').rpartition('.')[2] for p in _PREFIXES}))})".encode())
-"""Words of which a file contains at least one if any of its calls indicates something."""
+_TRAINING_METHODS = frozenset(sign_tables()["training_methods"])
+_ARRAYS = frozenset(sign_tables()["arrays"])
 _TRAINS = tuple(f".{method}(".encode() for method in sorted(_TRAINING_METHODS))
+
+
+class _Names:
+    """Names in code that indicate something: the file ``code.toml`` in the folder of each framework has them.
+
+    Attributes:
+        kinds: Kind of model by the prefix of the full names of calls; the longest matching prefix decides.
+        training: Prefixes of calls that indicate training.
+        roots: Libraries whose calls indicate something.
+        frameworks: Libraries of which a program of deep learning imports one.
+        libraries: All libraries, also those of arrays.
+        word: Pattern of words of which a file contains at least one if any of its calls indicates something.
+        library: Pattern of the names of the libraries.
+    """
+
+    def __init__(self) -> None:
+        documents = [framework.document("code") for framework in frameworks().values()]
+        tables = [document.get("signs", {}) for document in documents]
+        signs = [(kind, prefix) for table in tables for kind, prefixes in table.items() for prefix in prefixes]
+        self.kinds = {prefix: kind for kind, prefix in signs if kind != "training"}
+        self.training = tuple(prefix for kind, prefix in signs if kind == "training")
+        prefixes = sorted({*self.kinds, *self.training})
+        self.roots = frozenset(prefix.partition(".")[0] for prefix in prefixes)
+        self.frameworks = frozenset(name for d in documents for name in d.get("libraries", ()))
+        self.libraries = self.roots | self.frameworks | _ARRAYS
+        words = {prefix.rstrip(".").rpartition(".")[2] for prefix in prefixes}
+        self.word = re.compile(rf"\b({'|'.join(sorted(words))})".encode())
+        self.library = re.compile(rf"\b({'|'.join(sorted(self.libraries))})\b".encode())
+
+
+@cache
+def _names() -> _Names:
+    return _Names()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +86,7 @@ class _Content:
         imports: Known libraries that its lines import; of a notebook, only if it was parsed.
         trains: Whether its text calls a method that trains a model.
         matters: Whether it has to be parsed: its calls may indicate something.
-        signs: Calls that indicate a kind of model, each with the lines; none if the file was not parsed.
+        signs: Calls that indicate a kind of model, each with the lines; `None` if the file was not parsed.
         error: Why it could not be parsed.
     """
 
@@ -114,7 +98,7 @@ class _Content:
 
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
-    """Return the workload that the imports and calls of a project indicate; none if they indicate none.
+    """Return the workload that the imports and calls of a project indicate; `None` if they indicate none.
 
     Args:
         directory: The project.
@@ -132,19 +116,19 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
         ranked = sorted(signs[kind].items(), key=lambda item: (named_model(item[0]) is None, -len(item[1]), item[0]))
         trains, model = any(content.trains for content in contents.values()), _most_named(signs[kind])
         return Proposal(
-            workload=_WORKLOADS[kind, trains] if model is None else model.training if trains else model.inference,
+            workload=(model or named_kind(kind)).workload(trains=trains),
             signs=tuple(f"{sign} ({places[0]})" for sign, places in ranked),
             skipped=skipped,
         )
     imports = {library for content in contents.values() for library in content.imports}
-    if imports & _ARRAYS and not imports & _FRAMEWORKS:
+    if imports & _ARRAYS and not imports & _names().frameworks:
         import_signs = tuple(f"import {name}" for name in sorted(imports & _ARRAYS))
         return Proposal(workload="numeric", signs=import_signs, skipped=skipped)
     return None
 
 
 def _most_named(signs: Mapping[str, Sequence[str]]) -> NamedModel | None:
-    """Return the model that calls name most often; none if several are named as often: the user chooses one of them."""
+    """Return the model that calls name most often; `None` if the user chooses one of several."""
     counts: Counter[NamedModel] = Counter()
     for sign, places in signs.items():
         if model := named_model(sign):
@@ -162,7 +146,7 @@ class _Memory:
         self._stored = (self._memo.read(self._directory) if self._memo else None) or {}
 
     def content(self, file: SourceFile) -> _Content | None:
-        """Return what a file contains; none if it is new or has changed."""
+        """Return what a file contains; `None` if it is new or has changed."""
         size, modified, record = self._stored.get(file.name, (-1, -1, {}))
         return _Content(**record) if (size, modified) == (file.size, file.modified) else None
 
@@ -203,9 +187,9 @@ def _search(content: bytes, *, is_notebook: bool) -> _Content:
     """Return what the text of a file shows; the file is not parsed."""
     trains = any(method in content for method in _TRAINS)
     if is_notebook:
-        return _Content(trains=trains, matters=_NAMES_OF_LIBRARIES.search(content) is not None)
-    imports = sorted(name.decode() for name in imported_names(content, _NAMES_OF_LIBRARIES))
-    matters = not _ROOTS.isdisjoint(imports) and _WORDS.search(content) is not None
+        return _Content(trains=trains, matters=_names().library.search(content) is not None)
+    imports = sorted(name.decode() for name in imported_names(content, _names().library))
+    matters = not _names().roots.isdisjoint(imports) and _names().word.search(content) is not None
     return _Content(imports=imports, trains=trains, matters=matters)
 
 
@@ -217,9 +201,9 @@ def _parse(file: SourceFile, content: _Content) -> None:
         content.error = " ".join(str(error).split())[:200] or type(error).__name__
         return
     content.signs = {}
-    content.imports = sorted(names.imports & _LIBRARIES)
+    content.imports = sorted(names.imports & _names().libraries)
     content.trains = any(
-        name.startswith(_TRAINING) or name.rpartition(".")[2] in _TRAINING_METHODS for name, _ in names.calls
+        name.startswith(_names().training) or name.rpartition(".")[2] in _TRAINING_METHODS for name, _ in names.calls
     )
     for name, line in names.calls:
         if _kind(name) is not None:
@@ -230,7 +214,5 @@ def _kind(name: str) -> str | None:
     """Return the kind of model that a call indicates: of the model that it names, or by the longest matching prefix."""
     if model := named_model(name):
         return model.kind
-    matches = [
-        (len(prefix), kind) for kind, prefixes in _SIGNS.items() for prefix in prefixes if name.startswith(prefix)
-    ]
+    matches = [(len(prefix), kind) for prefix, kind in _names().kinds.items() if name.startswith(prefix)]
     return max(matches)[1] if matches else None

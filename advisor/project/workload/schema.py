@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.workload import WORKLOAD_NAME, Direction, KernelShare, ProfiledWorkload, WorkloadPart
 
 _Text = Annotated[str, Field(max_length=10_000)]
@@ -52,17 +54,28 @@ class _File(_Model):
     workload: list[_Workload] = []
 
 
-def workloads_from(document: dict[str, Any]) -> tuple[ProfiledWorkload, ...]:
+def workloads_from(document: dict[str, Any], path: Path) -> tuple[ProfiledWorkload, ...]:
     """Return the workloads of a file.
 
     Args:
         document: Its values.
+        path: The file, for messages.
 
     Raises:
-        ValidationError: If they do not match the schema.
-        InputError: If the shares of a workload do not add up.
+        InputError: If they do not match the schema, or the shares of a workload do not add up.
     """
-    return tuple(_value(workload) for workload in _File.model_validate(document).workload)
+    try:
+        return tuple(_value(workload) for workload in _File.model_validate(document).workload)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(
+            f"`{path}` is not valid: {first['msg'].lower()}" + (f", in `{place}`" if place else ""),
+            hint="profile the program again with `advisor workload profile`",
+        ) from None
+    except AdvisorError as error:
+        error.message = f"{error.message}, in `{path}`"
+        raise
 
 
 def _value(workload: _Workload) -> ProfiledWorkload:

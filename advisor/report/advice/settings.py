@@ -71,7 +71,7 @@ def setting_rows(report: AdviceResult) -> tuple[tuple[SettingRow, ...], int]:
             listed += 1
             continue
         name = f"{key[1]} ({key[0]})" if len(frameworks) > 1 else key[1]
-        actions = _precision(key, report.request.settings) if own is None else _actions(own, clear)
+        actions = _precision(key, report.request.score.settings) if own is None else _actions(own, clear)
         notes = [*actions, *([f"the project sets {present}"] if present else [])]
         effect = _effect_in_words(clear, len(effects))
         rows.append(

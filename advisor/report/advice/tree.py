@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
+import networkx
 from packaging.utils import NormalizedName
 
 from advisor.resolve.explanation.stack_requirements import PROJECT
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
 
-if TYPE_CHECKING:
-    import networkx
-
-    Graph = networkx.DiGraph[NormalizedName]
-
+Graph: TypeAlias = "networkx.DiGraph[NormalizedName]"
 FORMATS = ("text", "json", "mermaid", "dot")
 
 
@@ -55,8 +52,6 @@ def tree_report(graph: Graph, *, format: str, invert: bool, package: NormalizedN
 
 
 def _reachable(graph: Graph, starts: list[NormalizedName], depth: int | None) -> Graph:
-    import networkx
-
     reached: set[NormalizedName] = set()
     for start in starts:
         reached |= set(networkx.single_source_shortest_path_length(graph, start, cutoff=depth))
@@ -112,8 +107,6 @@ def _mermaid(graph: Graph) -> Iterator[str]:
 
 
 def _dot(graph: Graph) -> str:
-    import networkx
-
     labelled: networkx.DiGraph[str] = networkx.DiGraph(name="stack")
     for name in sorted(graph):
         labelled.add_node(f'"{name or "the project"}"', label=f'"{_label(graph, name)}"')

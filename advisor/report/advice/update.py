@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from advisor.api.update import NO_LOCK, LockChange
 from advisor.domain.words import count
-from advisor.gate.compare import PackageChange
+from advisor.gate.comparison import PackageChange
 from advisor.gate.findings import Finding
 from advisor.report.check.formats.markdown import effect_lines
 from advisor.report.check.summary import (

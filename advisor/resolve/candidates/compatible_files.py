@@ -182,7 +182,7 @@ class CompatibleFileReader:
         return split_variant_label(filename) if self._variants else (filename, "")
 
     def _rank(self, filename: str) -> int | None:
-        """Return the rank of a wheel's best tag on the target, or none if no tag is compatible."""
+        """Return the rank of a wheel's best tag on the target, or `None` if no tag is compatible."""
         if self._variants:
             filename, _ = self._plain(filename)
         tags = "-".join(filename[:-4].rsplit("-", 3)[1:])

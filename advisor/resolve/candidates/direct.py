@@ -35,7 +35,7 @@ class _Wanted:
 
     Attributes:
         reference: The reference.
-        name: Name of the package; none if only its metadata contains it.
+        name: Name of the package; `None` if only its metadata contains it.
         origin: What requires it, for messages.
         extras: Extras of the package that are required.
     """
@@ -57,7 +57,7 @@ def with_direct_packages(
     Args:
         problem: The problem.
         client: The indexes, with the cache.
-        skip: Called with the reason for each address that cannot be read, which is then left out; none to raise it.
+        skip: Called with the reason for each address that cannot be read, which is then left out; `None` to raise it.
 
     Raises:
         BuildsNeededError: If the requirements of a package are only known after a build, and builds were not allowed.
@@ -159,7 +159,7 @@ class _DirectResolver:
         return replace(root, requirement=requirement, direct=distribution.reference, has_guessed_name=False)
 
     def _try(self, reference: DirectReference, origin: str) -> _Result:
-        """Return what a reference leads to, or why it cannot be read; none if a build is needed and not allowed."""
+        """Return what a reference leads to, or why it cannot be read; `None` if a build is needed and not allowed."""
         try:
             return self._reader.read(reference)
         except NeedsBuildError:

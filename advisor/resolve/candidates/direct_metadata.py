@@ -15,6 +15,8 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
 from advisor.index.client import IndexClient
+from advisor.index.metadata.build import build_tree_metadata
+from advisor.index.metadata.build_environment import BuildError
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
 from advisor.index.metadata.distributions import MetadataError
 from advisor.index.pages.page import DistributionFile
@@ -177,9 +179,6 @@ class DirectReader:
         cached = self._client.cache.read("direct", key)
         if cached is not None:
             return cached.decode()
-        from advisor.index.metadata.build import build_tree_metadata
-        from advisor.index.metadata.build_environment import BuildError
-
         try:
             with source() as folder:
                 below = "" if reference.kind == "directory" else reference.subdirectory

@@ -77,7 +77,7 @@ class IndexCandidates:
     Attributes:
         fetched: Addresses of the files whose metadata has been requested.
         unknown_extras: ``(package, extra)`` pairs that are required, but that the package does not provide.
-        variants: Chooses among variant wheels; none without the preview feature.
+        variants: Chooses among variant wheels; `None` without the preview feature.
         undeclared_builds: Builds of each package that need a package of the stack that they do not declare.
     """
 
@@ -133,7 +133,7 @@ class IndexCandidates:
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
         """Return the dependencies of a candidate on the target, or the additional ones of an extra.
 
-        None if the candidate's metadata is malformed, contradicts its file, or needs a build.
+        `None` if the candidate's metadata is malformed, contradicts its file, or needs a build.
         """
         key = (candidate.file.url, extra)
         if key not in self._dependencies:
@@ -163,14 +163,14 @@ class IndexCandidates:
             self.dependencies(candidate)
 
     def _is_unbuilt(self, candidate: Candidate) -> bool:
-        """Whether a candidate needs a build, as far as its metadata can be read."""
+        """Whether a candidate is known to need a build; false if its metadata cannot be read."""
         try:
             return self.needs_build(candidate)
         except (MetadataError, UnavailableError):
             return False
 
     def vulnerabilities(self, candidate: Candidate) -> tuple[str, ...] | None:
-        """Return a candidate's known vulnerabilities, or none without a record, as for what no index lists."""
+        """Return a candidate's known vulnerabilities, or `None` without a record, as for what no index lists."""
         if candidate.direct is not None:
             return None
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
@@ -184,12 +184,12 @@ class IndexCandidates:
                 self._requested_sizes[file.url] = self._client.size(file)
 
     def _is_sized(self, candidate: Candidate) -> bool:
-        """Whether the size of a candidate is known as far as it matters."""
+        """Whether the size of a candidate is known, or does not matter."""
         is_stated = candidate.file.size is not None or candidate.direct is not None
         return is_stated or not self._reads_sizes or candidate.file.url in self._requested_sizes
 
     def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
         return candidate.file.size if candidate.file.size is not None else self._requested_sizes.get(candidate.file.url)
 
     def for_problem(self, problem: ResolutionProblem) -> IndexCandidates:
@@ -233,7 +233,7 @@ class IndexCandidates:
         return candidate.direct is None and candidate.is_sdist and self._read_metadata(candidate).dynamic
 
     def _read_metadata(self, candidate: Candidate) -> CoreMetadata:
-        """Return the metadata of a file; if an sdist does not state its own, that of a wheel of the version.
+        """Return the metadata of a file, or of a wheel of the version if an sdist does not state its own.
 
         Metadata that the project states comes first.
 
@@ -252,7 +252,7 @@ class IndexCandidates:
         return metadata if wheel is None else replace(self._client.metadata(wheel), dynamic=False)
 
     def _other_wheel(self, candidate: Candidate) -> DistributionFile | None:
-        """Return the first wheel of a version on the same index, by name; none if there is none."""
+        """Return the first wheel of a version on the same index, by name; `None` if there is none."""
         own_index = [
             file
             for file in self._client.select_files(candidate.name, lambda name: name.endswith(".whl"))
@@ -263,7 +263,7 @@ class IndexCandidates:
         return min(own_index, key=lambda file: file.filename, default=None)
 
     def assuming_sdists(self) -> tuple[ResolutionProblem, IndexCandidates]:
-        """Return the problem in which sdists require what they state without a build, and its candidates."""
+        """Return the problem and its candidates if sdists require what they state without a build."""
         policy = replace(self._problem.policy, assume_sdists=True)
         problem = replace(self._problem, policy=policy)
         return problem, IndexCandidates(self._client, problem)
@@ -393,7 +393,7 @@ class IndexCandidates:
     def _with_overrides(
         self, candidate: Candidate, extra: NormalizedName | None, declared: Iterable[Requirement]
     ) -> tuple[Dependency, ...] | None:
-        """Return requirements with undeclared ones and the project's overrides; none if an address was not chosen.
+        """Return requirements with undeclared ones and the project's overrides; `None` if an address was not chosen.
 
         A package of an index may not bring code from elsewhere: as in uv, the project has to require the address, too.
         """
@@ -414,7 +414,7 @@ class IndexCandidates:
         return tuple(dependencies)
 
     def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata | None:
-        """Return the metadata of an sdist from a build; none if it fails.
+        """Return the metadata of an sdist from a build; `None` if it fails.
 
         Args:
             candidate: The sdist.
@@ -480,7 +480,7 @@ class RequirementsCache:
         return file.sha256 is not None and self._memo.knows(self._question(file, None))
 
     def read(self, file: DistributionFile, extra: str | None) -> tuple[Requirement, ...] | None:
-        """Return the requirements of a file, or the additional ones of an extra; none if they are not cached."""
+        """Return the requirements of a file, or the additional ones of an extra; `None` if they are not cached."""
         texts = self._memo.read(self._question(file, extra)) if file.sha256 else None
         return None if texts is None else tuple(map(Requirement, texts))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from packaging.requirements import Requirement
@@ -14,19 +15,15 @@ from packaging.version import Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
+from advisor.domain.words import quoted
 from advisor.index.metadata.core import CoreMetadata
 from advisor.index.pages.page import DistributionFile
 from advisor.project.metadata.stated_metadata import StatedMetadata
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, UnsatisfiableError, without_secrets
 
 if TYPE_CHECKING:
     from knowledge.catalogue.builds import Replacement
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-
-
-from advisor.domain.words import quoted
-from knowledge.catalogue.builds import Replacement
-from knowledge.domain.errors import UnsatisfiableError, without_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +98,7 @@ class AllowedReplacements:
     """Which packages may replace others.
 
     Attributes:
-        by_hardware: Whether those are allowed of which the hardware alone decides whether they fit.
+        by_hardware: Whether replacements are allowed that depend on nothing but the hardware.
         by_name: Replacement by package, whatever it must not need.
     """
 
@@ -152,12 +149,17 @@ class ResolutionProblem:
                 applying.setdefault(root.name, []).append(root)
         object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
 
+    @property
+    def direct_names(self) -> frozenset[NormalizedName]:
+        """Packages that the project's own requirements name."""
+        return frozenset(root.name for root in self.roots if not root.constraint)
+
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
 
     def stated_of(self, candidate: Candidate) -> CoreMetadata | None:
-        """Return the metadata that the project states for a candidate, first that of its version; none if none."""
+        """Return the metadata that the project states for a version, else for its package; `None` if it states none."""
         if candidate.direct is not None:
             return None
         own = [stated for stated in self.stated if stated.name == candidate.name]
@@ -248,8 +250,8 @@ class Candidate:
     Attributes:
         name: Normalised name.
         version: Version.
-        file: The file; for a repository or a directory, a stand-in whose address is that of the direct reference.
-        direct: Repository, archive or directory that it comes from; none if it comes from an index.
+        file: The file; for a repository or a directory, a stand-in with the address of the direct reference.
+        direct: Repository, archive or directory that it comes from; `None` if it comes from an index.
     """
 
     name: NormalizedName
@@ -261,6 +263,19 @@ class Candidate:
     def is_sdist(self) -> bool:
         """Whether installing it requires a build."""
         return not self.file.filename.endswith(".whl")
+
+
+class CandidateStack(tuple[Candidate, ...]):
+    """Candidates that are installed together, one of each package."""
+
+    @cached_property
+    def versions(self) -> dict[str, Version]:
+        """Version of each package, by its normalised name."""
+        return {str(candidate.name): candidate.version for candidate in self}
+
+
+NO_PACKAGES = CandidateStack()
+"""A stack without packages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,7 +293,7 @@ class Dependency:
     Attributes:
         name: The package.
         requirement: The requirement on it.
-        instead_of: Package that is required by name, if this one takes its place; else none.
+        instead_of: Package that is required by name, if this one takes its place; else `None`.
         source: Where it is written that the package is required, if the metadata does not state it; else empty.
     """
 
@@ -304,22 +319,13 @@ class CandidateSource(Protocol):
         """Return the candidates of a package for the target, newest first."""
 
     def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
+        """Return the dependencies of a candidate, or the additional ones of an extra; `None` if they are unusable."""
 
     def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
         """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
 
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none without a record of them."""
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
-
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
-
-    def lacks_build(self, candidate: Candidate) -> bool:
-        """Whether a candidate cannot be used because its requirements are only known after a build."""
 
     def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
         """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none.
@@ -342,6 +348,16 @@ class CandidateSource(Protocol):
 
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Start reading the metadata of candidates without waiting."""
+
+
+class RecordedCandidates(CandidateSource, Protocol):
+    """Source of candidates that also knows what criteria need of their files."""
+
+    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
+        """Return a candidate's known vulnerabilities, or `None` without a record of them."""
+
+    def size(self, candidate: Candidate) -> int | None:
+        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
 
 
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:

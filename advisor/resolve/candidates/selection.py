@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from packaging.specifiers import Specifier
 from packaging.utils import NormalizedName
@@ -29,9 +30,7 @@ def select_candidates(
         problem: The problem.
         skip: Records files that cannot be candidates: package, reason, an example and the number of files.
     """
-    roots = problem.roots_of(name)
-    hashes = [root.hashes for root in roots if root.hashes]
-    pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
+    policy_reason, roots_reason = partial(_policy_reason, name, problem.policy), _root_reasons(name, problem)
     best: dict[Version, CompatibleFile] = {}
     filenames: set[str] = set()
     for offers in pages:
@@ -41,18 +40,9 @@ def select_candidates(
             if offer.file.filename in filenames:
                 continue
             filenames.add(offer.file.filename)
-            file = offer.file
             previous = best.get(offer.version)
-            if reason := _policy_reason(name, offer, problem.policy):
-                skip(name, reason, file.filename, 1)
-            elif (
-                file.yanked
-                and (name, offer.version) not in problem.policy.retained
-                and not any(s.contains(offer.version, prereleases=True) for s in pinned)
-            ):
-                skip(name, "yanked", file.filename, 1)
-            elif any(file.sha256 not in accepted for accepted in hashes):
-                skip(name, "hash differs from the required ones", file.filename, 1)
+            if reason := policy_reason(offer) or roots_reason(offer):
+                skip(name, reason, offer.file.filename, 1)
             elif previous is None or offer.rank < previous.rank:
                 best[offer.version] = offer
     admitted = _without_prereleases(name, best, problem)
@@ -64,7 +54,7 @@ def select_candidates(
     )
 
 
-def _policy_reason(name: NormalizedName, offer: CompatibleFile, policy: CandidatePolicy) -> str:
+def _policy_reason(name: NormalizedName, policy: CandidatePolicy, offer: CompatibleFile) -> str:
     """Return why the policy excludes a file; empty if it does not."""
     uploaded = offer.file.uploaded
     if offer.is_wheel and not policy.allows_wheels(name):
@@ -74,6 +64,23 @@ def _policy_reason(name: NormalizedName, offer: CompatibleFile, policy: Candidat
     if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
         return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
     return ""
+
+
+def _root_reasons(name: NormalizedName, problem: ResolutionProblem) -> Callable[[CompatibleFile], str]:
+    """Return a function for why the project's requirements on a package exclude a file; empty if they do not."""
+    roots = problem.roots_of(name)
+    hashes = [root.hashes for root in roots if root.hashes]
+    pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
+
+    def reason(offer: CompatibleFile) -> str:
+        is_retained = (name, offer.version) in problem.policy.retained
+        if offer.file.yanked and not (is_retained or any(s.contains(offer.version, prereleases=True) for s in pinned)):
+            return "yanked"
+        if any(offer.file.sha256 not in accepted for accepted in hashes):
+            return "hash differs from the required ones"
+        return ""
+
+    return reason
 
 
 def _without_prereleases(

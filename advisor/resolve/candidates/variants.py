@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.utils import NormalizedName
@@ -31,9 +30,6 @@ from advisor.resolve.candidates.compatible_files import (
 from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 from knowledge.catalogue.variant_properties import SupportedProperties, supported_properties
 
-VariantPreference = Callable[[NormalizedName, str], float | None]
-"""Returns the measured rank of a variant of a package, by its label; the lowest is the best; none without a rank."""
-
 _PLAIN_RANK = 1 << 29
 """Rank of a wheel without a variant: after every variant, before an sdist."""
 _FEW = 3
@@ -45,36 +41,30 @@ class VersionVariants:
     """The variants of one version on one page.
 
     Attributes:
-        metadata: What their labels mean; none if it cannot be used.
+        metadata: What their labels mean; `None` if it cannot be used.
         properties: What the target supports.
         supported: Labels that the target supports and has a compatible wheel of, the best first.
         refused: Why each other label cannot be used.
-        preferred: Labels whose place is measured.
     """
 
     metadata: VariantMetadata | None
     properties: SupportedProperties
     supported: tuple[str, ...] = ()
     refused: Mapping[str, str]
-    preferred: frozenset[str] = frozenset()
 
 
 class VariantFileReader:
     """Selects compatible files like :class:`CompatibleFileReader`, with the supported variants before other wheels."""
 
-    def __init__(
-        self, problem: ResolutionProblem, client: IndexClient, *, preference: VariantPreference | None = None
-    ) -> None:
+    def __init__(self, problem: ResolutionProblem, client: IndexClient) -> None:
         """Create a reader.
 
         Args:
             problem: Its target.
             client: The indexes.
-            preference: Measured ranks of variants, which come before the order of the publisher.
         """
         self._reader = CompatibleFileReader(problem.target, client.cache, variants=True)
         self._client = client
-        self._preference = preference
         self._supported = supported_properties(problem.target.hardware)
         self._by_index: dict[tuple[NormalizedName, Version, str], VersionVariants] = {}
 
@@ -109,7 +99,7 @@ class VariantFileReader:
         contents = dict(zip(described, self._client.variants(described.values()), strict=True))
         variants = {}
         for version, indexes in labels.items():
-            variants[version] = self._judge(name, tuple(indexes), contents.get(version))
+            variants[version] = self._judge(tuple(indexes), contents.get(version))
             self._by_index[name, version, next(iter(indexes.values()))] = variants[version]
         refused, examples = Counter(offers.refused), dict(offers.examples)
         files = []
@@ -128,9 +118,7 @@ class VariantFileReader:
                 examples.setdefault(reason, offer.file.filename)
         return replace(offers, files=tuple(files), refused=refused, examples=examples)
 
-    def _judge(
-        self, name: NormalizedName, labels: Sequence[str], content: VariantMetadata | str | None
-    ) -> VersionVariants:
+    def _judge(self, labels: Sequence[str], content: VariantMetadata | str | None) -> VersionVariants:
         """Order the variants that have wheels for the platform."""
         if not isinstance(content, VariantMetadata):
             reason = f"variant metadata: {content or 'the index has no file that describes the variants'}"
@@ -139,9 +127,6 @@ class VariantFileReader:
         metadata = replace(content, variants={NULL_LABEL: {}, **content.variants})
         supported = with_static_properties(self._supported, metadata)
         present = {label: metadata.variants[label] for label in labels if label in metadata.variants}
-        ordered = order_variants(replace(metadata, variants=present), supported)
-        ranks = {label: self._preference(name, label) if self._preference else None for label in ordered}
-        measured = {label: rank for label, rank in ranks.items() if rank is not None}
         refused = {
             label: f"variant that the target does not support: {reason}"
             for label, properties in present.items()
@@ -150,15 +135,13 @@ class VariantFileReader:
         unlisted = "variant metadata: the file that describes the variants does not contain the label"
         return VersionVariants(
             metadata=metadata,
-            # Sorting is stable: labels with equal ranks, and those without, stay in the order of the publisher.
-            supported=tuple(sorted(ordered, key=lambda label: measured.get(label, math.inf))),
+            supported=tuple(order_variants(replace(metadata, variants=present), supported)),
             properties=supported,
             refused=refused | {label: unlisted for label in labels if label not in present},
-            preferred=frozenset(measured),
         )
 
     def variants_of(self, candidate: Candidate) -> VersionVariants | None:
-        """Return the variants of a candidate's version on the index of its file; none if there are none."""
+        """Return the variants of a candidate's version on the index of its file; `None` if there are none."""
         return self._by_index.get((candidate.name, candidate.version, candidate.file.index))
 
     def metadata_of(self, stack: Iterable[Candidate]) -> dict[NormalizedName, VariantMetadata]:
@@ -187,13 +170,12 @@ class VariantFileReader:
             return f"`{candidate.name} {candidate.version}` has variants, and {what} is installed{unusable}"
         properties = self.environment(candidate).properties
         means = f" ({_some([f'`{text}`' for text in properties])})" if properties else ""
-        order = "by measured speed" if label in variants.preferred else "in the order of its publisher"
         names = _some([f"`{name}`" for name in variants.supported])
         count = len(variants.supported)
         choice = (
             "the only variant that the target supports"
             if count == 1
-            else f"the first of {count} that the target supports, {order}: {names}"
+            else f"the first of {count} that the target supports, in the order of its publisher: {names}"
         )
         used = {text.partition(" :: ")[0] for text in properties}
         assumed = "".join(f"; {text}" for name, text in self._supported.assumptions.items() if name in used)
@@ -204,11 +186,7 @@ class VariantFileReader:
 
 
 def label_of(file: DistributionFile) -> str:
-    """Return the label of a variant wheel; empty for other files.
-
-    Args:
-        file: The file.
-    """
+    """Return the label of a variant wheel; empty for other files."""
     return split_variant_label(file.filename)[1]
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from packaging.version import Version
 
-from advisor.resolve.candidates.problem import Candidate
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.candidates.problem import CandidateStack
+from advisor.resolve.explanation.findings import AdviceFinding
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.score.criteria import CRITERIA, ObjectiveName
-from knowledge.estimate.interface import Estimator, Prediction
+from advisor.resolve.score.criteria import CRITERIA, ObjectiveName, StackScore
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.estimate.interface import Prediction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +50,7 @@ def score_basis(
     stack: Mapping[str, Version],
     baseline: Mapping[str, Version],
     *,
-    objective: ObjectiveName,
-    estimator: Estimator,
-    min_gain: float,
+    score: StackScore,
     unmeasured: Iterable[str],
 ) -> ScoreBasis:
     """Return what the score of a stack is based on.
@@ -59,26 +58,22 @@ def score_basis(
     Args:
         stack: Versions of the stack.
         baseline: Versions of the baseline, which speed is compared with; may be empty.
-        objective: The objective.
-        estimator: Predictions from the observations.
-        min_gain: Smallest gain of speed that counts, as a fraction.
+        score: What stacks are compared by.
         unmeasured: Frameworks that count for the workload, but have not been measured on comparable hardware.
     """
-    from knowledge.domain.frameworks import FRAMEWORKS
-
-    terms = estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
+    terms = score.estimator.terms({name: [version] for name, version in stack.items()}, baseline or stack)
     measured = {gains.framework for gains in terms.frameworks}
     measured |= {companion for gains in terms.frameworks for _, companion, _, _ in gains.groups()}
     measured &= set(stack)
     unknown = set(unmeasured)
     unused = (set(FRAMEWORKS) & set(stack)) - measured - unknown
     return ScoreBasis(
-        objective=objective,
+        objective=score.objective,
         measured=tuple(sorted(measured - unknown)),
         unmeasured=tuple(sorted(unknown)),
         not_in_workload=tuple(sorted(unused)),
         without_measurements=tuple(sorted(set(stack) - measured - unknown - unused)),
-        min_gain=min_gain,
+        min_gain=score.min_gain,
     )
 
 
@@ -95,12 +90,12 @@ class Advice:
         findings: Findings, sorted by code.
         reasons: For each package of the stack, why it has its version.
         libyears: Years behind the newest candidates, of the stack and of the baseline.
-        current: Currently locked versions, by package, and the predicted speed-up of the stack over them; none if there
-            is no lock.
+        current: Currently locked versions, by package, and the predicted speed-up of the stack over them; `None`
+            if there is no lock.
     """
 
     objective: ObjectiveName
-    baseline: tuple[Candidate, ...]
+    baseline: CandidateStack
     optimum: Optimum
     prediction: Prediction
     basis: ScoreBasis

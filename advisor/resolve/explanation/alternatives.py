@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
@@ -15,24 +14,16 @@ from advisor.resolve.candidates.problem import ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.explanation.conflict import describe_conflict, find_conflict
 from advisor.resolve.explanation.prices import differences
-from advisor.resolve.explanation.reasons import dependency_graph
-from advisor.resolve.explanation.stack_requirements import PROJECT, ReplacedPackage, replaced_packages
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.explanation.stack_requirements import ReplacedPackage, replaced_packages
+from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from knowledge.domain.errors import InputError
 from knowledge.estimate.interface import Prediction
 
-if TYPE_CHECKING:
-    import networkx
-
-    Graph = networkx.DiGraph[NormalizedName]
-
-MAX_PATHS = 20
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """The best stack in which a package has another version.
+    """The best stack with another version of a package.
 
     Attributes:
         version: The version.
@@ -61,12 +52,12 @@ class Explanation:
         newest: The newest candidate.
         why: The reason for its version, in a few words.
         required_by: Each package that requires it (or the project), with the requirement.
-        paths: Paths of requirements from the project to it, the shortest first, at most :data:`MAX_PATHS`.
+        paths: Paths of requirements from the project to it, the shortest first, at most 20.
         more_paths: Whether there are more paths.
         verdicts: Messages of the rules that apply to its version.
         prediction: Predicted speed-up of the stack over the baseline.
-        against_newest: The best stack with the newest version; none if the recommended version is the newest.
-        runner_up: The best stack with neither the recommended nor the newest version; none if there is none.
+        against_newest: The best stack with the newest version; `None` if the recommended version is the newest.
+        runner_up: The best stack with neither the recommended nor the newest version; `None` if there is none.
         replaces: Required packages that it takes the place of.
     """
 
@@ -104,8 +95,10 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         raise InputError(f"the recommended stack does not contain `{name}`", hint="`advisor tree` lists its packages")
     candidates = request.source.candidates(name)
     newest = candidates[0].version
-    graph = dependency_graph(request.problem, request.source, advice.optimum.stack)
-    paths, has_more = _paths(graph, name)
+    from advisor.resolve.explanation import graph as graphs
+
+    graph = graphs.dependency_graph(request.problem, request.source, advice.optimum.stack)
+    paths, has_more = graphs.paths_to(graph, name)
     newest_alternative = (
         None if newest == candidate.version else best_with_version(request, advice.optimum, name, newest)
     )
@@ -114,10 +107,10 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
         version=candidate.version,
         newest=newest,
         why=advice.reasons[name],
-        required_by=_required_by(graph, name),
+        required_by=graphs.requirements_on(graph, name),
         paths=paths,
         more_paths=has_more,
-        verdicts=tuple(f"{v.message} ({v.source})" for v in request.rules.judge(name, candidate.version)),
+        verdicts=tuple(f"{v.message} ({v.source})" for v in request.score.rules.judge(name, candidate.version)),
         prediction=advice.prediction,
         against_newest=newest_alternative,
         runner_up=_runner_up(request, advice.optimum, name, {candidate.version, newest}),
@@ -125,27 +118,10 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
     )
 
 
-def _required_by(graph: Graph, name: NormalizedName) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (f"{parent} {graph.nodes[parent]['version']}" if parent else "the project", ", ".join(about["requirements"]))
-        for parent, _, about in sorted(graph.in_edges(name, data=True), key=lambda edge: edge[0])
-    )
-
-
-def _paths(graph: Graph, name: NormalizedName) -> tuple[tuple[tuple[str, ...], ...], bool]:
-    import itertools
-
-    import networkx
-
-    simple = networkx.shortest_simple_paths(graph, PROJECT, name)
-    paths = [tuple(str(node) for node in path[1:]) for path in itertools.islice(simple, MAX_PATHS + 1)]
-    return tuple(paths[:MAX_PATHS]), len(paths) > MAX_PATHS
-
-
 def best_with_version(
     request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version
 ) -> Alternative:
-    """Return the best stack of a request in which a package has another version than in its optimum."""
+    """Return the best stack of a request with another version of a package than its optimum has."""
     return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
 
 
@@ -165,9 +141,10 @@ def _alternative(
     requirement: Requirement,
     version: Version | None,
 ) -> Alternative:
-    other = request.over(optimum.newest).with_problem(_with_requirement(request.problem, requirement))
+    own = replace(request, score=replace(request.score, reference=optimum.newest))
+    other = own.with_problem(_with_requirement(request.problem, requirement))
     try:
-        best = other.best()
+        best = solve(other)
     except (StackTooLargeError, SearchLimitError) as error:
         return Alternative(version=version or Version("0"), conflict=(error.message,))
     except InfeasibleError:
@@ -178,8 +155,8 @@ def _alternative(
     return Alternative(
         version=next((c.version for c in best.stack if c.name == name), version or Version("0")),
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
-        libyears=request.libyears(best.stack) - request.libyears(optimum.stack),
-        prediction=request.predict(best.stack, {str(c.name): c.version for c in optimum.stack}),
+        libyears=request.score.libyears(best.stack) - request.score.libyears(optimum.stack),
+        prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
         changes=differences(optimum.stack, best.stack),
     )
 
@@ -191,12 +168,8 @@ def _with_requirement(problem: ResolutionProblem, requirement: Requirement) -> R
 
 
 def _reason(request: ResolutionRequest) -> tuple[str, ...]:
-    conflict = find_conflict(
-        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
-    )
-    if conflict is None:
-        return ("no stack was found",)
-    return describe_conflict(conflict, request.problem, request.source, request.source.reasons)
+    conflict = find_conflict(request)
+    return ("no stack was found",) if conflict is None else describe_conflict(conflict, request)
 
 
 def alternatives_of(explanation: Explanation) -> Sequence[tuple[str, Alternative]]:

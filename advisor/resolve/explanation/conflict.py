@@ -9,9 +9,11 @@ Extraction with Minimal Hitting Set Dualization, CP 2015). Other facts are dropp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
 
 from advisor.domain.progress import progress
@@ -23,7 +25,6 @@ from advisor.resolve.optimum.optimise import MAX_ITERATIONS
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.search import Search
 from advisor.resolve.optimum.solver import Effort, Literal, SolverModel, SolverResult, negated
-from advisor.resolve.score.costs import Candidates, Limits
 
 _SMALLEST_SECONDS = 1.5
 """Time limit of the search for the smallest conflict; metadata is read for it."""
@@ -50,50 +51,22 @@ class Conflict:
     stopped: str = ""
 
 
-def find_conflict(
-    problem: ResolutionProblem,
-    source: CandidateSource,
-    *,
-    limits: Callable[[Candidates], Limits],
-    start: Sequence[Candidate] = (),
-    effort: Effort | None = None,
-) -> Conflict | None:
-    """Return why a problem has no solution; none if it has one, or if a limit was reached first.
-
-    Args:
-        problem: The problem.
-        source: The candidates.
-        limits: Returns what the rules exclude.
-        start: Candidates to load first.
-        effort: Work limit of each call of the solver, and time limit.
-    """
-    contradiction = find_contradiction(problem, source, limits=limits, start=start, effort=effort)
+def find_conflict(request: ResolutionRequest) -> Conflict | None:
+    """Return why a request has no stack; `None` if it has one, or if a limit was reached first."""
+    contradiction = _find_contradiction(request)
     return None if contradiction is None else contradiction.conflict()
 
 
 def is_contradictory(request: ResolutionRequest) -> bool:
     """Whether it is proven that a request has no stack."""
-    contradiction = find_contradiction(
-        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
-    )
-    return contradiction is not None
+    return _find_contradiction(request) is not None
 
 
-def find_contradiction(
-    problem: ResolutionProblem,
-    source: CandidateSource,
-    *,
-    limits: Callable[[Candidates], Limits],
-    start: Sequence[Candidate] = (),
-    effort: Effort | None = None,
-) -> Contradiction | None:
-    """Return the contradiction of a problem that has no solution; none if it has one, or if a limit was reached.
-
-    Args: see :func:`find_conflict`.
-    """
-    effort = effort or Effort()
-    encoding = Encoding(problem, source, limits, guarded=True)
-    search = Search(problem, source, encoding, start)
+def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
+    """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
+    effort = request.effort
+    encoding = Encoding(request.problem, request.source, request.score.limits, guarded=True)
+    search = Search(request.problem, request.source, encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
         answer = _solve(encoding, effort, list(encoding.guards.values()))
@@ -155,7 +128,7 @@ class Contradiction:
         )
 
     def _irreducible(self, roots: list[Fact]) -> list[Fact]:
-        """Return requirements that contradict each other only all together, as far as metadata was read."""
+        """Return requirements that contradict each other only all together, by the metadata that was read."""
         others = [fact for fact in self._guards if fact.root is None]
         for root in list(roots):
             if root in roots and (core := self._core([*(r for r in roots if r is not root), *others])) is not None:
@@ -163,7 +136,7 @@ class Contradiction:
         return roots
 
     def _core(self, facts: Iterable[Fact]) -> set[Fact] | None:
-        """Return facts among some that contradict each other, or none if they do not."""
+        """Return facts among some that contradict each other, or `None` if they do not."""
         facts = list(facts)
         answer = self._encoding.solvable_model().solve(
             self._reduction, assumptions=[self._guards[fact] for fact in facts]
@@ -205,7 +178,7 @@ class Contradiction:
             hitting.require_any(picks[fact] for fact in correction)
 
     def _correction(self, facts: Sequence[Fact], roots: Sequence[Fact], effort: Effort) -> list[Fact]:
-        """Return requirements without which the others have a solution, as few as the model knows; none at a limit.
+        """Return requirements without which the others have a solution, as few as the model knows; empty at a limit.
 
         Args:
             facts: Requirements that have a solution; the result contains none of them.
@@ -236,22 +209,14 @@ class Contradiction:
         return relevant
 
 
-def describe_conflict(
-    conflict: Conflict, problem: ResolutionProblem, source: CandidateSource, reasons: Callable[[str], str]
-) -> tuple[str, ...]:
-    """Describe a conflict in lines: the project's requirements, the dependencies, and the package without a version.
-
-    Args:
-        conflict: The conflict.
-        problem: The problem, for the metadata that the project states.
-        source: The candidates.
-        reasons: Describes which versions of a package cannot be candidates; may return an empty text.
-    """
+def describe_conflict(conflict: Conflict, request: ResolutionRequest) -> tuple[str, ...]:
+    """Describe a conflict in lines: the project's requirements, the dependencies, and the package without a version."""
+    source = request.source
     lines = []
     for root in conflict.roots:
         verb = "limit" if root.constraint else "require"
         lines.append(f"you {verb} `{root.requirement}` ({root.origin})")
-    admitted = _Admitted(conflict, problem, source)
+    admitted = _Admitted(conflict, request.problem, source)
     for parent, required in _from_the_roots(conflict):
         lines += [f"and {line}" for line in _relation(parent, required, admitted, source)]
     lines += [f"and {rule}" for rule in conflict.rules]
@@ -260,7 +225,7 @@ def describe_conflict(
     for name in sorted(packages - parents):
         lines.append(f"so no version of `{name}` satisfies all of this")
         if _is_hopeless(name, conflict, admitted, source):
-            candidates, why = source.candidates(name), reasons(name)
+            candidates, why = source.candidates(name), source.reasons(name)
             lines[-1] += f"; available candidates: {_span(candidates)}" if candidates else "; it has no candidates"
             lines[-1] += f" (excluded: {why})" if why else ""
     return tuple(lines)
@@ -364,18 +329,14 @@ def _span(candidates: Sequence[Candidate]) -> str:
 
 
 def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
-    """Return a problem in which one requirement admits every version, or from which one constraint is removed.
+    """Return a problem without one constraint, or with a requirement that admits every version.
 
-    None if there is nothing to relax.
+    `None` if there is nothing to relax.
     """
-    from packaging.specifiers import SpecifierSet
-
     if not root.requirement.specifier and not root.hashes:
         return None
     if root.constraint:
         return replace(problem, roots=tuple(r for r in problem.roots if r is not root))
-    from packaging.requirements import Requirement
-
     free = Requirement(str(root.requirement))
     free.specifier = SpecifierSet()
     relaxed = replace(root, requirement=free, hashes=frozenset())

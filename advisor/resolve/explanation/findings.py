@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from packaging.utils import canonicalize_name
+from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
-from advisor.domain.words import count, unknown_driver_text, unmeasured_text
+from advisor.domain.words import count, quoted, size_text, unknown_driver_text, unmeasured_text
+from advisor.index.configuration import without_credentials
 from advisor.resolve.candidates.index import IndexCandidates, SkippedCandidates
-from advisor.resolve.candidates.problem import Candidate
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Substitution, admits
+from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_of_stack
+from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.score.criteria import CRITERIA
+from advisor.resolve.score.criteria import CRITERIA, StackScore
 from advisor.resolve.score.slowdowns import slowdown_texts
+from knowledge.catalogue.builds import Build
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Verdict
+from knowledge.domain.errors import UnavailableError
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.estimate.interface import Prediction
 
-if TYPE_CHECKING:
-    from advisor.resolve.optimum.request import ResolutionRequest
+CUDA_LIBRARIES = ("nvidia-", "cuda-")
+"""First parts of the names of packages with NVIDIA's libraries."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from packaging.utils import NormalizedName
+_MOST_NAMES = 3
+"""Number of packages up to which they are named."""
 
-from advisor.domain.words import quoted, size_text
-from advisor.index.configuration import without_credentials
-from advisor.resolve.candidates.problem import Substitution, admits
-from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_of_stack
-from knowledge.domain.errors import UnavailableError
 
-if TYPE_CHECKING:
-    from advisor.resolve.optimum.request import ResolutionRequest
-    from knowledge.catalogue.builds import Build
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceFinding:
+    """A warning or a note about the recommendation.
+
+    Attributes:
+        code: Stable code, such as ``ADV101``.
+        severity: ``warning`` or ``note``.
+        message: One sentence.
+        package: The package that it is about, or empty.
+        source: Where the fact comes from, or empty.
+    """
+
+    code: str
+    severity: str
+    message: str
+    package: str = ""
+    source: str = ""
+
+
+def warning(code: str, message: str, *, package: str = "", source: str = "") -> AdviceFinding:
+    """Return a warning."""
+    return AdviceFinding(code=code, severity="warning", message=message, package=package, source=source)
+
+
+def note(code: str, message: str, *, package: str = "", source: str = "") -> AdviceFinding:
+    """Return a note."""
+    return AdviceFinding(code=code, severity="note", message=message, package=package, source=source)
 
 
 def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Verdict]:
@@ -46,17 +68,17 @@ def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Ver
     return [verdict for verdict in verdicts if verdict.severity == "forbidden"]
 
 
-def run_obstacle(label: str, versions: Mapping[str, Version], request: ResolutionRequest) -> str:
+def run_obstacle(label: str, versions: Mapping[str, Version], score: StackScore) -> str:
     """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does.
 
     Args:
         label: What to call the stack.
         versions: Its versions.
-        request: The request, with the rules and the observations.
+        score: The rules and the observations.
     """
-    reasons = [verdict.message for verdict in violated_rules(versions, request.rules)]
+    reasons = [verdict.message for verdict in violated_rules(versions, score.rules)]
     for name in sorted(FRAMEWORKS.keys() & versions.keys()):
-        if reason := request.estimator.failures(name).get(str(versions[name])):
+        if reason := score.estimator.failures(name).get(str(versions[name])):
             reasons.append(f"`{name} {versions[name]}` failed to run on comparable hardware: {reason}")
     return f"{label} does not run on the target: {reasons[0]}" if reasons else ""
 
@@ -66,105 +88,112 @@ def collect_findings(
     optimum: Optimum,
     prediction: Prediction,
     *,
-    current: Mapping[str, Version] | None = None,
-) -> tuple[AdviceFinding, ...]:
-    """Return the findings about the best stack of a request, sorted by code.
+    current: Mapping[str, Version],
+) -> list[AdviceFinding]:
+    """Return the findings about the best stack of a request.
 
     Args:
         request: The request.
         optimum: Its best stack.
         prediction: Predicted speed-up of the stack over the baseline.
-        current: Currently locked versions, by package; none if there is no lock.
+        current: Currently locked versions, by package; empty if there is no lock.
     """
-    source, rules = request.source, request.rules
-    findings = [
-        AdviceFinding(
-            code="ADV101",
-            severity="warning",
-            message=f"the newest versions do not run on the target: {v.message}",
-            source=v.source,
-        )
-        for v in violated_rules({str(c.name): c.version for c in request.baseline}, rules)
+    source, rules, stack = request.source, request.score.rules, optimum.stack
+    return [
+        *(
+            warning("ADV101", f"the newest versions do not run on the target: {v.message}", source=v.source)
+            for v in violated_rules(request.baseline.versions, rules)
+        ),
+        *(finding for candidate in stack for finding in _of_candidate(request, candidate)),
+        *(
+            warning("ADV104", f"`{package}` does not provide the extra `{extra}`", package=package)
+            for package, extra in sorted(source.unknown_extras)
+            if package in stack.versions and _is_required(request, package, extra)
+        ),
+        *_of_prediction(prediction, stack.versions),
+        *_unknown_driver(rules, stack.versions),
+        *_of_proof(optimum),
+        *build_findings(request, stack),
+        *_slowdown_findings(request, stack, current),
+        *_missing_records(optimum, source),
+        *(_skip_finding(s) for s in source.skipped() if _is_reported(s)),
     ]
-    for candidate in optimum.stack:
-        for v in rules.judge(candidate.name, candidate.version):
-            severity = "note" if v.severity == "note" else "warning"
-            code = "ADV120" if severity == "note" and v.about == "vendor" else "ADV102"
-            findings.append(
-                AdviceFinding(code=code, severity=severity, message=v.message, package=candidate.name, source=v.source)
-            )
-        if source.variants and (message := source.variants.explain(candidate)):
-            findings.append(AdviceFinding(code="ADV113", severity="note", message=message, package=candidate.name))
-        if candidate.is_sdist:
-            message = f"`{candidate.name} {candidate.version}` has no wheel for the target: installing it builds it"
-            findings.append(AdviceFinding(code="ADV103", severity="warning", message=message, package=candidate.name))
-    for package, extra in sorted(source.unknown_extras):
-        if package in {c.name for c in optimum.stack} and _is_required(request, package, extra):
-            message = f"`{package}` does not provide the extra `{extra}`"
-            findings.append(AdviceFinding(code="ADV104", severity="warning", message=message, package=package))
+
+
+def _of_candidate(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
+    """Yield what rules say about a package of the stack, which variant it is, and whether it has to be built."""
+    name, variants = candidate.name, request.source.variants
+    for v in request.score.rules.judge(name, candidate.version):
+        if v.severity != "note":
+            yield warning("ADV102", v.message, package=name, source=v.source)
+        else:
+            yield note("ADV120" if v.about == "vendor" else "ADV102", v.message, package=name, source=v.source)
+    if variants and (message := variants.explain(candidate)):
+        yield note("ADV113", message, package=name)
+    if candidate.is_sdist:
+        message = f"`{name} {candidate.version}` has no wheel for the target: installing it builds it"
+        yield warning("ADV103", message, package=name)
+
+
+def _of_prediction(prediction: Prediction, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
+    """Yield the packages whose speed is not predicted, or not for their version."""
     for package in prediction.unmeasured:
-        message = f"{unmeasured_text([package])}: its speed is not predicted"
-        findings.append(AdviceFinding(code="ADV105", severity="note", message=message, package=package))
-    versions = {str(c.name): c.version for c in optimum.stack}
+        yield note("ADV105", f"{unmeasured_text([package])}: its speed is not predicted", package=package)
     for package, newest in prediction.newest_measured:
         message = (
             f"`{package} {versions[package]}` is newer than the newest version that was compared on such hardware, "
             f"`{newest}`: what it changed is not known"
         )
-        findings.append(AdviceFinding(code="ADV118", severity="note", message=message, package=package))
-    findings += _unknown_driver(rules, versions)
+        yield note("ADV118", message, package=package)
+
+
+def _of_proof(optimum: Optimum) -> Iterator[AdviceFinding]:
+    """Yield what is not proven about the best stack."""
     if not optimum.proven:
-        message = f"not proven to be optimal for the score: {', '.join(optimum.doubts)}"
-        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
+        yield warning("ADV106", f"not proven to be optimal for the score: {', '.join(optimum.doubts)}")
     elif not optimum.unique:
         message = "optimal for the score, but another stack with the same score may come first by name and version"
-        findings.append(AdviceFinding(code="ADV106", severity="warning", message=message))
-    findings += (*request.findings, *build_findings(request, optimum.stack))
-    findings += _slowdown_findings(request, optimum.stack, current or {})
-    findings += _missing_records(optimum, source)
-    findings += [_skip_finding(s) for s in source.skipped() if _is_reported(s)]
+        yield warning("ADV106", message)
+
+
+def sorted_findings(findings: Iterable[AdviceFinding]) -> tuple[AdviceFinding, ...]:
+    """Return findings in the order of reports: by code, package and message."""
     return tuple(sorted(findings, key=lambda f: (f.code, f.package, f.message)))
 
 
 def _unknown_driver(rules: RuleBook, versions: Mapping[str, Version]) -> Iterator[AdviceFinding]:
     """Yield which driver a stack needs, if nobody said which one the target has."""
     if (runtime := rules.runtime_without_driver(versions)) is not None:
-        message = unknown_driver_text(runtime)
-        yield AdviceFinding(code="ADV119", severity="note", message=message, source=runtime.source)
+        yield note("ADV119", unknown_driver_text(runtime), source=runtime.source)
 
 
 def _is_required(request: ResolutionRequest, package: str, extra: str) -> bool:
     """Whether an extra is required, and was not only considered for the target's accelerator."""
     name = canonicalize_name(package)
     roots = request.problem.roots_of(name)
-    considered = {canonicalize_name(other) for other in request.builds.extra_names(name)}
+    considered = {canonicalize_name(other) for other in request.score.builds.extra_names(name)}
     required = {canonicalize_name(other) for root in roots for other in root.requirement.extras}
     return extra not in considered or extra in required or not roots
 
 
 def _slowdown_findings(
-    request: ResolutionRequest, stack: Sequence[Candidate], current: Mapping[str, Version]
+    request: ResolutionRequest, stack: CandidateStack, current: Mapping[str, Version]
 ) -> Iterator[AdviceFinding]:
     """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
-    estimator = request.estimator if "speed" in CRITERIA[request.objective] else None
-    versions = {str(c.name): c.version for c in stack}
+    score = request.score
+    scored = score.slowdowns if "speed" in CRITERIA[score.objective] else None
     remaining = set()
-    for rule, name, text in slowdown_texts(
-        versions, request.rules, estimator=estimator, min_gain=request.criteria.min_gain
-    ):
+    for rule, name, text in slowdown_texts(stack.versions, score.rules, scored=scored):
         remaining.add(rule.id)
-        yield AdviceFinding(code="ADV116", severity="warning", message=text, package=name, source=rule.source)
+        yield warning("ADV116", text, package=name, source=rule.source)
     for label, before in (
-        (
-            "the newest versions, not the recommended ones, have",
-            {str(c.name): c.version for c in request.baseline},
-        ),
+        ("the newest versions, not the recommended ones, have", request.baseline.versions),
         ("the current lock, not the recommended one, has", current),
     ):
-        for rule, name, text in slowdown_texts(before, request.rules):
+        for rule, name, text in slowdown_texts(before, score.rules):
             if rule.id not in remaining:
                 message = f"{label} a documented slow-down: {text}"
-                yield AdviceFinding(code="ADV117", severity="note", message=message, package=name, source=rule.source)
+                yield note("ADV117", message, package=name, source=rule.source)
 
 
 def _is_reported(skipped: SkippedCandidates) -> bool:
@@ -175,7 +204,7 @@ def _skip_finding(skipped: SkippedCandidates) -> AdviceFinding:
     message = (
         f"{count(skipped.count, 'file')} of `{skipped.package}` cannot be used: {skipped.reason} (`{skipped.example}`)"
     )
-    return AdviceFinding(code="ADV107", severity="note", message=message, package=skipped.package)
+    return note("ADV107", message, package=skipped.package)
 
 
 def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFinding]:
@@ -190,15 +219,8 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
         number = sum(map(is_missing, optimum.stack)) if criterion in criteria else 0
         if number:
             message = f"there is {missing} for {number} of {len(optimum.stack)} packages: `{criterion}` ignores them"
-            findings.append(AdviceFinding(code="ADV108", severity="warning", message=message))
+            findings.append(warning("ADV108", message))
     return findings
-
-
-CUDA_LIBRARIES = ("nvidia-", "cuda-")
-"""First parts of the names of packages with NVIDIA's libraries."""
-
-_MOST_NAMES = 3
-"""Number of packages up to which they are named."""
 
 
 def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
@@ -223,14 +245,12 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
         else:
             code, reason = "ADV112", "and suits the target"
         message = f"`{substitution}` is locked where `{substitution.package}` is required, {reason}"
-        yield AdviceFinding(
-            code=code, severity="note", message=message, package=substitution.replacement, source=substitution.source
-        )
+        yield note(code, message, package=substitution.replacement, source=substitution.source)
     yield from _idle_extras(request)
     if failed := sorted(request.source.failed_builds.items()):
         indexes = quoted([without_credentials(base) for base, _ in failed])
         message = f"no build on {indexes} was considered: {failed[0][1].message}"
-        yield AdviceFinding(code="ADV111", severity="warning", message=message)
+        yield warning("ADV111", message)
 
 
 def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
@@ -246,16 +266,16 @@ def untried_replacements_finding(packages: Sequence[str], *, compared: int, untr
         f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "
         "require the replacement in the project"
     )
-    return AdviceFinding(code="ADV115", severity="warning", message=message)
+    return warning("ADV115", message)
 
 
 def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
     """Yield the packages that are builds for an accelerator which the target lacks, together if they are alike."""
     alike: dict[tuple[str, str], list[tuple[Candidate, Build]]] = {}
     for candidate in stack:
-        build = request.builds.build_of(candidate.name, candidate.version)
-        if build is not None and request.builds.is_idle(candidate):
-            hint = "" if request.source.has_further_builds else request.builds.publisher_hint(candidate.name)
+        build = request.score.builds.build_of(candidate.name, candidate.version)
+        if build is not None and request.score.builds.is_idle(candidate):
+            hint = "" if request.source.has_further_builds else request.score.builds.publisher_hint(candidate.name)
             alike.setdefault((build.runtime, hint), []).append((candidate, build))
     libraries = sum(candidate.name.startswith(CUDA_LIBRARIES) for candidate in stack)
     for (runtime, hint), packages in alike.items():
@@ -264,15 +284,15 @@ def _of_idle_builds(request: ResolutionRequest, stack: Sequence[Candidate]) -> I
         builds = {build for _, build in packages if build.version} or {packages[0][1]}
         is_one = len(packages) == 1
         text = f"{names} {'is a build' if is_one else 'are builds'} for {' and '.join(sorted(map(str, builds)))}"
-        text += f", {request.builds.why(packages[0][1])}"
+        text += f", {request.score.builds.why(packages[0][1])}"
         if runtime == "cuda" and libraries:
             text += f"; {'it requires' if is_one else 'they require'} {count(libraries, 'package')} for CUDA"
-        yield AdviceFinding(code="ADV110", severity="warning", message=f"{text}{hint}", package=packages[0][0].name)
+        yield warning("ADV110", f"{text}{hint}", package=packages[0][0].name)
 
 
 def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
     """Yield which build a package is, if there are several, or that it has none for the target's accelerator."""
-    builds, source = request.builds, request.source
+    builds, source = request.score.builds, request.source
     build = builds.build_of(candidate.name, candidate.version)
     if build is None:
         yield from _without_extras(request, candidate)
@@ -286,7 +306,7 @@ def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[Advi
     if newer or len(builds.alternatives(candidate, offered)) > 1:
         skipped = f"; newer releases have only builds for other hardware there{further}" if newer else ""
         message = f"{text}; from `{without_credentials(candidate.file.index)}`{skipped}"
-        yield AdviceFinding(code="ADV109", severity="note", message=message, package=candidate.name)
+        yield note("ADV109", message, package=candidate.name)
 
 
 def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Iterator[Candidate]:
@@ -297,12 +317,12 @@ def _other_releases(candidate: Candidate, offered: Iterable[Candidate]) -> Itera
 def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterator[AdviceFinding]:
     """Yield that a package of the project has none of the extras that make it use the target's accelerator."""
     roots = request.problem.roots_of(candidate.name)
-    extras = request.builds.extras_of(candidate.name)
+    extras = request.score.builds.extras_of(candidate.name)
     if not extras or all(root.constraint for root in roots) or any(root.requirement.extras for root in roots):
         return
     names = quoted([f"{candidate.name}[{','.join(extra.extras)}]" for extra in extras])
     message = f"`{candidate.name} {candidate.version}` leaves the target's accelerator idle: no stack has {names}"
-    yield AdviceFinding(code="ADV110", severity="warning", message=message, package=candidate.name)
+    yield warning("ADV110", message, package=candidate.name)
 
 
 def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
@@ -310,21 +330,19 @@ def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
     for root in request.problem.roots:
         if root.constraint or not request.problem.applies(root.requirement):
             continue
-        for extra in request.builds.idle_extras(root.name, root.requirement.extras):
+        for extra in request.score.builds.idle_extras(root.name, root.requirement.extras):
             message = (
                 f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "
-                f"{request.builds.why(extra.build)}"
+                f"{request.score.builds.why(extra.build)}"
             )
-            yield AdviceFinding(
-                code="ADV110", severity="warning", message=message, package=root.name, source=extra.source
-            )
+            yield warning("ADV110", message, package=root.name, source=extra.source)
 
 
 def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate: Candidate) -> Iterator[AdviceFinding]:
     """Yield the packages that could replace one on the target, each with its effect."""
     if candidate.name in request.problem.substitutions or candidate.direct is not None:
         return
-    for entry in request.builds.replacements_of(candidate.name):
+    for entry in request.score.builds.replacements_of(candidate.name):
         condition = f" if {entry.condition}" if entry.condition else ""
         allow = "`--allow replace-packages`"
         if entry.condition or entry.when == "any":
@@ -333,15 +351,13 @@ def _proposals(request: ResolutionRequest, stack: Sequence[Candidate], candidate
             f"`{entry.replacement}` provides the same modules as `{entry.package}` for the target{condition}"
             f"{_effect(request, stack, candidate, canonicalize_name(entry.replacement))}; {allow} allows it"
         )
-        yield AdviceFinding(
-            code="ADV112", severity="note", message=message, package=candidate.name, source=entry.source
-        )
+        yield note("ADV112", message, package=candidate.name, source=entry.source)
 
 
 def prefetch_proposals(request: ResolutionRequest) -> None:
     """Start to read what could replace packages of the baseline, without waiting."""
     names = (candidate.name for candidate in request.baseline if candidate.name not in request.problem.substitutions)
-    proposals = [entry for name in names for entry in request.builds.replacements_of(name)]
+    proposals = [entry for name in names for entry in request.score.builds.replacements_of(name)]
     request.source.prefetch(dict.fromkeys(canonicalize_name(entry.replacement) for entry in proposals))
 
 

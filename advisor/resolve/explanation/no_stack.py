@@ -10,7 +10,15 @@ from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import count, quoted, size_text, size_texts
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import BuildsNeededError, Candidate, NoStackError, SizeLimitError, admits
+from advisor.resolve.candidates.problem import (
+    NO_PACKAGES,
+    BuildsNeededError,
+    Candidate,
+    CandidateStack,
+    NoStackError,
+    SizeLimitError,
+    admits,
+)
 from advisor.resolve.candidates.selection import PRERELEASE
 from advisor.resolve.explanation.conflict import (
     Conflict,
@@ -21,7 +29,7 @@ from advisor.resolve.explanation.conflict import (
 )
 from advisor.resolve.explanation.pinned_conflict import find_pinned_conflict
 from advisor.resolve.optimum.baseline import FIRST_ROUNDS, BaselineLimitError, resolve_baseline
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError
 
 _HINT_WORK = 2.0
@@ -37,7 +45,7 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
         request: The request that has no stack.
         baseline: Whether the requirements alone, without the rules, have a solution.
     """
-    request = request.with_untried_sdists()
+    request = admitting_untried_sdists(request)
     if not baseline and (conflict := find_pinned_conflict(request.problem, request.source)) is not None:
         return _error_of(request, conflict, "no set of versions satisfies the requirements")
     if not baseline and request.source.lacks_builds:
@@ -45,20 +53,25 @@ def no_stack_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErro
     return _conflict_error(request, baseline=baseline)
 
 
+def admitting_untried_sdists(request: ResolutionRequest) -> ResolutionRequest:
+    """Return the request without the rule about sdists whose build was not tried."""
+    return replace(request, score=replace(request.score, admits_untried_sdists=True))
+
+
 def untried_sdists_error(request: ResolutionRequest) -> BuildsNeededError | None:
-    """Return the error if all stacks contain sdists whose build was not tried; none if there is no stack with them.
+    """Return the error if all stacks contain sdists whose build was not tried; `None` if there is no stack with them.
 
     Args:
         request: The request that has no stack.
     """
     names = request.source.loaded_packages
-    if not any(request.criteria.is_untried_sdist(c) for name in names for c in request.source.candidates(name)):
+    if not any(request.score.is_untried_sdist(c) for name in names for c in request.source.candidates(name)):
         return None
     try:
-        stack = request.with_untried_sdists().best().stack
+        stack = solve(admitting_untried_sdists(request)).stack
     except (InfeasibleError, SearchLimitError):
         return None
-    packages = [f"{c.name} {c.version}" for c in stack if request.criteria.is_untried_sdist(c)]
+    packages = [f"{c.name} {c.version}" for c in stack if request.score.is_untried_sdist(c)]
     reason = f"{quoted(packages)} {'has' if len(packages) == 1 else 'have'} no wheel for the target"
     return BuildsNeededError(packages, reason=reason)
 
@@ -76,7 +89,7 @@ def error_about_size(
     """
     best = min(smallest, key=lambda optimum: optimum.bounds[0].value)
     size = best.bounds[0].value
-    most, least = size_texts(request.criteria.max_size or 0, size)
+    most, least = size_texts(request.score.max_size or 0, size)
     # An option that is not much larger than needed, without many digits.
     enough = f"{-(-size // 10**6)}MB" if size >= 10**7 else f"{-(-size // 10**3)}kB"
     message = f"no stack with at most {most} to download satisfies the requirements{further}"
@@ -86,7 +99,7 @@ def error_about_size(
     is_proven = "the smallest possible stack" if are_proven else "the smallest stack that was found"
     details = [f"{is_proven} has {count(len(best.stack), 'package')} with {least} to download"]
     bound = min(optimum.bounds[0].bound for optimum in smallest)
-    if not are_proven and not not_compared and bound > (request.criteria.max_size or 0):
+    if not are_proven and not not_compared and bound > (request.score.max_size or 0):
         details.append(
             f"a smaller one may exist, because the search for it was {best.stopped}; proven: every stack has at least "
             f"{size_text(bound)}"
@@ -107,7 +120,7 @@ def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequi
     details: list[str] = []
     for name in names:
         conflict = Conflict(roots=tuple(r for r in roots if r.name == name), relations=(), rules=())
-        details += describe_conflict(conflict, request.problem, request.source, request.source.reasons)
+        details += describe_conflict(conflict, request)
     error = NoStackError("no set of versions satisfies the requirements", details=tuple(details))
     announce(error)
     error.hint = (
@@ -124,13 +137,13 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
     A conflict that remains if sdists require what they state without a build is no matter of builds.
     """
     problem, source = request.source.assuming_sdists()
-    assumed = replace(request, problem=problem, source=source, criteria=request.criteria.with_source(source))
+    assumed = replace(request, problem=problem, source=source, score=replace(request.score, source=source))
     try:
         stack = resolve_baseline(problem, source, max_rounds=FIRST_ROUNDS, limit=request.effort.limit)
     except NoStackError:
         if is_contradictory(assumed):
             return _conflict_error(assumed, baseline=False)
-        stack = tuple(c for root in problem.roots for c in _only_candidates(root, source))
+        stack = CandidateStack(c for root in problem.roots for c in _only_candidates(root, source))
     packages = sorted({c for c in stack if source.needs_build(c)})
     if not packages:
         return _conflict_error(request, baseline=False)
@@ -140,9 +153,7 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
 
 def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
     """Return the error with the smallest conflict; see :func:`no_stack_error`."""
-    conflict = find_conflict(
-        request.problem, request.source, limits=request.criteria.limits, start=request.baseline, effort=request.effort
-    )
+    conflict = find_conflict(request)
     message = "no set of versions satisfies the requirements"
     if baseline or (conflict and conflict.rules):
         message = "no set of versions satisfies both the requirements and the rules for the target"
@@ -153,9 +164,7 @@ def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackErr
 
 def _error_of(request: ResolutionRequest, conflict: Conflict, message: str) -> NoStackError:
     """Return the error that describes a conflict, with the cheapest change that solves it."""
-    error = NoStackError(
-        message, details=describe_conflict(conflict, request.problem, request.source, request.source.reasons)
-    )
+    error = NoStackError(message, details=describe_conflict(conflict, request))
     announce(error)
     if hint := _build_hint(request.source, conflict) or _prerelease_hint(request):
         error.hint = hint
@@ -207,13 +216,14 @@ def _best_within_hint(request: ResolutionRequest, limit: TimeLimit) -> Optimum:
     # A plain stack to start from: the problem itself has none.
     baseline = resolve_baseline(request.problem, request.source, max_rounds=FIRST_ROUNDS, limit=limit)
     effort = replace(request.effort, work=_HINT_WORK, limit=limit)
-    return replace(request, baseline=baseline, effort=effort).over(()).best()
+    score = replace(request.score, reference=NO_PACKAGES)
+    return solve(replace(request, score=score, baseline=baseline, effort=effort))
 
 
 def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> str | None:
     """Describe which of the conflicting requirements is best relaxed.
 
-    None if no single one is enough; empty if the limits of the search were reached before one was known.
+    `None` if no single one is enough; empty if the limits of the search were reached before one was known.
     """
     is_decided = True
     best: tuple[tuple[int, ...], str] | None = None
@@ -227,7 +237,7 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
             continue
         relaxed = request.with_problem(problem)
         # To compute predictions takes longer than the limit.
-        relaxed = replace(relaxed, criteria=relaxed.criteria.without_predictions())
+        relaxed = replace(relaxed, score=relaxed.score.without("speed", "unmeasured"))
         try:
             optimum = _best_within_hint(relaxed, limit)
         except (BaselineLimitError, SearchLimitError):
@@ -243,7 +253,7 @@ def _cheapest_change(request: ResolutionRequest, roots: Sequence[RootRequirement
         effect = f"`{candidate.name}` becomes {candidate.version}" if candidate else f"`{root.name}` is not needed"
         text = (
             f"the cheapest single change is to relax `{root.requirement}` ({root.origin}): then {effect}, and "
-            f"the stack is {relaxed.libyears(optimum.stack):.1f} libyears behind the newest"
+            f"the stack is {relaxed.score.libyears(optimum.stack):.1f} libyears behind the newest"
         )
         if best is None or costs < best[0]:
             best = (costs, text)

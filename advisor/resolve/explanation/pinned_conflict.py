@@ -28,7 +28,7 @@ class _Demand:
     Attributes:
         requirement: The requirement.
         root: The requirement of the project.
-        parent: The package that requires it; none if the project does.
+        parent: The package that requires it; `None` if the project does.
     """
 
     requirement: Requirement
@@ -40,7 +40,7 @@ class _Demand:
 
 
 def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) -> Conflict | None:
-    """Return a conflict of at most two requirements of the project, each of which admits only one version.
+    """Return a conflict of at most two requirements of the project that admit only one version each.
 
     They conflict with each other, or the two versions need different versions of a third package.
 
@@ -49,7 +49,7 @@ def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) ->
         source: The candidates.
 
     Returns:
-        The conflict; none if there is none of this kind, although there may be others.
+        The conflict; `None` if there is none of this kind, although there may be others.
     """
     demands: dict[NormalizedName, list[_Demand]] = {}
     pinned: list[tuple[RootRequirement, Candidate]] = []
@@ -73,7 +73,7 @@ def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) ->
 
 
 def _conflict_on(name: NormalizedName, demands: Sequence[_Demand], source: CandidateSource) -> Conflict | None:
-    """Return the smallest conflict of at most two requirements on one package; none if there is none."""
+    """Return the smallest conflict of at most two requirements on one package; `None` if there is none."""
     versions = [candidate.version for candidate in source.candidates(name)]
     if any(all(demand.admits(version) for demand in demands) for version in versions):
         return None

@@ -14,8 +14,9 @@ from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted, size_text
 from advisor.resolve.candidates.problem import Candidate, NoStackError, ResolutionProblem
 from advisor.resolve.explanation.conflict import relax_requirement
-from advisor.resolve.optimum.request import ResolutionRequest
-from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.optimum.baseline import FIRST_ROUNDS, resolve_newest_stack
+from advisor.resolve.optimum.request import ResolutionRequest, Solved, solve
+from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
 from advisor.resolve.score.criteria import HOURS_A_YEAR, hours_behind, untried_sdists
 from knowledge.domain.errors import UnavailableError
 from knowledge.estimate.interface import Prediction
@@ -32,7 +33,7 @@ class Price:
         constraint: The constraint, as written, or the other interpreter.
         origin: Where it is written.
         binds: Whether the best stack without the constraint is another one, or the other interpreter has a better one.
-        prediction: Predicted speed-up of the stack without the constraint over the stack with it; none if there is no
+        prediction: Predicted speed-up of the stack without the constraint over the stack with it; `None` if there is no
             stack without it.
         libyears: By how many years the packages of both stacks are newer without it.
         changes: Name, version with and version without the constraint of each package that differs; ``-`` is absent.
@@ -47,97 +48,90 @@ class Price:
     changes: tuple[tuple[str, str, str], ...] = ()
     obstacle: str = ""
 
+    @property
+    def speedup(self) -> float:
+        """The predicted speed-up; 1 without a prediction."""
+        return self.prediction.speedup if self.prediction else 1.0
 
-def constraint_prices(request: ResolutionRequest, optimum: Optimum) -> tuple[Price, ...]:
+
+def constraint_prices(solved: Solved) -> tuple[Price, ...]:
     """Return the price of each requirement and constraint of the project that limits versions, highest first."""
-    prices: list[tuple[float, Price]] = []
-    if request.criteria.max_size is not None:
-        prices.append(_price_of_size(request, optimum, request.criteria.max_size))
+    request = solved.request
+    prices: list[Price] = []
+    if (max_size := request.score.max_size) is not None:
+        progress("pricing the limit of the download")
+        unlimited = replace(request, score=replace(request.score, max_size=None))
+        limit = f"--max-size {size_text(max_size)}"
+        prices.append(_price_of(limit, "limit of the download", solved, lambda: unlimited))
     for root in request.problem.roots:
         if root.is_added or not request.problem.applies(root.requirement):
             continue
         problem = relax_requirement(request.problem, root)
-        if problem is None:
-            continue
-        progress("pricing `%s`", root.requirement)
-        solved = _solve(partial(_relaxed, request, problem), request.effort.limit)
-        if isinstance(solved, str):
-            prices.append((0.0, Price(constraint=str(root.requirement), origin=root.origin, obstacle=solved)))
-            continue
-        other, free = solved
-        # Each problem has its own baseline, which speed is compared with: so the stacks are compared, not their costs.
-        price = _price(str(root.requirement), root.origin, (request, optimum), (other, free))
-        gain = price.prediction.speedup if price.prediction else 1.0
-        prices.append((gain, replace(price, binds=bool(price.changes))))
-    prices.sort(key=lambda item: (not item[1].binds, -item[0], -item[1].libyears))
-    return tuple(price for _, price in prices)
+        if problem is not None:
+            progress("pricing `%s`", root.requirement)
+            prices.append(_price_of(str(root.requirement), root.origin, solved, partial(_relaxed, request, problem)))
+    return tuple(sorted(prices, key=lambda price: (not price.binds, -price.speedup, -price.libyears)))
 
 
-def _price_of_size(request: ResolutionRequest, optimum: Optimum, max_size: int) -> tuple[float, Price]:
-    """Return the gain without the limit of the download, and the price of the limit."""
-    constraint, origin = f"--max-size {size_text(max_size)}", "limit of the download"
-    progress("pricing the limit of the download")
-    solved = _solve(lambda: request.with_max_size(None), request.effort.limit)
-    if isinstance(solved, str):
-        return 0.0, Price(constraint=constraint, origin=origin, obstacle=solved)
-    price = _price(constraint, origin, (request, optimum), solved)
-    return price.prediction.speedup if price.prediction else 1.0, replace(price, binds=bool(price.changes))
+def _price_of(constraint: str, origin: str, solved: Solved, make_request: Callable[[], ResolutionRequest]) -> Price:
+    """Return the price of a constraint; without it, the request is the one that `make_request` returns."""
+
+    def solve_without() -> Solved:
+        request = make_request()
+        return Solved(request=request, optimum=solve(request))
+
+    other = _attempt(solve_without, solved.request.effort.limit)
+    if isinstance(other, str):
+        return Price(constraint=constraint, origin=origin, obstacle=other)
+    # Each problem has its own baseline, which speed is compared with: so the stacks are compared, not their costs.
+    return _price(constraint, origin, solved, other)
 
 
-def agreement_price(
-    target: str, agreed: tuple[ResolutionRequest, Optimum], own: tuple[ResolutionRequest, Optimum]
-) -> Price:
+def agreement_price(target: str, agreed: Solved, own: Solved) -> Price:
     """Return what one target loses by having the versions of the other targets.
 
     Args:
         target: Name of the target.
-        agreed: Request and best stack with the common versions.
-        own: Request and best stack without the other targets.
+        agreed: The best stack with the common versions.
+        own: The best stack without the other targets.
     """
-    price = _price("the same versions for all targets", f"target `{target}`", agreed, own)
-    return replace(price, binds=bool(price.changes))
+    return _price("the same versions for all targets", f"target `{target}`", agreed, own)
 
 
 def python_prices(
-    request: ResolutionRequest,
-    optimum: Optimum,
+    solved: Solved,
     *,
     versions: Iterable[str],
     requires_python: str | None,
-    make_request: Callable[[str, TimeLimit], ResolutionRequest],
+    solve_for: Callable[[str, TimeLimit], Solved],
 ) -> tuple[Price, ...]:
     """Return the gain from other interpreter versions.
 
     Args:
-        request: The request for the target's interpreter.
-        optimum: Its result.
+        solved: The best stack for the target's interpreter.
         versions: Interpreter versions, such as ``3.12``.
-        requires_python: The project's ``requires-python``, or none; versions that it excludes are marked.
-        make_request: Returns the request for an interpreter version, with its own time limit.
+        requires_python: The project's ``requires-python``, or `None`; versions that it excludes are marked.
+        solve_for: Returns the best stack for an interpreter version, with its own time limit.
     """
     prices = []
-    limit = request.effort.limit
+    policy, limit = solved.request.problem.policy, solved.request.effort.limit
     for version in versions:
-        if version == request.problem.target.python_minor:
+        if version == solved.request.problem.target.python_minor:
             continue
         allowed = not requires_python or SpecifierSet(requires_python).contains(
             Version(f"{version}.0"), prereleases=True
         )
         origin = "another interpreter" if allowed else f"outside `requires-python = {requires_python}`"
         progress("pricing Python %s", version)
-        part = limit.at_most(PYTHON_SECONDS)
-        solved = _solve(partial(make_request, version, part), limit)
-        if isinstance(solved, str):
-            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=solved))
+        other = _attempt(partial(solve_for, version, limit.at_most(PYTHON_SECONDS)), limit)
+        if isinstance(other, str):
+            prices.append(Price(constraint=f"Python {version}", origin=origin, obstacle=other))
             continue
-        other, free = solved
-        ours = {c.name for c in untried_sdists(optimum.stack, request.problem.policy)}
-        builds = [
-            f"{c.name} {c.version}" for c in untried_sdists(free.stack, other.problem.policy) if c.name not in ours
-        ]
-        if builds:
-            origin = f"{origin}, without a wheel of {quoted(builds)}"
-        price = _price(f"Python {version}", origin, (request, optimum), (other, free))
+        ours = {c.name for c in untried_sdists(solved.stack, policy)}
+        further = [c for c in untried_sdists(other.stack, other.request.problem.policy) if c.name not in ours]
+        if further:
+            origin = f"{origin}, without a wheel of {quoted([f'{c.name} {c.version}' for c in further])}"
+        price = _price(f"Python {version}", origin, solved, other)
         # Each interpreter has its own candidates, so values of objectives cannot be compared.
         faster = price.prediction is not None and price.prediction.speedup > 1
         prices.append(replace(price, binds=faster or price.libyears > 0))
@@ -145,57 +139,63 @@ def python_prices(
 
 
 def _relaxed(request: ResolutionRequest, problem: ResolutionProblem) -> ResolutionRequest:
-    return request.with_problem(problem).with_own_baseline()
+    return with_own_baseline(request.with_problem(problem))
 
 
-def _solve(make_request: Callable[[], ResolutionRequest], limit: TimeLimit) -> tuple[ResolutionRequest, Optimum] | str:
-    """Return a request and its best stack, or why there is none.
+def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
+    """Return the request with the baseline of its own problem, as an advice for this problem has it.
+
+    The baseline stays as it is if the plain resolver finds none.
+    """
+    try:
+        baseline = resolve_newest_stack(request.problem, request.source, request.effort.limit, max_rounds=FIRST_ROUNDS)
+    except NoStackError:
+        return request
+    return replace(request, baseline=baseline, score=replace(request.score, baseline=baseline))
+
+
+def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | str:
+    """Return the best stack of another request, or why there is none.
 
     Args:
-        make_request: Returns the request.
+        solve_other: Returns the best stack.
         limit: Time limit of all prices; interrupted if the user interrupts the search.
     """
     if limit.is_over:
         return f"not priced: {limit.reason}"
     try:
-        request = make_request()
-        optimum = request.best()
+        other = solve_other()
     except KeyboardInterrupt:
         limit.interrupt()
         return f"not priced: {limit.reason}"
     except (InfeasibleError, NoStackError, SearchLimitError, UnavailableError) as error:
         return error.message
-    if request.effort.limit.interrupted:
+    if other.request.effort.limit.interrupted:
         limit.interrupt()
-    return f"not priced: {optimum.stopped}" if optimum.stopped else (request, optimum)
+    return f"not priced: {other.optimum.stopped}" if other.optimum.stopped else other
 
 
-def _price(
-    constraint: str,
-    origin: str,
-    current: tuple[ResolutionRequest, Optimum],
-    other_side: tuple[ResolutionRequest, Optimum],
-) -> Price:
-    before, after = current[1].stack, other_side[1].stack
+def _price(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
+    """Return the price of a constraint; it binds if the two stacks differ."""
+    changes = differences(solved.stack, other.stack)
     return Price(
         constraint=constraint,
         origin=origin,
-        prediction=current[0].predict(after, {str(c.name): c.version for c in before}),
-        libyears=_libyears_gained(current, other_side),
-        changes=differences(before, after),
+        binds=bool(changes),
+        prediction=solved.request.score.estimator.predict(other.stack.versions, solved.stack.versions),
+        libyears=_libyears_gained(solved, other),
+        changes=changes,
     )
 
 
-def _libyears_gained(
-    current: tuple[ResolutionRequest, Optimum], other_side: tuple[ResolutionRequest, Optimum]
-) -> float:
+def _libyears_gained(solved: Solved, other: Solved) -> float:
     """Return by how many years the packages of both stacks are newer in the other one, over the candidates of both."""
-    before = {c.name: c.version for c in current[1].stack}
+    before = solved.stack.versions
     hours = 0
-    for candidate in other_side[1].stack:
+    for candidate in other.stack:
         if candidate.name in before and before[candidate.name] != candidate.version:
             candidates = {
-                c.version: c for request, _ in (current, other_side) for c in request.source.candidates(candidate.name)
+                c.version: c for side in (solved, other) for c in side.request.source.candidates(candidate.name)
             }
             behind = hours_behind([candidates[version] for version in sorted(candidates, reverse=True)])
             hours += behind[before[candidate.name]] - behind[candidate.version]

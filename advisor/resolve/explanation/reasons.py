@@ -1,59 +1,25 @@
-"""Why each package of a stack has its version, and the graph of requirements that lead to it."""
+"""Why each package of a stack has its version."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.words import interval_text, quoted, ratio_text
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem, admits
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, CandidateStack, ResolutionProblem, admits
+from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_by_replacement, requirements_within
+from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.score.builds import TargetBuilds
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.estimate.gains import SettingValue
 from knowledge.estimate.interface import Prediction
-
-if TYPE_CHECKING:
-    import networkx
 
 AVOIDED_SLOWDOWN = "has a documented slow-down"
 """Part of the reason of a package whose newest version has one."""
 _REQUIREMENTS = "newest that the requirements admit"
 _OTHER_CHOICES = "follows from the other choices"
-
-
-def dependency_graph(
-    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
-) -> networkx.DiGraph[NormalizedName]:
-    """Return the dependency graph of a stack, starting at :data:`PROJECT`.
-
-    An edge leads from a package to one that it requires and has the ``requirements`` as texts; a node has its
-    ``version`` in the stack, and the packages that it is there ``instead_of``.
-    """
-    import networkx
-
-    graph: networkx.DiGraph[NormalizedName] = networkx.DiGraph()
-    graph.add_node(PROJECT)
-    replaced = _replaced_by_replacement(problem, source, stack)
-    graph.add_nodes_from(
-        (c.name, {"version": str(c.version), "instead_of": tuple(replaced.get(c.name, ()))}) for c in stack
-    )
-    for parent, required in requirements_within(problem, source, stack).items():
-        graph.add_edges_from((parent, name, {"requirements": texts}) for name, texts in required.items())
-    return graph
-
-
-def _replaced_by_replacement(
-    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
-) -> dict[NormalizedName, list[NormalizedName]]:
-    """Return the required packages that each package of a stack takes the place of."""
-    names: dict[NormalizedName, list[NormalizedName]] = {}
-    for replaced in replaced_packages(problem, source, stack):
-        names.setdefault(replaced.replacement, []).append(replaced.name)
-    return names
 
 
 def _shortest_paths(
@@ -71,33 +37,26 @@ def _shortest_paths(
 
 
 def explain_stack(
-    problem: ResolutionProblem,
-    source: CandidateSource,
+    request: ResolutionRequest,
+    optimum: Optimum,
     *,
-    stack: Sequence[Candidate],
-    baseline: Sequence[Candidate],
-    rules: RuleBook,
-    builds: TargetBuilds,
     prediction: Prediction,
     settings: Mapping[str, Sequence[SettingValue]],
 ) -> dict[str, str]:
-    """Return, for each package of a stack, why it has its version and what requires it, in a few words.
+    """Return, for each package of the best stack, why it has its version and what requires it, in a few words.
 
     Args:
-        problem: The problem.
-        source: Source of the candidates.
-        stack: The stack.
-        baseline: The baseline.
-        rules: The rules that apply to the target.
-        builds: Builds for the target.
+        request: The request.
+        optimum: Its best stack.
         prediction: Prediction for the stack over the baseline.
         settings: Recommended settings of each package that the baseline's version does not have.
     """
+    problem, source, stack, baseline = request.problem, request.source, optimum.stack, request.baseline
     paths = _shortest_paths(requirements_within(problem, source, stack))
     plain = {c.name: c for c in baseline}
-    forbidden = _forbidden_below(problem, source, baseline, rules)
-    slow = _slow_in_baseline(stack, baseline, rules, known=forbidden)
-    replaced = _replaced_by_replacement(problem, source, stack)
+    forbidden = _forbidden_below(problem, source, baseline, request.score.rules)
+    slow = _slow_in_baseline(stack, baseline, request.score.rules, known=forbidden)
+    replaced = replaced_by_replacement(problem, source, stack)
     reasons: dict[str, str] = {}
     for candidate in stack:
         reason = _reason(
@@ -106,7 +65,7 @@ def explain_stack(
         if values := settings.get(candidate.name):
             listed = quoted(["=".join(value) for value in values])
             reason = f"{reason}; recommended with {listed}, which {plain[candidate.name].version} does not have"
-        if build := builds.reason(candidate, plain.get(candidate.name)):
+        if build := request.score.builds.reason(candidate, plain.get(candidate.name)):
             reason = build if reason == _OTHER_CHOICES else f"{reason}; {build}"
         if reason == _REQUIREMENTS and _needs_build(candidate, problem, source):
             reason = "newest whose requirements are known without a build (`--build-sdists`)"
@@ -114,12 +73,12 @@ def explain_stack(
             reason = f"{reason}; instead of {quoted(replaced[candidate.name])}"
         parents = paths[candidate.name][:-1]
         reasons[candidate.name] = f"{reason}; via {' > '.join(parents)}" if parents else reason
-    return reasons
+    return _with_reasons_of_age(reasons, optimum)
 
 
-def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
+def _with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[str, str]:
     """Return the reasons of a stack, with the gain for which packages are older than in the newest stack that runs."""
-    newest = {c.name: c.version for c in optimum.newest}
+    newest = optimum.newest.versions
     older = [c.name for c in optimum.stack if c.name in newest and c.version < newest[c.name]]
     documented = any(AVOIDED_SLOWDOWN in reason for reason in reasons.values())
     without = "without the documented slow-downs, " if documented else ""
@@ -129,7 +88,7 @@ def with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[st
     return {**reasons, **further}
 
 
-def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: CandidateSource) -> bool:
+def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: IndexCandidates) -> bool:
     """Whether the next newer version that the project admits was left out because it has to be built."""
     roots = [root.requirement for root in problem.roots_of(candidate.name)]
     newer = [
@@ -152,18 +111,26 @@ def _forbidden_below(
     ]
     if not forbidden:
         return {}
-    import networkx
-
-    graph = dependency_graph(problem, source, baseline)
+    required = requirements_within(problem, source, baseline)
     rule_messages: dict[NormalizedName, str] = {}
     for package, message in forbidden:
-        for name in sorted((networkx.ancestors(graph, package) - {PROJECT}) | {package}):
+        for name in sorted(_requirers(required, package)):
             rule_messages.setdefault(name, f"does not run on the target: {message}")
     return rule_messages
 
 
+def _requirers(
+    required: Mapping[NormalizedName, Collection[NormalizedName]], package: NormalizedName
+) -> set[NormalizedName]:
+    """Return a package, and those that require it, directly or through others."""
+    names = {package}
+    while fresh := {parent for parent, of_parent in required.items() if not names.isdisjoint(of_parent)} - names:
+        names |= fresh
+    return names - {PROJECT}
+
+
 def _slow_in_baseline(
-    stack: Sequence[Candidate], baseline: Sequence[Candidate], rules: RuleBook, *, known: Collection[str]
+    stack: CandidateStack, baseline: CandidateStack, rules: RuleBook, *, known: Collection[str]
 ) -> dict[NormalizedName, str]:
     """Return the documented slow-down of each package of the baseline that the stack avoids.
 
@@ -173,10 +140,10 @@ def _slow_in_baseline(
         rules: The rules that apply to the target.
         known: Packages whose version has another reason.
     """
-    remaining = {rule.id for rule, _ in rules.slowdowns_of({str(c.name): c.version for c in stack})}
+    remaining = {rule.id for rule, _ in rules.slowdowns_of(stack.versions)}
     avoided = [
         (rule, name)
-        for rule, name in rules.slowdowns_of({str(c.name): c.version for c in baseline})
+        for rule, name in rules.slowdowns_of(baseline.versions)
         if rule.id not in remaining and name not in known
     ]
     # The one that says most about other programs comes last, and is the reason.

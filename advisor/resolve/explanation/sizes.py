@@ -17,7 +17,7 @@ from advisor.index.metadata.file_sizes import FileSize, Problem
 from advisor.locks.lock import LockedVersion
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
-from advisor.resolve.explanation.finding_types import AdviceFinding
+from advisor.resolve.explanation.findings import AdviceFinding, note
 
 Measure = Literal["installed", "download"]
 
@@ -29,8 +29,8 @@ class PackageSize:
     Attributes:
         name: Its name.
         version: Its version.
-        download: Size of its file; none if it is not known.
-        installed: Size of its unpacked files, without the bytecode that installers compile; none if it is not known.
+        download: Size of its file; `None` if it is not known.
+        installed: Size of its unpacked files, without the bytecode that installers compile; `None` if it is not known.
     """
 
     name: str
@@ -79,8 +79,8 @@ class AdviceSizes:
 
     Attributes:
         stack: The recommended stack.
-        baseline: The baseline; none if there is none.
-        current: The current lock, as far as its sizes are known without a request; none if there is none.
+        baseline: The baseline; `None` if there is none.
+        current: The current lock, with the sizes that are known without a request; `None` if there is none.
         findings: What is not known, and why.
         final: Whether reading the sizes again would give the same result.
     """
@@ -113,7 +113,7 @@ def read_sizes(
         source: The candidates that the stack was chosen from.
         stack: The stack.
         baseline: The baseline; empty if there is none.
-        current: Packages of the current lock, by name; none if there is none.
+        current: Packages of the current lock, by name; `None` if there is none.
         wait_for: Whether to wait for sizes that have not been read yet.
     """
     candidates = [candidate for candidate in (*stack, *baseline) if _has_file(candidate)]
@@ -137,11 +137,7 @@ def read_sizes(
         baseline=sizes_of(baseline) if baseline else None,
         current=None if current is None else _current_sizes(client, source, current, read),
         findings=tuple(
-            AdviceFinding(
-                code="ADV114",
-                severity="note",
-                message=f"the sizes of {count(len(names), 'package')} are not known completely: {problem.text}",
-            )
+            note("ADV114", f"the sizes of {count(len(names), 'package')} are not known completely: {problem.text}")
             for problem, names in sorted(missing.items(), key=lambda item: item[0].text)
         ),
         final=not any(problem.temporary for problem in missing),

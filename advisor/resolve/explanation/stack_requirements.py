@@ -100,3 +100,13 @@ def replaced_packages(
         )
         for (name, replacement), parents in sorted(requirers.items())
     )
+
+
+def replaced_by_replacement(
+    problem: ResolutionProblem, source: CandidateSource, stack: Sequence[Candidate]
+) -> dict[NormalizedName, list[NormalizedName]]:
+    """Return the required packages that each package of a stack takes the place of."""
+    names: dict[NormalizedName, list[NormalizedName]] = {}
+    for replaced in replaced_packages(problem, source, stack):
+        names.setdefault(replaced.replacement, []).append(replaced.name)
+    return names

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
-from packaging.version import Version
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, ResolutionTooDeep, Resolver
 
 from advisor.domain.progress import progress
@@ -19,6 +18,7 @@ from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     Candidate,
     CandidateSource,
+    CandidateStack,
     Dependency,
     NoStackError,
     ResolutionProblem,
@@ -70,15 +70,18 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         self,
         problem: ResolutionProblem,
         source: CandidateSource,
-        pins: Mapping[NormalizedName, Candidate] | None = None,
-        limit: TimeLimit | None = None,
+        *,
+        pins: Mapping[NormalizedName, Candidate] | None,
+        is_left_out: Callable[[Candidate], bool] | None,
+        limit: TimeLimit | None,
     ) -> None:
         self._problem = problem
         self._source = source
         self._pins = pins
+        self._is_left_out = is_left_out
         self._limit = limit
         self.refused: set[str] = set()
-        """Packages of which older versions were refused, since no requirement excluded one whose build failed."""
+        """Packages whose older versions were refused: no requirement excluded a newer one whose build failed."""
         self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
 
     def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
@@ -196,14 +199,17 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         return requirements
 
     def _candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        if self._pins is None:
-            return self._source.candidates(name)
-        return (self._pins[name],) if name in self._pins else ()
+        if self._pins is not None:
+            return (self._pins[name],) if name in self._pins else ()
+        every = self._source.candidates(name)
+        if self._is_left_out is None:
+            return every
+        plain = tuple(c for c in every if not self._is_left_out(c))
+        roots = [root.requirement for root in self._problem.roots_of(name)]
+        return plain if any(all(admits(root, c.version) for root in roots) for c in plain) else every
 
 
 def _pin(candidate: Candidate) -> Dependency:
-    from packaging.requirements import Requirement
-
     return Dependency(name=candidate.name, requirement=Requirement(f"{candidate.name}==={candidate.version}"))
 
 
@@ -220,15 +226,17 @@ def resolve_baseline(
     source: CandidateSource,
     *,
     pins: Mapping[NormalizedName, Candidate] | None = None,
+    is_left_out: Callable[[Candidate], bool] | None = None,
     max_rounds: int = MOST_ROUNDS,
     limit: TimeLimit | None = None,
-) -> tuple[Candidate, ...]:
+) -> CandidateStack:
     """Resolve a problem, newest versions first.
 
     Args:
         problem: The problem.
         source: The candidates.
         pins: The only candidate of each package; by default all candidates are used.
+        is_left_out: Whether to leave out a candidate if the project's requirements admit another one of its package.
         max_rounds: Limit of the search, in resolvelib's rounds.
         limit: Time limit.
 
@@ -239,17 +247,11 @@ def resolve_baseline(
         NoStackError: If no stack satisfies the requirements.
         BaselineLimitError: If none is found within the limits.
     """
-    requirements = [
-        item
-        for root in problem.roots
-        if not root.constraint and problem.applies(root.requirement)
-        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
-    ]
     if pins is None:
         prefetch_roots(problem, source)
-    provider = _Provider(problem, source, pins, limit)
+    provider = _Provider(problem, source, pins=pins, is_left_out=is_left_out, limit=limit)
     try:
-        result = Resolver(provider, BaseReporter()).resolve(requirements, max_rounds=max_rounds)
+        result = Resolver(provider, BaseReporter()).resolve(_root_requirements(problem), max_rounds=max_rounds)
     except ResolutionImpossible as error:
         if provider.refused:
             # A package that it reads later may exclude the versions whose builds failed.
@@ -267,12 +269,22 @@ def resolve_baseline(
             hint="constrain the packages that have many versions",
         ) from None
     candidates = {node.candidate.name: node.candidate for node in result.mapping.values()}
-    return tuple(candidates[name] for name in sorted(candidates))
+    return CandidateStack(candidates[name] for name in sorted(candidates))
+
+
+def _root_requirements(problem: ResolutionProblem) -> list[ResolvelibRequirement]:
+    """Return what the project itself requires on the target."""
+    return [
+        item
+        for root in problem.roots
+        if not root.constraint and problem.applies(root.requirement)
+        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
+    ]
 
 
 def resolve_newest_stack(
     problem: ResolutionProblem, source: IndexCandidates, limit: TimeLimit, *, max_rounds: int = MOST_ROUNDS
-) -> tuple[Candidate, ...]:
+) -> CandidateStack:
     """Resolve a problem, newest versions first; with further builds only if there is no stack without them.
 
     Raises:
@@ -280,9 +292,10 @@ def resolve_newest_stack(
         BaselineLimitError: If none is found within the limits.
     """
     if source.has_further_builds:
-        plain = DefaultBuilds(problem, source, source.is_further_build)
         try:
-            return resolve_baseline(problem, plain, max_rounds=max_rounds, limit=limit)
+            return resolve_baseline(
+                problem, source, is_left_out=source.is_further_build, max_rounds=max_rounds, limit=limit
+            )
         except BaselineLimitError:
             raise
         except NoStackError:
@@ -362,69 +375,3 @@ def verify(problem: ResolutionProblem, source: CandidateSource, stack: Iterable[
     if {c.name for c in accepted} != {c.name for c in stack}:
         surplus = sorted({c.name for c in stack} - {c.name for c in accepted})
         raise VerificationError(f"the chosen stack has packages that nothing requires: {surplus}", hint=hint)
-
-
-class DefaultBuilds:
-    """The candidates of a problem without further builds, which a plain resolver does not know of.
-
-    If the project's own requirements admit only further builds of a package, it has these.
-    """
-
-    def __init__(
-        self, problem: ResolutionProblem, source: CandidateSource, is_further_build: Callable[[Candidate], bool]
-    ) -> None:
-        self._problem = problem
-        self._source = source
-        self._is_further_build = is_further_build
-
-    @property
-    def fetched(self) -> Collection[str]:
-        """Addresses of the files whose metadata has been requested."""
-        return self._source.fetched
-
-    def candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        """Return the candidates of a package for the target, newest first."""
-        every = self._source.candidates(name)
-        default = tuple(c for c in every if not self._is_further_build(c))
-        roots = [root.requirement for root in self._problem.roots_of(name)]
-        return default if any(all(admits(root, c.version) for root in roots) for c in default) else every
-
-    def dependencies(self, candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        """Return the dependencies of a candidate, or the additional ones of an extra; none if they are unusable."""
-        return self._source.dependencies(candidate, extra)
-
-    def lacks_extra(self, candidate: Candidate, extra: NormalizedName) -> bool:
-        """Whether a candidate, whose dependencies with an extra were read, does not provide the extra."""
-        return self._source.lacks_extra(candidate, extra)
-
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none without a record of them."""
-        return self._source.vulnerabilities(candidate)
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
-        return self._source.size(candidate)
-
-    def is_known(self, candidate: Candidate) -> bool:
-        """Whether the candidate's metadata has been read."""
-        return self._source.is_known(candidate)
-
-    def lacks_build(self, candidate: Candidate) -> bool:
-        """Whether a candidate cannot be used because its requirements are only known after a build."""
-        return self._source.lacks_build(candidate)
-
-    def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
-        """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
-        return self._source.failed_newer(candidate)
-
-    def fetch(self, candidates: Iterable[Candidate]) -> None:
-        """Read the metadata of candidates in one parallel batch."""
-        self._source.fetch(candidates)
-
-    def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
-        """Start reading the pages of packages, and the metadata of the versions that come first, without waiting."""
-        self._source.prefetch(names, requirements)
-
-    def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
-        """Start reading the metadata of candidates without waiting."""
-        self._source.prefetch_metadata(candidates)

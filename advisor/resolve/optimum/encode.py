@@ -94,7 +94,7 @@ class Encoding:
         self._excluded_groups: set[tuple[tuple[frozenset[Choice], ...], str]] = set()
 
     def literal(self, choice: PairedChoice) -> Literal | None:
-        """Return the literal of a choice, or none if it has none."""
+        """Return the literal of a choice, or `None` if it has none."""
         name, version = choice
         if version is None:
             return negated(self._present[name]) if name in self._present else None
@@ -130,7 +130,7 @@ class Encoding:
         }
 
     def unexpanded(self, answer: SolverResult) -> list[NormalizedName]:
-        """Return the packages of which a solution chooses a candidate that is not explicit."""
+        """Return the packages whose candidate in a solution is not explicit."""
         return sorted(name for name, literal in self._older.items() if answer.is_true(literal))
 
     def add_packages(self, names: Iterable[NormalizedName]) -> None:

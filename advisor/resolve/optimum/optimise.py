@@ -13,19 +13,19 @@ absent package counts as newest. So the result is unique and does not depend on 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.progress import progress
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, CandidateStack, ResolutionProblem
 from advisor.resolve.optimum.baseline import VerificationError, verify
 from advisor.resolve.optimum.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum.result import Optimum, SearchLimitError
 from advisor.resolve.optimum.search import Search, needed_by
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.optimum.stages import Stages
-from advisor.resolve.score.costs import Bound, Candidates, Limits, Objective
+from advisor.resolve.score.costs import Bound, Limits, StackCosts
 
 MAX_ITERATIONS = 200
 
@@ -33,25 +33,21 @@ MAX_ITERATIONS = 200
 def optimise(
     problem: ResolutionProblem,
     source: CandidateSource,
+    score: StackCosts,
     *,
-    objectives: Callable[[Candidates], Sequence[Objective]],
-    limits: Callable[[Candidates], Limits],
     start: Sequence[Candidate],
     effort: Effort | None = None,
     explicit: int = INITIAL_EXPLICIT,
-    rewarded: Iterable[NormalizedName] = (),
 ) -> Optimum:
     """Return the best stack.
 
     Args:
         problem: The problem.
         source: The candidates.
-        objectives: Returns the objectives for the packages loaded so far, in order of importance.
-        limits: Returns what the rules exclude among the packages loaded so far.
+        score: What stacks cost, and what is excluded.
         start: A stack to start from, such as the baseline: its packages are loaded first, and it is the first hint.
         effort: Work limit for each objective of each iteration, and time limit of the search.
         explicit: Number of candidates of each package that are explicit from the beginning.
-        rewarded: Packages that may have negative costs.
 
     Raises:
         InfeasibleError: If no stack satisfies the requirements and the rules.
@@ -59,101 +55,125 @@ def optimise(
         KeyboardInterrupt: If the user interrupts the search, and the time limit does not keep results or the rules
             exclude the stack to start from.
     """
-    effort = effort or Effort()
-    encoding = Encoding(problem, source, limits, explicit=explicit)
-    iteration = 0
-    best: Optimum | None = None
-    """The last stack that is optimal, but perhaps not the first of those with its score."""
+    return _Optimisation(problem, source, score, start, effort or Effort(), explicit).optimum()
 
-    def extras_of(options: Mapping[NormalizedName, int]) -> dict[NormalizedName, frozenset[str]]:
-        return {name: problem.extra_options[name][place].extras for name, place in options.items()}
 
-    def required_names(
-        selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
-    ) -> set[NormalizedName]:
-        return needed_by(problem, source, selection, extras=extras_of(options))[0]
+class _Optimisation:
+    """One search for the best stack."""
 
-    stages = Stages(encoding, effort, start, required_names)
+    def __init__(
+        self,
+        problem: ResolutionProblem,
+        source: CandidateSource,
+        score: StackCosts,
+        start: Sequence[Candidate],
+        effort: Effort,
+        explicit: int,
+    ) -> None:
+        self._problem = problem
+        self._source = source
+        self._score = score
+        self._start = start
+        self._effort = effort
+        self._encoding = Encoding(problem, source, score.limits, explicit=explicit)
+        self._stages = Stages(self._encoding, effort, start, self._required_names)
+        self._iteration = 0
+        self._best: Optimum | None = None
+        """The last stack that is optimal, but perhaps not the first of those with its score."""
 
-    def optimum(stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str) -> Optimum:
-        return Optimum(
-            stack=tuple(stack),
-            bounds=bounds,
-            unique=stages.unique and not stopped,
-            iterations=iteration,
-            candidates=sum(len(offered) for offered in encoding.candidates.values()),
-            fetched=len(source.fetched),
-            stopped=stopped,
-            options={} if stopped else stages.options,
-            failed_builds=encoding.failed_builds,
-        )
-
-    try:
-        search = Search(problem, source, encoding, start)
-        search.add_packages(rewarded)
-
-        def is_admitted(stack: Sequence[Candidate]) -> bool:
-            return stages.rewards_are_justified(stack) and search.excludes_failed_builds(
-                stack, extras_of(stages.options)
+    def optimum(self) -> Optimum:
+        """Return the best stack, or at a limit the best one so far."""
+        try:
+            search = Search(self._problem, self._source, self._encoding, self._start)
+            search.add_packages(self._score.compared_beyond(self._start))
+            while self._iteration < MAX_ITERATIONS:
+                self._iteration += 1
+                progress("searching for the best stack: iteration %d", self._iteration)
+                if (optimum := self._iterate(search)) is not None:
+                    return optimum
+            raise SearchLimitError(
+                f"the search did not end within {MAX_ITERATIONS} iterations",
+                hint="constrain the packages that have many versions",
             )
-
-        while iteration < MAX_ITERATIONS:
-            iteration += 1
-            progress("searching for the best stack: iteration %d", iteration)
-            budgets = limits(encoding.candidates).budgets
-            criteria = objectives(encoding.candidates)
-            bounds, selection = stages.solve(criteria, budgets)
-            breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(criteria) == 1
-            if not breaks_ties_at_end:
-                selection = stages.prefer_newest()
-            stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
-            if stack is not None and is_admitted(stack):
-                best = optimum(stack, bounds, "")
-                if not breaks_ties_at_end:
-                    return best
-                # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve:
-                # only once, at the end. With rewards, the first solution must be known to deserve them.
-                selection = stages.prefer_newest()
-                stack = search.refine(selection, stages.unexpanded, extras=extras_of(stages.options))
-                if stack is not None and is_admitted(stack):
-                    return optimum(stack, bounds, "")
-        raise SearchLimitError(
-            f"the search did not end within {MAX_ITERATIONS} iterations",
-            hint="constrain the packages that have many versions",
-        )
-    except (SearchLimitError, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt):
-            if not effort.limit.keeps_result:
+        except (SearchLimitError, KeyboardInterrupt) as error:
+            if isinstance(error, KeyboardInterrupt):
+                if not self._effort.limit.keeps_result:
+                    raise
+                self._effort.limit.interrupt()
+            if (optimum := self._best or self._optimum_of_start()) is None:
                 raise
-            effort.limit.interrupt()
-        if best is not None:
-            return best
-        if not _is_solution(start, problem, source, encoding.candidates, limits):
-            raise
-        reason = effort.limit.reason or (
-            f"stopped after {MAX_ITERATIONS} iterations" if iteration == MAX_ITERATIONS else "stopped at the work limit"
+            return optimum
+
+    def _iterate(self, search: Search) -> Optimum | None:
+        """Solve the model, and refine it; return the best stack if the metadata of everything chosen is known."""
+        stages = self._stages
+        budgets = self._score.limits(self._encoding.candidates).budgets
+        objectives = self._score.objectives(self._encoding.candidates)
+        bounds, selection = stages.solve(objectives, budgets)
+        # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve: only once,
+        # at the end. With rewards, the first solution must be known to deserve them.
+        breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(objectives) == 1
+        if not breaks_ties_at_end:
+            selection = stages.prefer_newest()
+        stack = self._refined(search, selection)
+        if stack is not None and breaks_ties_at_end:
+            self._best = self._optimum(stack, bounds)
+            stack = self._refined(search, stages.prefer_newest())
+        return None if stack is None else self._optimum(stack, bounds)
+
+    def _refined(self, search: Search, selection: Mapping[NormalizedName, Candidate]) -> Sequence[Candidate] | None:
+        """Refine the model by a choice; return its stack if it is known to be a solution."""
+        extras = self._extras_of(self._stages.options)
+        stack = search.refine(selection, self._stages.unexpanded, extras=extras)
+        if stack is None or not self._stages.rewards_are_justified(stack):
+            return None
+        return stack if search.excludes_failed_builds(stack, extras) else None
+
+    def _extras_of(self, options: Mapping[NormalizedName, int]) -> dict[NormalizedName, frozenset[str]]:
+        return {name: self._problem.extra_options[name][place].extras for name, place in options.items()}
+
+    def _required_names(
+        self, selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
+    ) -> set[NormalizedName]:
+        return needed_by(self._problem, self._source, selection, extras=self._extras_of(options))[0]
+
+    def _optimum(self, stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str = "") -> Optimum:
+        return Optimum(
+            stack=CandidateStack(stack),
+            bounds=bounds,
+            unique=self._stages.unique and not stopped,
+            iterations=self._iteration,
+            candidates=sum(len(offered) for offered in self._encoding.candidates.values()),
+            fetched=len(self._source.fetched),
+            stopped=stopped,
+            options={} if stopped else self._stages.options,
+            failed_builds=self._encoding.failed_builds,
         )
-        return optimum(start, stages.bounds_of(start, objectives(encoding.candidates)), reason)
 
+    def _optimum_of_start(self) -> Optimum | None:
+        """Return the stack to start from with what is proven so far; `None` if it is not known to be a solution."""
+        if not self._is_solution(self._start):
+            return None
+        reason = self._effort.limit.reason or (
+            f"stopped after {MAX_ITERATIONS} iterations"
+            if self._iteration == MAX_ITERATIONS
+            else "stopped at the work limit"
+        )
+        bounds = self._stages.bounds_of(self._start, self._score.objectives(self._encoding.candidates))
+        return self._optimum(self._start, bounds, reason)
 
-def _is_solution(
-    stack: Sequence[Candidate],
-    problem: ResolutionProblem,
-    source: CandidateSource,
-    loaded: Candidates,
-    limits: Callable[[Candidates], Limits],
-) -> bool:
-    """Whether a stack is known to satisfy a problem: the search may have ended before its packages were loaded."""
-    selection = {c.name: c for c in stack}
-    if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, limits(loaded)):
-        return False
-    if needed_by(problem, source, selection)[1]:
-        return False
-    try:
-        verify(problem, source, stack)
-    except VerificationError:
-        return False
-    return True
+    def _is_solution(self, stack: Sequence[Candidate]) -> bool:
+        """Whether a stack is known to satisfy the problem; its packages may not have been loaded before the end."""
+        selection, loaded = {c.name: c for c in stack}, self._encoding.candidates
+        if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, self._score.limits(loaded)):
+            return False
+        if needed_by(self._problem, self._source, selection)[1]:
+            return False
+        try:
+            verify(self._problem, self._source, stack)
+        except VerificationError:
+            return False
+        return True
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:

@@ -9,7 +9,7 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.time_limit import INTERRUPTED
 from advisor.domain.words import quoted
-from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.candidates.problem import NO_PACKAGES, CandidateStack
 from advisor.resolve.score.costs import Bound
 from knowledge.domain.errors import UnsatisfiableError
 from knowledge.domain.ratio import NO_GAIN, Ratio
@@ -29,13 +29,13 @@ class Optimum:
         stopped: Why the search ended before the proof; empty if it did not.
         options: Place of the extras that are required in addition, by package.
         not_compared: Which other ways to state the problem were not compared; empty if all were.
-        failed_builds: Packages of which a build failed. Versions of other packages that nobody read may exclude that
+        failed_builds: Packages with a failed build. Versions of other packages that nobody read may exclude that
             build, so that an older one would count.
         newest: The newest stack that runs on the target, which its speed was compared with; empty if none was.
         gain: Predicted gain over that stack, each with its best settings.
     """
 
-    stack: tuple[Candidate, ...]
+    stack: CandidateStack
     bounds: tuple[Bound, ...]
     unique: bool
     iterations: int
@@ -45,7 +45,7 @@ class Optimum:
     options: Mapping[NormalizedName, int] = field(default_factory=dict)
     not_compared: str = ""
     failed_builds: tuple[str, ...] = ()
-    newest: tuple[Candidate, ...] = ()
+    newest: CandidateStack = NO_PACKAGES
     gain: Ratio = NO_GAIN
 
     @property

@@ -105,12 +105,12 @@ class Search:
 
         Args:
             selection: The chosen candidate of each package.
-            unexpanded: Packages of which the solution chose a candidate that is not explicit.
+            unexpanded: Packages with a candidate in the solution that is not explicit.
             roots: The project's requirements; by default those of the problem.
             extras: Extras that are required in addition wherever a package is needed.
 
         Returns:
-            The chosen candidates that are needed, sorted by name; none if the metadata of some was not known.
+            The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
         required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots, extras=extras)
         unexpanded = sorted(absent.intersection(unexpanded))
@@ -126,7 +126,7 @@ class Search:
     ) -> bool:
         """Whether other packages of a stack exclude the failed builds that are newer than its versions.
 
-        A stack in which they do not is forbidden from then on.
+        Otherwise the stack is forbidden from then on.
 
         Args:
             stack: The stack, with known metadata.

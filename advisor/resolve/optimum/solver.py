@@ -47,7 +47,7 @@ class SolverResult:
     """The result of one call of the solver.
 
     Attributes:
-        values: Value of each Boolean; none if no solution was found.
+        values: Value of each Boolean; `None` if no solution was found.
         impossible: Whether it is proven that there is no solution.
         value: Value of the objective.
         bound: Lower bound of the objective.
@@ -158,21 +158,7 @@ class SolverModel:
             proto.solution_hint.values.extend([int(value) for value in hint.values()])
         proto.assumptions.extend(list(assumptions))
         status = self._solver.CpSolverStatus
-        # Presolving takes up to a hundred times as long as solving an easy model, and makes hard ones a hundred times
-        # faster (measured: docs, resolver). Conflicts need assumptions, which it may replace.
-        response: Any = None
-        if assumptions:
-            response = self._run(proto, effort, work=effort.work, presolve=False)
-        else:
-            if not self._difficulty.needs_presolving:
-                response = self._run(proto, effort, work=min(_QUICK_WORK, effort.work), presolve=False)
-                if response.status not in (status.OPTIMAL, status.INFEASIBLE):
-                    self._difficulty.needs_presolving = True
-            if self._difficulty.needs_presolving:
-                quick, response = response, self._run(proto, effort, work=effort.work, presolve=True)
-                if response.status == status.UNKNOWN and quick is not None:
-                    # The time ended; the first attempt may have found a solution without a proof.
-                    response = quick
+        response = self._response(effort, has_assumptions=bool(assumptions))
         if response.status == status.INFEASIBLE:
             core = tuple(response.sufficient_assumptions_for_infeasibility)
             return SolverResult(values=None, impossible=True, core=core)
@@ -183,6 +169,24 @@ class SolverModel:
         if response.status == status.FEASIBLE and costs:
             bound = math.ceil(response.best_objective_bound - 1e-6)
         return SolverResult(values=[bool(v) for v in response.solution], value=value, bound=bound)
+
+    def _response(self, effort: Effort, *, has_assumptions: bool) -> Any:
+        """Return the solver's response, at first without presolving.
+
+        Presolving takes up to a hundred times as long as solving an easy model, and makes hard ones a hundred times
+        faster (measured: docs, resolver). Conflicts need assumptions, which it may replace.
+        """
+        if has_assumptions:
+            return self._run(self._proto, effort, work=effort.work, presolve=False)
+        status, quick = self._solver.CpSolverStatus, None
+        if not self._difficulty.needs_presolving:
+            quick = self._run(self._proto, effort, work=min(_QUICK_WORK, effort.work), presolve=False)
+            if quick.status in (status.OPTIMAL, status.INFEASIBLE):
+                return quick
+            self._difficulty.needs_presolving = True
+        response = self._run(self._proto, effort, work=effort.work, presolve=True)
+        # If the time ended, the first attempt may have found a solution without a proof.
+        return quick if response.status == status.UNKNOWN and quick is not None else response
 
     def _run(self, proto: Any, effort: Effort, *, work: float, presolve: bool) -> Any:
         parameters = self._solver.SatParameters()

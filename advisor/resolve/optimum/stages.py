@@ -42,7 +42,7 @@ class Stages:
         self.unique = False
         """Whether the last choice is proven to be the first of those with the same score."""
         self.unexpanded: Sequence[NormalizedName] = ()
-        """Packages of which the last solution chose a candidate that is not explicit."""
+        """Packages with a candidate in the last solution that is not explicit."""
 
     def solve(
         self, objectives: Sequence[Objective], budgets: Sequence[Budget] = ()
@@ -57,6 +57,33 @@ class Stages:
             InfeasibleError: If there is no solution.
             SearchLimitError: If the work limit is reached before a solution or a proof is found.
         """
+        costs = self._cost_terms(objectives)
+        spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
+        # The project's own requirements need their packages in any case.
+        self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
+        model = self._with_support(self._encoding.solvable_model().copy())
+        for terms, most in spent:
+            model.at_most(terms, most)
+        names = [objective.name for objective in objectives]
+        answer = self._with_previous_values(model, costs)
+        if answer is not None:
+            bounds = self._bounds_of_answer(model, names, costs, answer)
+        else:
+            bounds, answer = self._minimised(model, names, costs)
+        # A refined model never has cheaper solutions, so later bounds are at least as high. Only where a build failed,
+        # requirements that are read later may admit further versions.
+        is_refined = not self._encoding.failed_builds
+        self._proven = tuple(bound.bound for bound in bounds) if is_refined else ()
+        monotone = is_refined and all(cost > 0 for terms in costs for cost in terms.values())
+        self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
+        self._record(answer)
+        self.unique = False
+        is_comparable = not any(bound.gap for bound in bounds)
+        self._optimal = (model, next((terms for terms in reversed(costs) if terms), {})) if is_comparable else None
+        return tuple(bounds), self._last
+
+    def _cost_terms(self, objectives: Sequence[Objective]) -> list[dict[Literal, int]]:
+        """Return the cost of each literal, for each objective."""
         costs = [self._terms.of_choices(o.costs, o.pairs) for o in objectives]
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
@@ -65,42 +92,32 @@ class Stages:
             for further in (self._terms.of_options(objective.options), self._terms.of_combinations(objective.together)):
                 for literal, cost in further.items():
                     terms[literal] = terms.get(literal, 0) + cost
-        spent = [(self._terms.of_choices(budget.costs, {}), budget.most) for budget in budgets]
-        # The project's own requirements need their packages in any case.
-        self._rewarded = tuple(sorted(_rewarded(objectives) - self._encoding.required))
-        model = self._with_support(self._encoding.solvable_model().copy())
-        for terms, most in spent:
-            model.at_most(terms, most)
-        answer = self._with_previous_values(model, costs)
+        return costs
+
+    def _bounds_of_answer(
+        self, model: SolverModel, names: Sequence[str], costs: Sequence[Mapping[Literal, int]], answer: SolverResult
+    ) -> list[Bound]:
+        """Return the bounds of a solution that is optimal by the last objective, and fix its values."""
+        values = [_total(terms, answer) for terms in costs]
+        for terms, value in zip(costs, values, strict=True):
+            model.at_most(terms, value)
+        proven = [*values[:-1], answer.bound]
+        return [Bound(objective=n, value=v, bound=b) for n, v, b in zip(names, values, proven, strict=True)]
+
+    def _minimised(
+        self, model: SolverModel, names: Sequence[str], costs: Sequence[Mapping[Literal, int]]
+    ) -> tuple[list[Bound], SolverResult]:
+        """Minimise one objective after the other, and fix its value; return the bounds and the last solution."""
+        answer: SolverResult | None = None
         bounds: list[Bound] = []
-        if answer is not None:
-            values = [_total(terms, answer) for terms in costs]
-            proven = [*values[:-1], answer.bound]
-            bounds = [
-                Bound(objective=o.name, value=v, bound=b) for o, v, b in zip(objectives, values, proven, strict=True)
-            ]
-            for terms, value in zip(costs, values, strict=True):
+        for name, terms in zip(names, costs, strict=True):
+            value = bound = 0
+            if terms:
+                answer, bound = self._minimise(model, terms, answer)
+                value = _total(terms, answer)
                 model.at_most(terms, value)
-        else:
-            for objective, terms in zip(objectives, costs, strict=True):
-                value = bound = 0
-                if terms:
-                    answer, bound = self._minimise(model, terms, answer)
-                    value = _total(terms, answer)
-                    model.at_most(terms, value)
-                bounds.append(Bound(objective=objective.name, value=value, bound=bound))
-        # A refined model never has cheaper solutions, so later bounds are at least as high. Only where a build failed,
-        # requirements that are read later may admit further versions.
-        is_refined = not self._encoding.failed_builds
-        self._proven = tuple(bound.bound for bound in bounds) if is_refined else ()
-        answer = answer or self._solve(model, {}, None)
-        monotone = is_refined and all(cost > 0 for terms in costs for cost in terms.values())
-        self._values = [b.value for b in bounds] if monotone and not any(b.gap for b in bounds) else []
-        self._record(answer)
-        self.unique = False
-        is_comparable = not any(bound.gap for bound in bounds)
-        self._optimal = (model, next((terms for terms in reversed(costs) if terms), {})) if is_comparable else None
-        return tuple(bounds), self._last
+            bounds.append(Bound(objective=name, value=value, bound=bound))
+        return bounds, answer or self._solve(model, {}, None)
 
     def bounds_of(self, stack: Sequence[Candidate], objectives: Sequence[Objective]) -> tuple[Bound, ...]:
         """Return the value of each objective for a stack, and what is proven of it so far.
@@ -188,7 +205,7 @@ class Stages:
     def _record(self, answer: SolverResult) -> None:
         """Store a solution, and the packages it needs that are not expanded."""
         self._last = self._encoding.selected_candidates(answer)
-        # Includes packages of which it chose a candidate that is not explicit.
+        # Includes packages whose candidate is not explicit.
         reached = [name for name in self._rewarded if name in self._encoding.candidates]
         self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
         options = self._encoding.selected_options(answer)

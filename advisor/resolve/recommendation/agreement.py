@@ -1,16 +1,15 @@
 """The same versions for several targets wherever possible: one exact optimum over the stacks of all of them.
 
-The problems of the targets become one problem, in which each package exists once for each target. Among the stacks that
-violate the fewest rules and have the fewest idle builds, those with the fewest different versions are the best, and of
-those the ones that are best by the other criteria, summed over the targets.
+The problems of the targets become one problem, with one copy of each package for each target. Its criteria are, in this
+order: violated rules, idle builds, the number of different versions, and the other criteria, summed over the targets.
 """
 
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 
 from packaging.requirements import Requirement
@@ -19,11 +18,10 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.problem import Candidate, Dependency, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, ResolutionProblem
 from advisor.resolve.optimum.optimise import optimise
-from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest
-from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.score.costs import Budget, Candidates, Choice, Limits, Objective
+from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved
+from advisor.resolve.score.costs import Candidates, Limits, Objective
 from advisor.resolve.score.criteria import CRITERIA
 
 _ORIGIN = "the same versions for all targets"
@@ -50,11 +48,11 @@ class Agreement:
     proven: bool
 
 
-def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: TimeLimit) -> Agreement:
+def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
     """Return requests whose best stacks have as many releases in common as possible.
 
     Args:
-        solved: Request and best stack of each target.
+        solved: The best stack of each target.
         limit: Time limit of the search.
 
     Raises:
@@ -63,34 +61,25 @@ def agree(solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: Tim
     # Speed is compared with the newest stack of each target, as for its own best stack.
     joint = _JointTargets(
         [
-            replace(request, criteria=request.criteria.over(optimum.newest), optimum=None)
-            for request, optimum in solved.values()
+            replace(own.request, score=replace(own.request.score, reference=own.optimum.newest))
+            for own in solved.values()
         ]
     )
-    first = next(iter(solved.values()))[0]
-    start: Sequence[Candidate] = joint.joined([optimum.stack for _, optimum in solved.values()])
-    effort = replace(first.effort, limit=limit)
+    start: Sequence[Candidate] = joint.joined([own.stack for own in solved.values()])
+    effort = replace(next(iter(solved.values())).request.effort, limit=limit)
     for _ in range(MOST_UNCOUNTED):
-        optimum = optimise(
-            joint.problem,
-            joint,
-            objectives=joint.objectives,
-            limits=joint.limits,
-            start=start,
-            effort=effort,
-            rewarded=joint.compared_beyond(start),
-        )
+        optimum = optimise(joint.problem, joint, joint, start=start, effort=effort)
         corrected = None if optimum.stopped else joint.without_uncounted_gains(optimum.stack)
         if corrected is None:
             break
         joint, start = corrected, optimum.stack
     # Without a stack whose gain counts, each target keeps its own best one.
-    own = [optimum.stack for _, optimum in solved.values()]
-    stacks = dict(zip(solved, joint.separated(optimum.stack) if corrected is None else own, strict=True))
+    own_stacks = [own.stack for own in solved.values()]
+    stacks = dict(zip(solved, joint.separated(optimum.stack) if corrected is None else own_stacks, strict=True))
     return Agreement(
-        requests={name: _limited_to(request, stacks[name]) for name, (request, _) in solved.items()},
-        before=differing([(request, optimum.stack) for request, optimum in solved.values()]),
-        after=differing([(request, stacks[name]) for name, (request, _) in solved.items()]),
+        requests={name: _limited_to(own.request, stacks[name]) for name, own in solved.items()},
+        before=differing([(own.request, own.stack) for own in solved.values()]),
+        after=differing([(own.request, stacks[name]) for name, own in solved.items()]),
         proven=corrected is None
         and all(bound.gap == 0 for bound in optimum.bounds if bound.objective == DIFFERENT_VERSIONS),
     )
@@ -177,25 +166,10 @@ class _JointTargets:
         request, original = self._original(candidate)
         return request.source.lacks_extra(original, extra)
 
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or none without a record of them."""
-        request, original = self._original(candidate)
-        return request.source.vulnerabilities(original)
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
-        request, original = self._original(candidate)
-        return request.source.size(original)
-
     def is_known(self, candidate: Candidate) -> bool:
         """Whether the candidate's metadata has been read."""
         request, original = self._original(candidate)
         return request.source.is_known(original)
-
-    def lacks_build(self, candidate: Candidate) -> bool:
-        """Whether a candidate cannot be used because its requirements are only known after a build."""
-        request, original = self._original(candidate)
-        return request.source.lacks_build(original)
 
     def failed_newer(self, candidate: Candidate) -> Sequence[Version]:
         """Return the newer versions that requirements must exclude for a candidate to be chosen; usually none."""
@@ -226,43 +200,34 @@ class _JointTargets:
         """Return the stacks of all targets as one stack."""
         return [self._joint(number, candidate) for number, stack in enumerate(stacks) for candidate in stack]
 
-    def separated(self, stack: Iterable[Candidate]) -> list[tuple[Candidate, ...]]:
+    def separated(self, stack: Iterable[Candidate]) -> list[CandidateStack]:
         """Return the stack of each target, each sorted by name."""
         stacks: list[list[Candidate]] = [[] for _ in self._requests]
         for candidate in stack:
             number, _ = _separated(candidate.name)
             stacks[number].append(self._original(candidate)[1])
-        return [tuple(sorted(one)) for one in stacks]
+        return [CandidateStack(sorted(one)) for one in stacks]
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
         """Return the objectives of all targets, summed, with the number of different releases among them."""
-        costs: dict[str, Counter[Choice]] = {}
-        pairs: dict[str, Counter[tuple[Choice, tuple[NormalizedName, Version | None]]]] = {}
-        absent: dict[str, dict[NormalizedName, int]] = {}
-        together: dict[str, dict[frozenset[Choice], int]] = {}
+        summed: dict[str, Objective] = {}
         for number, offered in enumerate(self._offered(candidates)):
-            request = self._requests[number]
-            for objective in request.criteria.objectives(offered):
-                of_choices = costs.setdefault(objective.name, Counter())
-                for (name, version), cost in objective.costs.items():
-                    of_choices[_name(number, name), version] += cost
-                of_pairs = pairs.setdefault(objective.name, Counter())
-                for ((name, version), (other, other_version)), cost in objective.pairs.items():
-                    of_pairs[(_name(number, name), version), (_name(number, other), other_version)] += cost
-                absent.setdefault(objective.name, {}).update(
-                    (_name(number, name), cost) for name, cost in objective.absent.items()
+            for objective in self._requests[number].score.objectives(offered):
+                own, before = objective.renamed(partial(_name, number)), summed.get(objective.name)
+                # Targets have different packages, so no cost is stated twice.
+                summed[own.name] = (
+                    own
+                    if before is None
+                    else replace(
+                        own,
+                        costs={**before.costs, **own.costs},
+                        pairs={**before.pairs, **own.pairs},
+                        together={**before.together, **own.together},
+                        absent={**before.absent, **own.absent},
+                    )
                 )
-                together.setdefault(objective.name, {}).update(
-                    (frozenset((_name(number, name), version) for name, version in choices), cost)
-                    for choices, cost in objective.together.items()
-                )
-        names = _criteria([request.objective for request in self._requests])
-        summed = {
-            n: Objective(name=n, costs=costs[n], pairs=pairs[n], together=together[n], absent=absent[n])
-            for n in names
-            if n in costs
-        }
         summed[DIFFERENT_VERSIONS] = Objective(name=DIFFERENT_VERSIONS, different=self._pairs(candidates))
+        names = _criteria([request.score.objective for request in self._requests])
         return tuple(summed[name] for name in names if name in summed)
 
     def compared_beyond(self, stack: Iterable[Candidate]) -> list[NormalizedName]:
@@ -271,22 +236,22 @@ class _JointTargets:
         return sorted(
             _name(number, name)
             for number, (request, of_target) in enumerate(own)
-            for name in request.criteria.compared_beyond(of_target)
+            for name in request.score.compared_beyond(of_target)
         )
 
     def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
-        """Return the same targets, by which a stack has no gain of speed that does not count; none if it has none."""
+        """Return the same targets, by which a stack has no gain of speed that does not count; `None` if it has none."""
         own = list(zip(self._requests, self.separated(stack), strict=True))
         corrected = [
-            request.criteria.without_uncounted_gain(of_target) if request.criteria.includes_speed else None
+            request.score.without_uncounted_gain(of_target) if request.score.includes_speed else None
             for request, of_target in own
         ]
         if not any(corrected):
             return None
         other = copy.copy(self)
         other._requests = [
-            replace(request, criteria=criteria or request.criteria)
-            for request, criteria in zip(self._requests, corrected, strict=True)
+            replace(request, score=score or request.score)
+            for request, score in zip(self._requests, corrected, strict=True)
         ]
         return other
 
@@ -305,22 +270,15 @@ class _JointTargets:
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what is excluded on any of the targets."""
-        forbidden: dict[Choice, str] = {}
-        exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
-        budgets: list[Budget] = []
-        for number, offered in enumerate(self._offered(candidates)):
-
-            def joint(choices: Iterable[Choice], number: int = number) -> frozenset[Choice]:
-                return frozenset((_name(number, name), version) for name, version in choices)
-
-            limits = self._requests[number].criteria.limits(offered)
-            forbidden |= {(_name(number, n), version): why for (n, version), why in limits.forbidden.items()}
-            exclusive += [(tuple(map(joint, sides)), why) for sides, why in limits.exclusive]
-            budgets += [
-                Budget(costs={(_name(number, n), v): cost for (n, v), cost in b.costs.items()}, most=b.most)
-                for b in limits.budgets
-            ]
-        return Limits(forbidden=forbidden, exclusive=tuple(exclusive), budgets=tuple(budgets))
+        every = [
+            self._requests[number].score.limits(offered).renamed(partial(_name, number))
+            for number, offered in enumerate(self._offered(candidates))
+        ]
+        return Limits(
+            forbidden={choice: why for limits in every for choice, why in limits.forbidden.items()},
+            exclusive=tuple(group for limits in every for group in limits.exclusive),
+            budgets=tuple(budget for limits in every for budget in limits.budgets),
+        )
 
     def _offered(self, candidates: Candidates) -> list[dict[NormalizedName, Sequence[Candidate]]]:
         """Return the candidates of each target, as it knows them."""

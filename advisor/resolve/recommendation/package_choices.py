@@ -11,13 +11,18 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidateSource, ResolutionProblem, Substitution
-from advisor.resolve.explanation.finding_types import AdviceFinding
-from advisor.resolve.explanation.findings import untried_replacements_finding
+from advisor.resolve.explanation.findings import AdviceFinding, untried_replacements_finding
 from advisor.resolve.explanation.no_stack import error_about_size
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
-from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
+from advisor.resolve.recommendation.problem_variants import (
+    ProblemVariant,
+    Selection,
+    VariantComparison,
+    compare_variants,
+)
 from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.criteria import StackScore
 from knowledge.catalogue.builds import BuildExtra, Replacement, shipped_builds
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
@@ -55,7 +60,7 @@ class _Choice:
 
     Attributes:
         package: The package.
-        substitution: What is required instead; none to require the package as it is.
+        substitution: What is required instead; `None` to require the package as it is.
         criterion: Criterion by which it costs something.
         cost: What it costs if it is in the stack.
     """
@@ -130,7 +135,7 @@ def locked_extras(
     return substitutions
 
 
-def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> ResolutionRequest:
+def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements) -> Selection:
     """Return the request with the packages and extras whose best stack has the best score.
 
     A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
@@ -141,8 +146,8 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         request: The request, with its baseline.
         allowed: Which packages may replace others.
     """
-    if not request.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
-        return request
+    if not request.score.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
+        return Selection(request=request)
     considered = _packages_with_choices(request.source.loaded_packages, request, allowed)
     while True:
         compared = _compared_choices(request, considered, allowed)
@@ -157,7 +162,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
         loaded = {name for variant in solved for name in variant.request.source.loaded_packages}
         fresh = _packages_with_choices(loaded, request, allowed) - considered
         if not fresh:
-            best = _with_chosen_extras(solved[0].request, solved[0].optimum, frozenset(loaded))
+            best = replace(_with_chosen_extras(solved[0].request, solved[0].optimum), compared=frozenset(loaded))
             return replace(best, findings=compared.findings, not_compared=not_compared)
         considered |= fresh
 
@@ -168,7 +173,7 @@ def _not_compared(variants: int, undecided: int, untried: int) -> str:
     return f"{missing} of {every} combinations of replacements were not compared" if missing and every > 1 else ""
 
 
-def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> ResolutionRequest:
+def _without_best(request: ResolutionRequest, comparison: VariantComparison, not_compared: str) -> Selection:
     """Return the request if no variant of it has a proven best stack.
 
     Raises:
@@ -176,26 +181,39 @@ def _without_best(request: ResolutionRequest, comparison: VariantComparison, not
     """
     if comparison.stopped:
         first = comparison.stopped[0]
-        return replace(first.request, optimum=first.optimum)
+        return Selection(request=first.request, optimum=first.optimum)
     if comparison.too_large:
         raise error_about_size(request, comparison.too_large, not_compared=not_compared)
-    return request
+    return Selection(request=request)
 
 
-def _with_chosen_extras(
-    request: ResolutionRequest, optimum: Optimum, compared: frozenset[NormalizedName]
-) -> ResolutionRequest:
+def _with_chosen_extras(request: ResolutionRequest, optimum: Optimum) -> Selection:
     """Return a request that requires the extras of its best stack, with this stack."""
     options = request.problem.extra_options
     substitutions = [options[name][place] for name, place in optimum.options.items()]
     # Other stacks, such as those without a requirement, are compared with it: they have the same extras and costs.
     costs = {"build": {name: place for name, place in optimum.options.items() if place}}
     costs["idle-builds"] = {c.name: 1 for c in optimum.stack if c.name in options and c.name not in optimum.options}
-    plain = request.with_extra_options({})
+    plain = _with_extra_options(request, {})
     if substitutions:
         plain = plain.with_problem(plain.problem.with_substitutions(substitutions))
-    criteria = plain.criteria.with_package_costs(costs)
-    return replace(plain, criteria=criteria, optimum=replace(optimum, options={}), compared=compared)
+    request = replace(plain, score=_with_package_costs(plain.score, costs))
+    return Selection(request=request, optimum=replace(optimum, options={}))
+
+
+def _with_extra_options(
+    request: ResolutionRequest, options: Mapping[NormalizedName, tuple[Substitution, ...]]
+) -> ResolutionRequest:
+    """Return the request with extras that packages may be required with in addition, and their costs."""
+    score = replace(request.score, extra_options={name: len(several) for name, several in options.items()})
+    return replace(request, problem=replace(request.problem, extra_options=options), score=score)
+
+
+def _with_package_costs(score: StackScore, costs: Mapping[str, Mapping[NormalizedName, int]]) -> StackScore:
+    """Return the score with further additional costs of packages."""
+    before = score.package_costs
+    merged = {name: {**before.get(name, {}), **costs.get(name, {})} for name in {*before, *costs}}
+    return replace(score, package_costs=merged)
 
 
 def _packages_with_choices(
@@ -230,30 +248,34 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
         name = choice.substitution.replacement if choice.substitution else choice.package
         costs.setdefault(choice.criterion, {})[name] = choice.cost
 
-    def make_request() -> ResolutionRequest:
+    def select() -> Selection:
         other = request
         if substitutions:
             other = request.with_problem(request.problem.with_substitutions(substitutions))
-        other = other.with_extra_options(_all_extra_options(other.problem, other.builds))
+        other = _with_extra_options(other, _all_extra_options(other.problem, other.score.builds))
         direct = [new for new, package in replaced.items() if package in request.direct]
-        return replace(other, criteria=other.criteria.with_package_costs(costs).with_direct(direct))
+        score = replace(_with_package_costs(other.score, costs), direct=other.score.direct.union(direct))
+        return Selection(request=replace(other, score=score))
 
     return ProblemVariant(
         label=", ".join(map(str, substitutions)) or "the packages as they are required",
-        make_request=make_request,
+        select=select,
         replaced=replaced,
     )
 
 
 def _choices(request: ResolutionRequest, name: NormalizedName, allowed: AllowedReplacements) -> list[_Choice]:
     """Return the ways to require a package, the preferred one first; empty if nothing may replace it."""
-    replacements = [entry for entry in request.builds.replacements_of(name) if allowed.admits(entry)]
+    replacements = [entry for entry in request.score.builds.replacements_of(name) if allowed.admits(entry)]
     if not replacements or name in request.problem.direct:
         return []
     # What fits any hardware is a matter of preference.
     serves_hardware = any(entry.when != "any" for entry in replacements)
     as_it_is = _Choice(package=name, criterion="idle-builds" if serves_hardware else "build", cost=1)
-    return [*(_Choice(package=name, substitution=_substitution(request.builds, e)) for e in replacements), as_it_is]
+    return [
+        *(_Choice(package=name, substitution=_substitution(request.score.builds, e)) for e in replacements),
+        as_it_is,
+    ]
 
 
 def _all_extra_options(

@@ -11,17 +11,47 @@ variant may have no other; but it counts as one against the best stacks of other
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from packaging.utils import NormalizedName
 
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.problem import Candidate, NoStackError
-from advisor.resolve.optimum.request import ResolutionRequest
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, NoStackError
+from advisor.resolve.explanation.findings import AdviceFinding
+from advisor.resolve.optimum.request import ResolutionRequest, Solved, solve, solve_newest
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.score.criteria import CRITERIA, hours_behind, untried_sdists
 from knowledge.domain.errors import UnavailableError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """A request, and how it was selected among several ways to state a problem.
+
+    Attributes:
+        request: The request.
+        optimum: Its best stack, if the comparison found it; else `None`.
+        compared: Packages that were read to compare it with other requests.
+        findings: Findings about the comparison.
+        not_compared: Which other requests were not compared with it; empty if all were.
+    """
+
+    request: ResolutionRequest
+    optimum: Optimum | None = None
+    compared: frozenset[NormalizedName] = frozenset()
+    findings: tuple[AdviceFinding, ...] = ()
+    not_compared: str = ""
+
+    @property
+    def loaded_packages(self) -> frozenset[NormalizedName]:
+        """Packages whose index pages were read to find its best stack."""
+        return self.compared.union(self.request.source.loaded_packages)
+
+    def solve(self) -> Solved:
+        """Return the best stack; see :func:`advisor.resolve.optimum.request.solve`."""
+        return Solved(request=self.request, optimum=self.optimum or solve(self.request))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,13 +60,13 @@ class ProblemVariant:
 
     Attributes:
         label: What it is, for people.
-        make_request: Returns its request.
+        select: Returns its request.
         costs: What the variant itself costs, by criterion.
         replaced: Packages that others take the place of, by those.
     """
 
     label: str
-    make_request: Callable[[], ResolutionRequest]
+    select: Callable[[], Selection]
     costs: Mapping[str, int] = field(default_factory=dict)
     replaced: Mapping[NormalizedName, NormalizedName] = field(default_factory=dict)
 
@@ -47,15 +77,20 @@ class SolvedVariant:
 
     Attributes:
         variant: The variant.
-        request: Its request, with the baseline of the reference.
+        selection: Its request, with the baseline of the reference.
         optimum: Its best stack.
-        score: The value of each criterion, with what the variant itself costs.
+        score: The value of each criterion, with what the variant itself costs; empty until variants are compared.
     """
 
     variant: ProblemVariant
-    request: ResolutionRequest
+    selection: Selection
     optimum: Optimum
-    score: Mapping[str, int]
+    score: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def request(self) -> ResolutionRequest:
+        """Its request."""
+        return self.selection.request
 
     @property
     def untried_sdists(self) -> tuple[Candidate, ...]:
@@ -87,7 +122,7 @@ def compare_variants(
 ) -> VariantComparison:
     """Solve the variants of a problem, and sort them by their score.
 
-    The speed of all of them is compared with that of one stack: the newest that runs on the target in any variant.
+    Speed is compared with one stack for all of them: the newest that runs on the target in any variant.
 
     Args:
         variants: The variants.
@@ -100,42 +135,40 @@ def compare_variants(
     """
     attempts = _Attempts(limit)
     is_single = len(variants) == 1
-    solved: list[_Solved] = []
+    solved: list[SolvedVariant] = []
     for variant in variants:
         if limit.is_over:
             attempts.leave_out(variant, f"not considered: {limit.reason}")
-            continue
-
-        def solve_first(variant: ProblemVariant = variant) -> tuple[ResolutionRequest, Optimum]:
-            request = variant.make_request()
-            return request, request.best() if is_single else request.newest()
-
-        solved += attempts.solve(variant, solve_first)
+        else:
+            solved += attempts.solve(variant, partial(_solve_first, variant, with_speed=is_single))
     names = sorted(direct)
-    reference: Sequence[Candidate] = ()
+    reference: CandidateStack | None = None
     if solved and not is_single:
         reference = _sorted(solved, names)[0].optimum.stack
         newest, solved = solved, []
-        for variant, request, optimum in newest:
-
-            def solve_again(
-                request: ResolutionRequest = request, optimum: Optimum = optimum
-            ) -> tuple[ResolutionRequest, Optimum]:
-                compared = request.over(reference)
-                return compared, compared.best(optimum)
-
-            solved += attempts.solve(variant, solve_again)
+        for one in newest:
+            solved += attempts.solve(one.variant, partial(_solve_again, one, reference))
     attempts.check(solved)
     return VariantComparison(
         solved=tuple(_sorted(solved, names, reference)),
         obstacles=attempts.obstacles,
         stopped=tuple(attempts.stopped),
         too_large=tuple(attempts.too_large),
-        undecided=attempts.undecided + sum(bool(request.not_compared) for _, request, _ in solved),
+        undecided=attempts.undecided + sum(bool(one.selection.not_compared) for one in solved),
     )
 
 
-_Solved = tuple[ProblemVariant, ResolutionRequest, Optimum]
+def _solve_first(variant: ProblemVariant, *, with_speed: bool) -> SolvedVariant:
+    selection = variant.select()
+    optimum = selection.solve().optimum if with_speed else solve_newest(selection.request)
+    return SolvedVariant(variant=variant, selection=selection, optimum=optimum)
+
+
+def _solve_again(newest: SolvedVariant, reference: CandidateStack) -> SolvedVariant:
+    """Return the best stack of a variant whose newest stack is known, compared with one stack for all variants."""
+    request = replace(newest.request, score=replace(newest.request.score, reference=reference))
+    selection = replace(newest.selection, request=request, optimum=None)
+    return replace(newest, selection=selection, optimum=solve(request, newest.optimum))
 
 
 class _Attempts:
@@ -149,15 +182,13 @@ class _Attempts:
         self._limit = limit
         self._failure: UnavailableError | None = None
 
-    def solve(
-        self, variant: ProblemVariant, solve: Callable[[], tuple[ResolutionRequest, Optimum]]
-    ) -> tuple[_Solved, ...]:
+    def solve(self, variant: ProblemVariant, solve: Callable[[], SolvedVariant]) -> tuple[SolvedVariant, ...]:
         """Return a variant with its request and best stack, or nothing if it has none."""
         limit = self._limit
         progress("searching for the best stack with %s", variant.label)
         try:
-            request, optimum = solve()
-            if request.effort.limit.interrupted:
+            solved = solve()
+            if solved.request.effort.limit.interrupted:
                 limit.interrupt()
         except KeyboardInterrupt:
             if not limit.keeps_result:
@@ -176,18 +207,18 @@ class _Attempts:
         except UnavailableError as error:
             self._failure = self._failure or error
             return self.leave_out(variant, error.message)
-        if optimum.stopped:
-            self.stopped.append(SolvedVariant(variant=variant, request=request, optimum=optimum, score={}))
-            return self.leave_out(variant, f"not considered: {optimum.stopped}")
-        return ((variant, request, optimum),)
+        if solved.optimum.stopped:
+            self.stopped.append(solved)
+            return self.leave_out(variant, f"not considered: {solved.optimum.stopped}")
+        return (solved,)
 
-    def leave_out(self, variant: ProblemVariant, reason: str) -> tuple[_Solved, ...]:
+    def leave_out(self, variant: ProblemVariant, reason: str) -> tuple[SolvedVariant, ...]:
         """Note why a variant is not considered; return nothing."""
         self.obstacles[variant.label] = reason
         self.undecided += 1
         return ()
 
-    def check(self, solved: Sequence[_Solved]) -> None:
+    def check(self, solved: Sequence[SolvedVariant]) -> None:
         """Raise the error that explains why no variant has a stack, unless each has its reason.
 
         Raises:
@@ -203,24 +234,22 @@ class _Attempts:
 
 
 def _sorted(
-    solved: Sequence[_Solved], direct: Sequence[NormalizedName], reference: Sequence[Candidate] = ()
+    solved: Sequence[SolvedVariant], direct: Sequence[NormalizedName], reference: CandidateStack | None = None
 ) -> list[SolvedVariant]:
     """Return solved variants, the best first; without a reference, speed is not compared."""
-    additions = _additions([(variant, request) for variant, request, _ in solved], direct)
+    additions = _additions(solved, direct)
     if reference:
         _add_speed(additions, solved, reference)
-    results = [
-        SolvedVariant(variant=variant, request=request, optimum=optimum, score=_score(request, optimum, added))
-        for (variant, request, optimum), added in zip(solved, additions, strict=True)
-    ]
+    results = [replace(one, score=_score(one, added)) for one, added in zip(solved, additions, strict=True)]
     return sorted(results, key=lambda result: tuple(result.score.values()))
 
 
-def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[_Solved], reference: Sequence[Candidate]) -> None:
+def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[SolvedVariant], reference: CandidateStack) -> None:
     """Add the distance of the fastest candidate of each framework of a variant from the fastest one of all variants."""
+    scores = [replace(one.request.score, reference=reference) for one in solved]
     gains = [
-        request.criteria.over(reference).best_speed_steps(optimum.stack) if request.criteria.includes_speed else {}
-        for _, request, optimum in solved
+        score.best_speed_steps(one.optimum.stack) if score.includes_speed else {}
+        for one, score in zip(solved, scores, strict=True)
     ]
     for framework in {name for of_variant in gains for name in of_variant}:
         best = max(of_variant.get(framework, 0) for of_variant in gains)
@@ -228,27 +257,25 @@ def _add_speed(additions: Sequence[dict[str, int]], solved: Sequence[_Solved], r
             added["speed"] = added.get("speed", 0) + best - of_variant.get(framework, 0)
 
 
-def _score(request: ResolutionRequest, optimum: Optimum, additions: Mapping[str, int]) -> dict[str, int]:
-    values = {bound.objective: bound.value for bound in optimum.bounds}
-    values["rules"] = values.get("rules", 0) + len(untried_sdists(optimum.stack, request.problem.policy))
-    return {name: values.get(name, 0) + additions.get(name, 0) for name in CRITERIA[request.objective]}
+def _score(solved: SolvedVariant, additions: Mapping[str, int]) -> dict[str, int]:
+    values = {bound.objective: bound.value for bound in solved.optimum.bounds}
+    values["rules"] = values.get("rules", 0) + len(solved.untried_sdists)
+    return {name: values.get(name, 0) + additions.get(name, 0) for name in CRITERIA[solved.request.score.objective]}
 
 
-def _additions(
-    variants: Sequence[tuple[ProblemVariant, ResolutionRequest]], direct: Sequence[NormalizedName]
-) -> list[dict[str, int]]:
+def _additions(solved: Sequence[SolvedVariant], direct: Sequence[NormalizedName]) -> list[dict[str, int]]:
     """Return what each variant costs by each criterion, whatever versions are chosen.
 
     Costs of a version are distances from the best candidate of the variant; the additions are the distances of that
     candidate from the best one of all variants.
     """
-    additions = [dict(variant.costs) for variant, _ in variants]
+    additions = [dict(one.variant.costs) for one in solved]
     for name in direct:
         names = [
-            next((other for other, replaced in variant.replaced.items() if replaced == name), name)
-            for variant, _ in variants
+            next((other for other, replaced in one.variant.replaced.items() if replaced == name), name)
+            for one in solved
         ]
-        offered = [request.source.candidates(own) for own, (_, request) in zip(names, variants, strict=True)]
+        offered = [one.request.source.candidates(own) for own, one in zip(names, solved, strict=True)]
         by_version = {c.version: c for candidates in offered for c in candidates}
         behind = hours_behind([by_version[version] for version in sorted(by_version, reverse=True)])
         for added, candidates in zip(additions, offered, strict=True):
@@ -261,7 +288,7 @@ def _additions(
             # Only a project that names a pre-release wants one: a variant without a final release is discouraged.
             if is_prerelease and not all(only_prereleases):
                 added["rules"] = added.get("rules", 0) + 1
-        idle = [request.builds.all_idle(candidates) for candidates, (_, request) in zip(offered, variants, strict=True)]
+        idle = [one.request.score.builds.all_idle(candidates) for candidates, one in zip(offered, solved, strict=True)]
         for added, is_idle in zip(additions, idle, strict=True):
             if is_idle and not all(idle):
                 added["idle-builds"] = added.get("idle-builds", 0) + 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from packaging.requirements import Requirement
@@ -11,18 +11,17 @@ from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
-from advisor.resolve.candidates.problem import NoStackError
-from advisor.resolve.optimum.request import ResolutionRequest
-from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError
+from advisor.resolve.candidates.problem import CandidateStack, NoStackError
+from advisor.resolve.explanation.prices import with_own_baseline
+from advisor.resolve.optimum.request import ResolutionRequest, Solved, solve
+from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
 from advisor.resolve.score.costs import Bound
 
 _ORIGIN = "shared with the other targets of the lock"
 _FRESHNESS = ("freshness-direct", "freshness")
 
 
-def share_versions(
-    solved: Mapping[str, tuple[ResolutionRequest, Optimum]], *, limit: TimeLimit
-) -> dict[str, ResolutionRequest]:
+def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[str, ResolutionRequest]:
     """Return requests with more requirements, such that their best stacks have as many versions in common as possible.
 
     A version is shared if each target has a stack with it that is as good by every criterion except freshness. Packages
@@ -30,58 +29,54 @@ def share_versions(
     keep their own versions: an old interpreter must not hold back the others.
 
     Args:
-        solved: Request and best stack of each target.
+        solved: The best stack of each target.
         limit: Time limit; versions that were not tried until then are not shared.
 
     Returns:
         The request of each target, unchanged if it shares nothing more than before.
     """
-    requests = {name: request for name, (request, _) in solved.items()}
-    optima = {name: optimum for name, (_, optimum) in solved.items()}
+    best = dict(solved)
     groups: dict[str, list[str]] = {}
-    for name, request in requests.items():
-        groups.setdefault(request.problem.target.python_minor, []).append(name)
+    for target, own in solved.items():
+        groups.setdefault(own.request.problem.target.python_minor, []).append(target)
     for group in groups.values():
-        for package in sorted({c.name for name in group for c in optima[name].stack}):
-            for version in _different_versions(package, [optima[name] for name in group]):
+        for package in sorted({c.name for target in group for c in best[target].stack}):
+            for version in _different_versions(package, [best[target].stack for target in group]):
                 if limit.is_over:
-                    return requests
-                if (shared := _with_version(package, version, {n: (requests[n], optima[n]) for n in group})) is None:
-                    continue
-                requests |= {name: request for name, (request, _) in shared.items()}
-                optima |= {name: optimum for name, (_, optimum) in shared.items()}
-                break
-    return requests
+                    return {target: own.request for target, own in best.items()}
+                if shared := _with_version(package, version, {target: best[target] for target in group}):
+                    best |= shared
+                    break
+    return {target: own.request for target, own in best.items()}
 
 
-def _different_versions(package: NormalizedName, optima: list[Optimum]) -> list[Version]:
-    """Return the versions of a package in some stacks, newest first; none if they are equal or of no index."""
-    candidates = [c for optimum in optima for c in optimum.stack if c.name == package]
+def _different_versions(package: NormalizedName, stacks: Iterable[CandidateStack]) -> list[Version]:
+    """Return the versions of a package in some stacks, newest first; empty if they are equal or of no index."""
+    candidates = [c for stack in stacks for c in stack if c.name == package]
     versions = {c.version for c in candidates}
     if len(versions) < 2 or any(c.direct is not None for c in candidates):
         return []
     return sorted(versions, reverse=True)
 
 
-def _with_version(
-    package: NormalizedName, version: Version, solved: Mapping[str, tuple[ResolutionRequest, Optimum]]
-) -> dict[str, tuple[ResolutionRequest, Optimum]] | None:
-    """Return requests and best stacks with a version of a package wherever it is needed; none if one gets worse."""
+def _with_version(package: NormalizedName, version: Version, solved: Mapping[str, Solved]) -> dict[str, Solved] | None:
+    """Return best stacks with a version of a package wherever it is needed; `None` if one gets worse."""
     limited = RootRequirement(requirement=Requirement(f"{package}==={version}"), origin=_ORIGIN, constraint=True)
-    shared: dict[str, tuple[ResolutionRequest, Optimum]] = {}
-    for name, (request, optimum) in solved.items():
+    shared: dict[str, Solved] = {}
+    for target, own in solved.items():
+        request, optimum = own.request, own.optimum
         if all(c.version == version for c in optimum.stack if c.name == package):
-            shared[name] = (request, optimum)
+            shared[target] = own
             continue
-        own = request.over(optimum.newest)
-        other = own.with_problem(replace(request.problem, roots=(*request.problem.roots, limited)))
+        request = replace(request, score=replace(request.score, reference=optimum.newest))
+        other = request.with_problem(replace(request.problem, roots=(*request.problem.roots, limited)))
         try:
-            best = other.with_own_baseline().best()
+            best = solve(with_own_baseline(other))
         except (NoStackError, InfeasibleError, SearchLimitError):
             return None
         if best.stopped or not _is_as_good(best.bounds, optimum.bounds):
             return None
-        shared[name] = (other, best)
+        shared[target] = Solved(request=other, optimum=best)
     return shared
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -13,10 +14,11 @@ from advisor.resolve.candidates.problem import Candidate
 
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
-"""A version of a package, or none if the package is absent."""
+"""A version of a package, or `None` if the package is absent."""
 Candidates = Mapping[NormalizedName, Sequence[Candidate]]
+Rename = Callable[[NormalizedName], NormalizedName]
 OptionCosts = Mapping[tuple[NormalizedName, int | None], int]
-"""Cost of each way to require a package of the stack: the place of the extras in its options, or none for no extras."""
+"""Cost of each way to require a package: the place of its extras among the options; `None` without extras."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,30 @@ class Limits:
     exclusive: tuple[tuple[tuple[frozenset[Choice], ...], str], ...] = ()
     budgets: tuple[Budget, ...] = ()
 
+    def renamed(self, rename: Rename) -> Limits:
+        """Return the same limits of packages with other names."""
+        return Limits(
+            forbidden={(rename(name), version): why for (name, version), why in self.forbidden.items()},
+            exclusive=tuple((tuple(_renamed(side, rename) for side in sides), why) for sides, why in self.exclusive),
+            budgets=tuple(
+                Budget(costs={(rename(name), version): cost for (name, version), cost in b.costs.items()}, most=b.most)
+                for b in self.budgets
+            ),
+        )
+
+
+class StackCosts(Protocol):
+    """What stacks cost, and what is excluded, for the packages that a search has loaded so far."""
+
+    def objectives(self, candidates: Candidates) -> Sequence[Objective]:
+        """Return the objectives, in order of importance."""
+
+    def limits(self, candidates: Candidates) -> Limits:
+        """Return what is excluded."""
+
+    def compared_beyond(self, stack: Sequence[Candidate]) -> Iterable[NormalizedName]:
+        """Return the packages that a stack lacks, and that a search from it must load: they may have negative costs."""
+
 
 NO_LIMITS = Limits(forbidden={})
 
@@ -73,6 +99,19 @@ class Objective:
     options: OptionCosts = field(default_factory=dict)
     different: Sequence[tuple[NormalizedName, NormalizedName]] = ()
     absent: Mapping[NormalizedName, int] = field(default_factory=dict)
+
+    def renamed(self, rename: Rename) -> Objective:
+        """Return the same costs of packages with other names, without extras and differences."""
+        return Objective(
+            name=self.name,
+            costs={(rename(name), version): cost for (name, version), cost in self.costs.items()},
+            pairs={
+                ((rename(name), version), (rename(other), other_version)): cost
+                for ((name, version), (other, other_version)), cost in self.pairs.items()
+            },
+            together={_renamed(choices, rename): cost for choices, cost in self.together.items()},
+            absent={rename(name): cost for name, cost in self.absent.items()},
+        )
 
     def value(self, stack: Iterable[Candidate]) -> int:
         """Return what a stack costs, without extras that are required in addition."""
@@ -104,5 +143,9 @@ class Bound:
 
     @property
     def gap_text(self) -> str:
-        """The gap with its unit, as far as people need it."""
+        """The gap, with its unit if people need one."""
         return size_text(self.gap) if self.objective == "size" else str(self.gap)
+
+
+def _renamed(choices: Iterable[Choice], rename: Rename) -> frozenset[Choice]:
+    return frozenset((rename(name), version) for name, version in choices)

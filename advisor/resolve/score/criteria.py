@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, get_args
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, CandidateSource
+from advisor.resolve.candidates.problem import (
+    NO_PACKAGES,
+    Candidate,
+    CandidatePolicy,
+    CandidateStack,
+    RecordedCandidates,
+)
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import Bound, Budget, Candidates, Choice, Limits, Objective, OptionCosts, PairedChoice
 from advisor.resolve.score.setting_choice import TargetSettings
-from advisor.resolve.score.slowdowns import add_slowdowns, gain_by_slowdowns
+from advisor.resolve.score.slowdowns import Slowdowns
 from advisor.resolve.score.speed_steps import MIN_GAIN, SpeedComparison
+from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Estimator
 
@@ -37,129 +43,133 @@ _ANY_CANDIDATE = CandidatePolicy()
 _UNTRIED = "`{name}` has versions without a wheel for the target, whose build was not tried (`--build-sdists`)"
 
 
-class Criteria:
-    """The objectives and limits of a problem, for the packages that the search has loaded so far."""
+class FreshnessCache:
+    """How far versions are behind the newest one of their package, computed once for the same candidates."""
 
-    def __init__(
-        self,
-        *,
-        builds: TargetBuilds,
-        estimator: Estimator,
-        objective: ObjectiveName,
-        direct: Collection[NormalizedName],
-        source: CandidateSource,
-        baseline: Iterable[Candidate] = (),
-        young_after: str = "",
-        policy: CandidatePolicy = _ANY_CANDIDATE,
-    ) -> None:
-        """Create the criteria of an objective.
+    def __init__(self) -> None:
+        self._hours: dict[NormalizedName, tuple[Sequence[Candidate], dict[Version, int]]] = {}
 
-        Args:
-            builds: The builds on the target, with the rules that apply to it.
-            estimator: Predictions from the observations.
-            objective: The objective.
-            direct: Packages that the project's own requirements name.
-            source: The candidates.
-            baseline: The stack that a plain resolver installs.
-            young_after: ISO 8601 time in UTC; files uploaded later count as young.
-            policy: Which files the user admits as candidates.
-        """
-        self._policy = policy
-        self._admits_untried_sdists = False
-        self._settings: TargetSettings | None = None
-        self._direct = frozenset(direct)
-        self._baseline = {str(c.name): c.version for c in baseline}
-        self._reference: tuple[Candidate, ...] = ()
-        self._min_gain = MIN_GAIN
-        self._uncounted: Mapping[frozenset[Choice], int] = {}
-        self._rules = builds.rules
-        self._builds = builds
-        self._estimator = estimator
-        self._names: tuple[str, ...] = CRITERIA[objective]
-        self._source = source
-        self._young_after = young_after
-        self._max_size: int | None = None
-        self._locked: Mapping[str, Version] | None = None
-        self._refused: tuple[frozenset[Choice], ...] = ()
-        self._added = 1
-        self._objectives: dict[tuple[str, int], Objective] = {}
-        self._limits: dict[int, Limits] = {}
-        self._hours: dict[NormalizedName, dict[Version, int]] = {}
-        self._package_costs: Mapping[str, Mapping[NormalizedName, int]] = {}
-        self._extra_options: Mapping[NormalizedName, int] = {}
+    def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
+        """Return how many hours each version of a package is behind the newest."""
+        before = self._hours.get(name)
+        if before is None or before[0] is not offered:
+            before = self._hours[name] = (offered, hours_behind(offered))
+        return before[1]
 
-    def with_source(self, source: CandidateSource) -> Criteria:
-        """Return the same criteria for other candidates of the same packages."""
-        other = self._copy()
-        other._source, other._hours = source, {}
-        return other
 
-    def with_settings(self, settings: TargetSettings | None) -> Criteria:
-        """Return the same criteria with run-time settings that may be chosen; none if none may."""
-        other = self._copy()
-        other._settings = settings
-        return other
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeastChange:
+    """What to change as little as possible, before everything else.
 
-    def with_baseline(self, baseline: Iterable[Candidate]) -> Criteria:
-        """Return the same criteria with another stack that a plain resolver installs."""
-        other = self._copy()
-        other._baseline = {str(c.name): c.version for c in baseline}
-        return other
+    The packages that a change adds are counted after the freshness of new direct requirements: otherwise an ancient
+    version of one, with fewer dependencies, would be chosen.
+
+    Attributes:
+        locked: Versions of the lock; a package with another version counts as one change.
+        refused: Combinations of choices that are excluded.
+        added: Cost of a package that was not locked.
+    """
+
+    locked: Mapping[str, Version]
+    refused: tuple[frozenset[Choice], ...] = ()
+    added: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StackScore:
+    """What the stacks of a problem are compared by: criteria as whole-number costs, and limits.
+
+    Costs and limits are those of the packages that the search has loaded so far.
+
+    Attributes:
+        objective: The objective.
+        builds: The builds on the target, with the rules that apply to it.
+        estimator: Predictions from the observations.
+        source: The candidates.
+        direct: Packages that the project's own requirements name.
+        policy: Which files the user admits as candidates.
+        baseline: The stack that a plain resolver installs.
+        young_after: ISO 8601 time in UTC; files uploaded later count as young.
+        settings: The run-time settings that may be chosen; `None` if none may.
+        names: The criteria, in order; by default those of the objective.
+        reference: The stack that speed is compared with; `None` for the newest stack of the problem that runs on the
+            target. Without such a stack, speed is compared with the newest candidate of each package.
+        min_gain: Smallest difference of speed that counts, as a fraction.
+        max_size: Largest admissible download of a stack, in bytes; `None` for no limit.
+        admits_untried_sdists: Whether sdists whose build was not tried violate no rule.
+        package_costs: Additional costs of packages, whatever their version, for the criteria `idle-builds` and `build`.
+        extra_options: Number of ways to require extras for the target's accelerator, of each package that has some.
+            Without one of them, a package counts as an idle build; of several, the first one is preferred.
+        change: The lock to change as little as possible; `None` if there is none.
+        uncounted: Steps of speed that some combinations of choices have, but that do not count.
+    """
+
+    objective: ObjectiveName
+    builds: TargetBuilds
+    estimator: Estimator
+    source: RecordedCandidates
+    direct: frozenset[NormalizedName]
+    policy: CandidatePolicy = _ANY_CANDIDATE
+    baseline: CandidateStack = NO_PACKAGES
+    young_after: str = ""
+    settings: TargetSettings | None = None
+    names: tuple[str, ...] = ()
+    reference: CandidateStack | None = None
+    min_gain: float = MIN_GAIN
+    max_size: int | None = None
+    admits_untried_sdists: bool = False
+    package_costs: Mapping[str, Mapping[NormalizedName, int]] = field(default_factory=dict)
+    extra_options: Mapping[NormalizedName, int] = field(default_factory=dict)
+    change: LeastChange | None = None
+    uncounted: Mapping[frozenset[Choice], int] = field(default_factory=dict)
+    _freshness_cache: FreshnessCache = field(default_factory=FreshnessCache, repr=False)
+    _objectives: dict[tuple[str, int], Objective] = field(init=False, default_factory=dict, repr=False)
+    _limits: dict[int, Limits] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.names:
+            object.__setattr__(self, "names", CRITERIA[self.objective])
+
+    @property
+    def rules(self) -> RuleBook:
+        """The rules that apply to the target."""
+        return self.builds.rules
+
+    @property
+    def slowdowns(self) -> Slowdowns:
+        """The documented slow-downs, as they count."""
+        return Slowdowns(rules=self.rules, estimator=self.estimator, min_gain=self.min_gain)
 
     @property
     def includes_speed(self) -> bool:
         """Whether speed is one of the criteria."""
-        return "speed" in self._names
+        return "speed" in self.names
 
-    def without_speed(self) -> Criteria:
-        """Return the same criteria without speed."""
-        other = self._copy()
-        other._names = tuple(name for name in self._names if name != "speed")
-        return other
+    def without(self, *names: str) -> StackScore:
+        """Return the same score without some criteria."""
+        return replace(self, names=tuple(name for name in self.names if name not in names))
 
-    def over(self, reference: Iterable[Candidate]) -> Criteria:
-        """Return the same criteria with a stack that speed is compared with.
-
-        Without one, it is compared with the newest candidate of each package.
-        """
-        other = self._copy()
-        other._reference = tuple(reference)
-        return other
-
-    @property
-    def min_gain(self) -> float:
-        """Smallest difference of speed that counts, as a fraction."""
-        return self._min_gain
-
-    def with_min_gain(self, min_gain: float) -> Criteria:
-        """Return the same criteria with another smallest difference of speed, as a fraction."""
-        other = self._copy()
-        other._min_gain = min_gain
-        return other
-
-    def without_uncounted_gain(self, stack: Sequence[Candidate]) -> Criteria | None:
-        """Return the same criteria, by which a stack is as fast as the reference because its gain does not count.
+    def without_uncounted_gain(self, stack: CandidateStack) -> StackScore | None:
+        """Return the same score, by which a stack is as fast as the reference because its gain does not count.
 
         The gains of its packages are significant, but other packages that they need may make the whole stack uncertain.
         A package whose own gain does not count is no help.
-        The result is none if the stack has no gain, or one that counts, or if there is no reference.
+        The result is `None` if the stack has no gain, or one that counts, or if there is no reference.
         """
-        if not self._reference:
+        if not self.reference:
             return None
         offered, comparison = self._offered(stack), self._comparison
         objective, best_steps = comparison.objective(offered)
         names = {c.name for c in stack}
         most = sum(steps for name, steps in best_steps.items() if steps > 0 or name in names)
         total = self._speed(offered)
-        of_slowdowns = total.value(self._reference) - objective.value(self._reference)
+        of_slowdowns = total.value(self.reference) - objective.value(self.reference)
         steps = most + of_slowdowns - total.value(stack)
         if steps <= 0 or comparison.counts(*self._whole_gain(stack, offered, only_counted=True)):
             return None
         measured = {name for name, _ in total.costs} | {n for pair in total.pairs for n, _ in pair}
         choices = frozenset((c.name, c.version) for c in stack if c.name in measured)
-        other = self._copy()
-        other._uncounted = {**self._uncounted, choices: self._uncounted.get(choices, 0) + steps}
-        return other
+        return replace(self, uncounted={**self.uncounted, choices: self.uncounted.get(choices, 0) + steps})
 
     def with_speed_bound(self, bounds: Sequence[Bound], stack: Sequence[Candidate]) -> tuple[Bound, ...]:
         """Return the bounds of a stack that was found without speed, with the bound of its speed."""
@@ -173,31 +183,24 @@ class Criteria:
 
         A search that starts from the stack must load them.
         """
-        lacking = {c.name for c in self._reference} - {c.name for c in stack}
+        lacking = {c.name for c in self.reference or ()} - {c.name for c in stack}
         if not self.includes_speed or not lacking:
             return frozenset()
         speed = self._speed(self._offered(()))
         paired = {name for pair in speed.pairs for name, _ in pair}
         return frozenset(lacking.intersection([*speed.absent, *paired, *(name for name, _ in speed.costs)]))
 
-    def gain_over_reference(self, stack: Sequence[Candidate]) -> Ratio:
+    def gain_over_reference(self, stack: CandidateStack) -> Ratio:
         """Return what a whole stack gains over the reference, each with its best settings."""
         return self._whole_gain(stack, self._offered(stack))[0]
 
     def _whole_gain(
-        self, stack: Sequence[Candidate], offered: Candidates, *, only_counted: bool = False
+        self, stack: CandidateStack, offered: Candidates, *, only_counted: bool = False
     ) -> tuple[Ratio, int]:
         """Return the gain of a stack over the reference, and the number of versions that were compared."""
-        versions, before = ({str(c.name): c.version for c in one} for one in (stack, self._reference))
+        versions, before = stack.versions, (self.reference or NO_PACKAGES).versions
         gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
-        of_slowdowns = gain_by_slowdowns(versions, before, self._rules, self._estimator, self._min_gain)
-        return gain.times(of_slowdowns), comparisons
-
-    def with_untried_sdists(self) -> Criteria:
-        """Return the same criteria without the rule about sdists whose build was not tried."""
-        other = self._copy()
-        other._admits_untried_sdists = True
-        return other
+        return gain.times(self.slowdowns.gain(versions, before)), comparisons
 
     def is_untried_sdist(self, candidate: Candidate) -> bool:
         """Whether a candidate violates the rule about sdists whose build was not tried.
@@ -206,93 +209,19 @@ class Criteria:
         current lock installs is excepted, and what the user consents to: `--build-sdists` and `--no-binary`.
         """
         return (
-            bool(untried_sdists([candidate], self._policy))
-            and not self._admits_untried_sdists
-            and self._baseline.get(candidate.name) != candidate.version
-            and (candidate.name, candidate.version) not in self._policy.retained
+            bool(untried_sdists([candidate], self.policy))
+            and not self.admits_untried_sdists
+            and self.baseline.versions.get(candidate.name) != candidate.version
+            and (candidate.name, candidate.version) not in self.policy.retained
         )
 
-    @property
-    def max_size(self) -> int | None:
-        """Largest admissible download of a stack, in bytes."""
-        return self._max_size
-
-    def with_max_size(self, max_size: int | None) -> Criteria:
-        """Return the same criteria with another limit of the download, in bytes; none for no limit."""
-        other = self._copy()
-        other._max_size = max_size
-        return other
-
     def is_too_large(self, stack: Iterable[Candidate]) -> bool:
-        """Whether the download of a stack is above the limit, as far as it is known."""
+        """Whether the known part of the download of a stack is above the limit."""
         return self.is_above_max_size(sum(map(self._bytes, stack)))
 
     def is_above_max_size(self, download: int) -> bool:
         """Whether a number of bytes is above the limit of the download."""
-        return self._max_size is not None and download > self._max_size
-
-    def of_size_alone(self) -> Criteria:
-        """Return criteria that only minimise the download, without a limit of it."""
-        other = self._copy()
-        other._names, other._max_size, other._locked = ("size",), None, None
-        return other
-
-    def without_predictions(self) -> Criteria:
-        """Return the same criteria without those that need predictions, which may take longer than the search."""
-        other = self._copy()
-        other._names = tuple(name for name in self._names if name not in ("speed", "unmeasured"))
-        return other
-
-    def with_direct(self, names: Iterable[NormalizedName]) -> Criteria:
-        """Return the same criteria with further packages that count as named by the project."""
-        other = self._copy()
-        other._direct = self._direct.union(names)
-        return other
-
-    def with_package_costs(self, costs: Mapping[str, Mapping[NormalizedName, int]]) -> Criteria:
-        """Return the same criteria with further additional costs of packages, whatever their version.
-
-        Args:
-            costs: Cost by package, for the criteria `idle-builds` and `build`.
-        """
-        other = self._copy()
-        before = self._package_costs
-        other._package_costs = {name: {**before.get(name, {}), **costs.get(name, {})} for name in {*before, *costs}}
-        return other
-
-    def with_extra_options(self, numbers: Mapping[NormalizedName, int]) -> Criteria:
-        """Return the same criteria with the costs of extras for the target's accelerator.
-
-        Without one of them, a package counts as an idle build; of several, the first one is preferred.
-
-        Args:
-            numbers: Number of the options of each package that has some.
-        """
-        other = self._copy()
-        other._extra_options = numbers
-        return other
-
-    def with_least_change(
-        self, locked: Mapping[str, Version], refused: Iterable[frozenset[Choice]], *, added: int = 1
-    ) -> Criteria:
-        """Return criteria that minimise the changes of a lock before everything else.
-
-        The packages that a change adds are counted after the freshness of new direct requirements: otherwise an ancient
-        version of one, with fewer dependencies, would be chosen.
-
-        Args:
-            locked: Versions of the lock; a package with another version counts as one change.
-            refused: Combinations of choices that are excluded.
-            added: Cost of a package that was not locked.
-        """
-        other = self._copy()
-        other._locked, other._refused, other._added = locked, tuple(refused), added
-        return other
-
-    def _copy(self) -> Criteria:
-        other = copy.copy(self)
-        other._objectives, other._limits = {}, {}
-        return other
+        return self.max_size is not None and download > self.max_size
 
     def objectives(self, candidates: Candidates) -> tuple[Objective, ...]:
         """Return the objectives in order (see :data:`CRITERIA`).
@@ -305,8 +234,8 @@ class Criteria:
     @property
     def _ordered_names(self) -> tuple[str, ...]:
         """The criteria in order, with those of the smallest change of a lock."""
-        names = self._names
-        if self._locked is None:
+        names = self.names
+        if self.change is None:
             return names
         place = names.index("freshness-direct")
         return ("changes", *names[:place], "freshness-new", "added", *names[place:])
@@ -336,50 +265,54 @@ class Criteria:
             self._objectives[key] = make(candidates)
         return self._objectives[key]
 
+    @property
+    def _locked(self) -> Mapping[str, Version]:
+        return self.change.locked if self.change else {}
+
     def _changes(self, candidates: Candidates) -> Objective:
-        locked = self._locked or {}
+        locked = self._locked
         return _counting("changes", candidates, lambda c: int(locked.get(c.name, c.version) != c.version))
 
     def _additions(self, candidates: Candidates) -> Objective:
-        locked = self._locked or {}
-        return _counting("added", candidates, lambda c: 0 if c.name in locked else self._added)
+        locked, added = self._locked, self.change.added if self.change else 0
+        return _counting("added", candidates, lambda c: 0 if c.name in locked else added)
 
     def _freshness(self, candidates: Candidates) -> Objective:
         costs = {
             (name, version): hours
             for name, offered in candidates.items()
-            for version, hours in self.hours_behind(name, offered).items()
+            for version, hours in self._freshness_cache.hours_behind(name, offered).items()
         }
         return Objective(name="freshness", costs=costs)
 
     def _freshness_of_direct(self, candidates: Candidates) -> Objective:
-        direct = {name: offered for name, offered in candidates.items() if name in self._direct}
+        direct = {name: offered for name, offered in candidates.items() if name in self.direct}
         return replace(self._freshness(direct), name="freshness-direct")
 
     def _freshness_of_new(self, candidates: Candidates) -> Objective:
-        locked = self._locked or {}
-        new = {name: offered for name, offered in candidates.items() if name in self._direct and name not in locked}
+        locked = self._locked
+        new = {name: offered for name, offered in candidates.items() if name in self.direct and name not in locked}
         return replace(self._freshness(new), name="freshness-new")
 
     def _idle_builds(self, candidates: Candidates) -> Objective:
-        idle = [choice for name, offered in candidates.items() for choice in self._builds.idle(name, offered)]
+        idle = [choice for name, offered in candidates.items() for choice in self.builds.idle(name, offered)]
         objective = self._with_package_costs("idle-builds", dict.fromkeys(idle, 1), candidates)
-        return replace(objective, options={(name, None): 1 for name in self._extra_options})
+        return replace(objective, options={(name, None): 1 for name in self.extra_options})
 
     def _build_ranks(self, candidates: Candidates) -> Objective:
         forbidden = self.limits(candidates).forbidden
         places = {
             (name, version): place
             for name, offered in candidates.items()
-            for version, place in self._builds.ranks(name, offered, forbidden).items()
+            for version, place in self.builds.ranks(name, offered, forbidden).items()
         }
         objective = self._with_package_costs("build", places, candidates)
-        options: OptionCosts = {(n, place): place for n, count in self._extra_options.items() for place in range(count)}
+        options: OptionCosts = {(n, place): place for n, count in self.extra_options.items() for place in range(count)}
         return replace(objective, options=options)
 
     def _with_package_costs(self, name: str, costs: dict[Choice, int], candidates: Candidates) -> Objective:
         """Return the objective with the additional costs of packages."""
-        for package, cost in self._package_costs.get(name, {}).items():
+        for package, cost in self.package_costs.get(name, {}).items():
             for candidate in candidates.get(package, ()):
                 choice = (package, candidate.version)
                 costs[choice] = costs.get(choice, 0) + cost
@@ -389,32 +322,32 @@ class Criteria:
         return _counting("pre-release", candidates, lambda c: int(c.version.is_prerelease))
 
     def _young(self, candidates: Candidates) -> Objective:
-        return _counting("young", candidates, lambda c: int((c.file.uploaded or "") > self._young_after))
+        return _counting("young", candidates, lambda c: int((c.file.uploaded or "") > self.young_after))
 
     def _unmeasured(self, candidates: Candidates) -> Objective:
-        return _counting("unmeasured", candidates, lambda c: int(not self._estimator.is_measured(c.name, c.version)))
+        return _counting("unmeasured", candidates, lambda c: int(not self.estimator.is_measured(c.name, c.version)))
 
     def _vulnerabilities(self, candidates: Candidates) -> Objective:
         def vulnerability_count(candidate: Candidate) -> int:
-            return len(self._source.vulnerabilities(candidate) or ()) if self._source.is_known(candidate) else 0
+            return len(self.source.vulnerabilities(candidate) or ()) if self.source.is_known(candidate) else 0
 
         return _counting("vulnerabilities", candidates, vulnerability_count)
 
     def _sizes(self, candidates: Candidates) -> Objective:
-        """Return the bytes to download, as far as they are known; each iteration may have read more of them."""
+        """Return the known bytes to download; each iteration may have read more of them."""
         return _counting("size", candidates, self._bytes)
 
     def _bytes(self, candidate: Candidate) -> int:
-        return self._source.size(candidate) or 0
+        return self.source.size(candidate) or 0
 
     def limits(self, candidates: Candidates) -> Limits:
         """Return what is excluded."""
         if len(candidates) not in self._limits:
             self._limits[len(candidates)] = self._excluded(candidates)
         limits = self._limits[len(candidates)]
-        if self._max_size is None:
+        if self.max_size is None:
             return limits
-        budget = Budget(costs=self._sizes(candidates).costs, most=self._max_size)
+        budget = Budget(costs=self._sizes(candidates).costs, most=self.max_size)
         return replace(limits, budgets=(budget,))
 
     def _excluded(self, candidates: Candidates) -> Limits:
@@ -422,20 +355,20 @@ class Criteria:
             (name, c.version): f"{v.message} ({v.source})"
             for name, offered in candidates.items()
             for c in offered
-            for v in self._rules.judge(name, c.version)
+            for v in self.rules.judge(name, c.version)
             if v.severity == "forbidden"
         }
         for name, offered in candidates.items():
             untried = (c for c in offered if self.is_untried_sdist(c))
             forbidden |= {(name, c.version): _UNTRIED.format(name=name) for c in untried}
         exclusive: list[tuple[tuple[frozenset[Choice], ...], str]] = []
-        for rule in self._rules.conflicts:
+        for rule in self.rules.conflicts:
             choices = self._matching(candidates, rule.package, rule.versions)
             other_choices = self._matching(candidates, rule.other, rule.other_versions)
             if rule.severity == "forbidden" and choices and other_choices:
                 exclusive.append(((choices, other_choices), f"{rule.message} ({rule.source})"))
-        exclusive += [((ones, others), reason) for ones, others, reason in self._builds.mismatches(candidates)[0]]
-        for refused in self._refused:
+        exclusive += [((ones, others), reason) for ones, others, reason in self.builds.mismatches(candidates)[0]]
+        for refused in self.change.refused if self.change else ():
             if all(name in candidates for name, _ in refused):
                 exclusive.append(
                     (
@@ -445,12 +378,6 @@ class Criteria:
                 )
         return Limits(forbidden=forbidden, exclusive=tuple(exclusive))
 
-    def hours_behind(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[Version, int]:
-        """Return how many hours each version of a package is behind the newest (cached)."""
-        if name not in self._hours:
-            self._hours[name] = hours_behind(offered)
-        return self._hours[name]
-
     def best_speed_steps(self, stack: Iterable[Candidate]) -> Mapping[str, int]:
         """Return the gain of the fastest candidate of each measured framework of a stack, in steps."""
         return self._comparison.objective(self._offered(stack))[1]
@@ -458,49 +385,47 @@ class Criteria:
     def has_upload_times(self, stack: Iterable[Candidate]) -> bool:
         """Whether a build of each release of a stack has an upload time."""
         return all(
-            c.file.uploaded or any(o.file.uploaded for o in self._source.candidates(c.name) if _is_same(o, c))
+            c.file.uploaded or any(o.file.uploaded for o in self.source.candidates(c.name) if _is_same(o, c))
             for c in stack
             if c.direct is None
         )
 
-    def libyears(self, stack: Sequence[Candidate], source: CandidateSource) -> float:
+    def libyears(self, stack: Iterable[Candidate]) -> float:
         """Return how far a stack is behind the newest candidates, summed over its packages, in years."""
-        hours = (self.hours_behind(c.name, source.candidates(c.name))[c.version] for c in stack)
-        return sum(hours) / HOURS_A_YEAR
+        behind, source = self._freshness_cache.hours_behind, self.source
+        return sum(behind(c.name, source.candidates(c.name))[c.version] for c in stack) / HOURS_A_YEAR
 
     def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:
         name = NormalizedName(package)
-        return frozenset(
-            (name, c.version) for c in candidates.get(name, ()) if self._rules.admits(specifier, c.version)
-        )
+        return frozenset((name, c.version) for c in candidates.get(name, ()) if self.rules.admits(specifier, c.version))
 
     def _prices(self, candidates: Candidates) -> Objective:
         costs: dict[Choice, int] = {}
         for name, offered in candidates.items():
-            failures = self._estimator.failures(name)
+            failures = self.estimator.failures(name)
             for candidate in offered:
-                price = sum(v.severity == "discouraged" for v in self._rules.judge(name, candidate.version))
+                price = sum(v.severity == "discouraged" for v in self.rules.judge(name, candidate.version))
                 price += _FAILURE_COST * (str(candidate.version) in failures)
                 if price:
                     costs[name, candidate.version] = price
         pairs: dict[tuple[Choice, PairedChoice], int] = {
             (choice, other_choice): 1
-            for rule in self._rules.conflicts
+            for rule in self.rules.conflicts
             if rule.severity == "discouraged"
             for choice in self._matching(candidates, rule.package, rule.versions)
             for other_choice in self._matching(candidates, rule.other, rule.other_versions)
         }
-        for ones, others, _ in self._builds.mismatches(candidates)[1]:
+        for ones, others, _ in self.builds.mismatches(candidates)[1]:
             pairs |= {(choice, other_choice): 1 for choice in ones for other_choice in others}
         return Objective(name="rules", costs=costs, pairs=pairs)
 
     @property
     def _comparison(self) -> SpeedComparison:
-        settings, estimator = self._settings, self._estimator
+        settings, estimator = self.settings, self.estimator
         return SpeedComparison(
             estimator=estimator,
-            reference={str(c.name): c.version for c in self._reference},
-            min_gain=self._min_gain,
+            reference=(self.reference or NO_PACKAGES).versions,
+            min_gain=self.min_gain,
             settings=(lambda candidates, over: settings.best_by_version(candidates, estimator, over))
             if settings is not None
             else None,
@@ -508,13 +433,13 @@ class Criteria:
 
     def _offered(self, stack: Iterable[Candidate]) -> Candidates:
         """Return the candidates of the packages of a stack and of the reference."""
-        names = sorted({c.name for c in (*self._reference, *stack)})
-        return {name: self._source.candidates(name) for name in names}
+        names = sorted({c.name for c in (*(self.reference or ()), *stack)})
+        return {name: self.source.candidates(name) for name in names}
 
     def _speed(self, candidates: Candidates) -> Objective:
         objective, _ = self._comparison.objective(candidates)
-        objective = replace(objective, together=self._uncounted)
-        return add_slowdowns(objective, candidates, self._rules, self._estimator, self._min_gain)
+        objective = replace(objective, together=self.uncounted)
+        return self.slowdowns.added_to(objective, candidates)
 
 
 def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:

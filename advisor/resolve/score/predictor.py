@@ -67,7 +67,7 @@ class Predictor:
             cache: Cache for results.
             address: Address of the knowledge base.
             hardware: The machine.
-            workload: The workload; none for all kinds.
+            workload: The workload; `None` for all kinds.
             benchmark: Identity of the project's own benchmark; empty if it has none.
         """
         self._memo = Memo(cache, "predictions")
@@ -136,7 +136,7 @@ class Predictor:
         return bool(self.cached(query, lambda: self.estimator.has_compared(name, version, other)))
 
     def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
-        """Return the share of the workload's time of some parts of it; none if no workload is selected."""
+        """Return the share of the workload's time of some parts of it; `None` if no workload is selected."""
         if self._workload is None and not self._benchmark:
             return None
         query = ["share", name, [dict(part) for part in parts]]
@@ -174,7 +174,7 @@ class Predictor:
         return tuple(_with_ratio(Effect, effect) for effect in effects)
 
     def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
-        """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
+        """Return the measured effects of settings of the frameworks of a stack."""
         query = ["compared settings", self._texts(stack)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
         return tuple(

@@ -1,4 +1,4 @@
-"""The criterion speed: predicted gains over a reference stack, in whole steps, as far as they count.
+"""The criterion speed: predicted gains over a reference stack that count, in whole steps.
 
 A difference counts if it is significant and at least as large as the smallest gain that counts (`min-gain`). Versions
 count as equally fast if none of them is faster by as much.
@@ -45,18 +45,18 @@ class BestSettings:
 
 
 SettingsByVersion = Mapping[str, Mapping[Version, BestSettings]]
-"""The best settings of each version, by framework, compared with those of a reference."""
+"""The best settings of each version, by framework, compared with the settings of a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Compares versions with those of a reference stack.
+    """Compares versions with the versions of a reference stack.
 
     Attributes:
         estimator: Predictions from the observations.
         reference: Versions of the reference; empty for the newest candidates.
         min_gain: Smallest difference that counts, as a fraction.
-        settings: Returns the best settings of each candidate, compared with those of a reference; none without
+        settings: Returns the best settings of each candidate, compared with those of a reference; `None` without
             settings.
     """
 
@@ -154,6 +154,9 @@ class SpeedComparison:
         offered = {str(name): [c.version for c in of] for name, of in candidates.items()}
         return self.estimator.terms(offered, reference).frameworks
 
+    def _gains_of(self, framework: str, candidates: Candidates, reference: Mapping[str, Version]) -> FrameworkGains:
+        return next(gains for gains in self._gains(candidates, reference) if gains.framework == framework)
+
     def _settings_of(self, candidates: Candidates, reference: Mapping[str, Version]) -> SettingsByVersion:
         return self.settings(candidates, reference) if self.settings else MappingProxyType({})
 
@@ -177,7 +180,7 @@ class SpeedComparison:
 
         def beaten_by(leader: Version) -> Collection[Version]:
             other = {**reference, name: leader}
-            over_leader = next(g for g in self._gains(candidates, other) if g.framework == name)
+            over_leader = self._gains_of(name, candidates, other)
             return [version for version, steps in steps_over(over_leader, other).items() if steps < 0]
 
         return _in_tiers(steps_over(gains, reference), beaten_by)
@@ -188,21 +191,19 @@ class SpeedComparison:
         gains: FrameworkGains,
         reference: Mapping[str, Version],
     ) -> dict[tuple[tuple[Version, ...], str], dict[Version | None, int]]:
-        """Return, for versions with each companion, what its versions add; the version of an absent companion is none.
+        """Return what each version of a companion adds, for versions with it; `None` stands for an absent companion.
 
         A companion whose own change does not count adds nothing to the gain of the framework. A framework whose change
         does not count by itself adds nothing to the gain of the companion with the reference's framework.
         """
-        over_leader: dict[tuple[str, Version | None], FrameworkGains] = {}
+        over_leader: dict[tuple[str, Version], FrameworkGains] = {}
 
         def beaten_by(version: Version, companion: str, leader: Version | None) -> Collection[Version | None]:
             if leader is None:
                 return ()
             if (companion, leader) not in over_leader:
                 other = {**reference, companion: leader}
-                over_leader[companion, leader] = next(
-                    g for g in self._gains(candidates, other) if g.framework == gains.framework
-                )
+                over_leader[companion, leader] = self._gains_of(gains.framework, candidates, other)
             own = over_leader[companion, leader].with_companion
             return [
                 w
@@ -246,7 +247,7 @@ def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
 
 
 def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
-    """Return a gain or a loss in whole steps, as far as it counts: if it is significant, and large enough.
+    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
 
     The penalty for its uncertainty makes a gain smaller, and a loss, too.
 
@@ -269,7 +270,7 @@ def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSett
     count.
 
     Args:
-        change: Gain of the version over that of the reference.
+        change: Gain of the version over the reference's version.
         own: The best settings of the version.
         other: Those of the reference's version.
         comparisons: Number of versions that were compared.
@@ -282,14 +283,14 @@ def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSett
 
 
 def _in_tiers(steps: Mapping[_T, int], beaten_by: Callable[[_T], Collection[_T]]) -> dict[_T, int]:
-    """Return the steps of versions, in which those that the fastest one does not beat count as fast as it.
+    """Return the steps of versions; a version counts as fast as the fastest one if that does not beat it.
 
     The same holds for the fastest one of the others, and so on. Versions that do not differ from the reference stay as
     they are; those that are slower only matter if all are.
 
     Args:
         steps: Steps of each version, over the reference.
-        beaten_by: Returns the versions that are slower than one of them, as far as it counts.
+        beaten_by: Returns the versions that are slower than one of them by a difference that counts.
     """
     tiers = dict(steps)
     others = [v for v, count in steps.items() if count > 0 or max(steps.values()) < 0]

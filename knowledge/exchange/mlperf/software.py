@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from packaging.version import InvalidVersion, Version
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.exchange.mlperf.catalogue import catalogue
 from knowledge.exchange.ngc import CONTAINER_INDEX, container_versions
 
@@ -20,10 +21,8 @@ _FRAMEWORKS = {
     "nemo-toolkit": rf"{_WORD}nemo{_END}",
     "tflite-runtime": r"(?:tensorflow|tf)[ _-]?lite",
     "tensorflow-macos": r"tensorflow[ _-]macos",
-    "tensorflow": rf"ten[a-z]{{0,6}}flow|{_WORD}tf{_END}",
-    "torch": r"py-?torch",
+    **{f.name: f.published["mlperf"] for f in frameworks().values() if "mlperf" in f.published},
     "mxnet": r"mx-?net",
-    "jax": rf"{_WORD}jax{_END}|maxtext|maxdiffusion",
     "dgl": rf"{_WORD}dgl{_END}",
     "mindspore": r"mindspore",
     "caffe": r"caffe",
@@ -31,7 +30,6 @@ _FRAMEWORKS = {
     "tinygrad": r"tinygrad",
     "armnn": r"arm-?nn",
     "openvino": r"openvino",
-    "onnxruntime": r"onnx[ _-]?run-?time",
     "apache-tvm": rf"{_WORD}tvm{_END}",
     "deepsparse": r"deep-?sparse",
     "tensorrt": rf"tensor-?rt|{_WORD}trt{_END}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from knowledge.domain.frameworks import frameworks
 from knowledge.exchange.published.columns import RowError, TableRow
 from knowledge.exchange.published.timm import TIMM
 
@@ -26,14 +27,10 @@ _PRECISIONS = {
     "fp64": r"fp ?64|float ?64|double( precision)?",
 }
 _PHASES = {"training": r"train(ing)?", "inference": r"infer(ence)?|eval(uation)?|predict(ion)?|forward"}
-_FRAMEWORKS = {
-    "torch": r"py ?torch|torch",
-    "tensorflow": r"tensor ?flow( ?[12](\.x)?)?|tf[12]?|tensorflow gpu",
-    "jax": r"jax",
+_OTHER_FRAMEWORKS = {
     "mxnet": r"(apache )?mx ?net",
     "paddlepaddle": r"paddle( ?paddle)?",
     "tensorrt": r"tensor ?rt|trt",
-    "onnxruntime": r"onnx ?runtime( gpu)?|ort",
 }
 
 
@@ -105,7 +102,8 @@ def read_framework(text: str) -> str:
     Raises:
         RowError: If the framework is unknown.
     """
-    return _read(text, _FRAMEWORKS, "framework")
+    own = {f.distributions[0]: f.published["names"] for f in frameworks().values() if f.published}
+    return _read(text, {**own, **_OTHER_FRAMEWORKS}, "framework")
 
 
 def _read(text: str, patterns: Mapping[str, str], column: str) -> str:

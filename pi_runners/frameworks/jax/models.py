@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from pi_runners.frameworks.recurrent_cells import advance
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, advance
 from pi_runners.models.layers import (
     BuiltModel,
     InitialWeight,
@@ -54,7 +53,6 @@ class JaxLayers(Layers):
     def convolution(
         self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
     ) -> Array:
-        """`lax.conv_general_dilated`."""
         padding = 0 if kernel == stride else kernel // 2
         y = lax.conv_general_dilated(
             x,
@@ -67,7 +65,6 @@ class JaxLayers(Layers):
         return y + self._weight(bias_weight(name, filters)) if bias else y
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        """`lax.conv_transpose`."""
         # As for the gradient of a convolution, the outputs are the input channels of the kernel.
         y = lax.conv_transpose(
             x,
@@ -95,7 +92,6 @@ class JaxLayers(Layers):
         return ((wide - mean) * scale + self._weight(bias_weight(name, width))).astype(x.dtype)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        """`jnp.matmul`."""
         y = jnp.matmul(x, self._weight(dense_weight(name, x.shape[-1], width)))
         return y + self._weight(bias_weight(name, width)) if bias else y
 
@@ -109,19 +105,15 @@ class JaxLayers(Layers):
         return (scaled + self._weight(bias_weight(name, width))).astype(x.dtype)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        """`jnp.take`."""
         return jnp.take(self._weight(table_weight(name, rows, width)), indices, axis=0)
 
     def tied_dense(self, name: str, x: Array) -> Array:
-        """`jnp.matmul` with the transposed table."""
         return jnp.matmul(x, self._weights[name + ".table"].T)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        """Slice of a table."""
         return x + self._weight(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        """`jnp.concatenate`."""
         token = self._weight(table_weight(name, 1, x.shape[-1]))
         return jnp.concatenate((jnp.broadcast_to(token, (x.shape[0], 1, x.shape[-1])), x), axis=1)
 
@@ -132,7 +124,6 @@ class JaxLayers(Layers):
         return jax.nn.dot_product_attention(q, k, v, **options)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        """`jax.nn.dot_product_attention`."""
         q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
         mixed = self._attention(q, k, v, is_causal=causal)
         return self.dense(name + ".output", mixed.reshape(x.shape), x.shape[-1])
@@ -162,61 +153,48 @@ class JaxLayers(Layers):
         return outputs.swapaxes(0, 1), last
 
     def relu(self, x: Array) -> Array:
-        """`jax.nn.relu`."""
         return jax.nn.relu(x)
 
     def relu6(self, x: Array) -> Array:
-        """`jax.nn.relu6`."""
         return jax.nn.relu6(x)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
-        """`jax.nn.gelu`."""
         return jax.nn.gelu(x, approximate=approximate)
 
     def tanh(self, x: Array) -> Array:
-        """`jnp.tanh`."""
         return jnp.tanh(x)
 
     def add(self, x: Array, y: Array) -> Array:
-        """Sum."""
         return x + y
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
-        """`lax.reduce_window`."""
         edges = [(0, 0), (padding, padding), (padding, padding), (0, 0)]
         return lax.reduce_window(x, -jnp.inf, lax.max, (1, kernel, kernel, 1), (1, stride, stride, 1), edges)
 
     def global_mean(self, x: Array) -> Array:
-        """`jnp.mean`."""
         return jnp.mean(x, axis=(1, 2))
 
     def join(self, x: Array, y: Array) -> Array:
-        """`jnp.concatenate`."""
         return jnp.concatenate((x, y), axis=-1)
 
     join_channels = join
 
     def as_sequence(self, x: Array) -> Array:
-        """`reshape`."""
         return x.reshape(x.shape[0], -1, x.shape[-1])
 
     def token(self, x: Array, position: int) -> Array:
-        """Slice."""
         return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
-        """`jax.nn.dot_product_attention` with one head."""
         head = memory[:, :, None]
         return self._attention(queries[:, :, None], head, head, scale=1.0)[:, :, 0]
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
-        """`jnp.einsum` of the stacked vectors."""
         stacked = jnp.stack(vectors, axis=1)
         rows, columns = np.tril_indices(len(vectors), -1)
         return jnp.einsum("bnw,bmw->bnm", stacked, stacked)[:, rows, columns]
 
     def rows(self, x: Array) -> Array:
-        """`reshape`."""
         return x.reshape(-1, x.shape[-1])
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from jax import lax
 
 from pi_runners.frameworks.numpy.operations import from_bytes
-from pi_runners.frameworks.recurrent_cells import GATES, advance
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported, advance
 from pi_runners.harness.settings import error_output
 
 
@@ -48,11 +47,9 @@ class JaxBackend(Backend):
         }
 
     def synchronise(self, result: Any) -> None:
-        """Wait for a result."""
         jax.block_until_ready(result)
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make an array on the device."""
         if self.dtype == "int8":
             host_array = (np.frombuffer(raw, np.uint8).astype(np.int16) - 128).astype(np.int8).reshape(tuple(shape))
         else:
@@ -60,32 +57,27 @@ class JaxBackend(Backend):
         return self._put(host_array, self.dtype)
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        """NHWC."""
         axes = (0,) + tuple(range(2, len(shape))) + (1,)
         return self._put(
             np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
         )
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        """HWIO."""
         axes = tuple(range(2, len(shape))) + (1, 0)
         return self._put(
             np.ascontiguousarray(from_bytes(raw, shape, scale, 0.0, jnp.dtype(self.dtype)).transpose(axes)), self.dtype
         )
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
-        """Make an array of indices."""
         return self._put(np.array(numbers, dtype=np.int32).reshape(tuple(shape)), "int32")
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         elements = np.asarray(result)[tuple(index)]
         if not np.iscomplexobj(elements) and elements.dtype.kind != "i":
             elements = elements.astype(np.float64)
         return list(np.asarray(elements).reshape(-1).tolist())
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `jnp.isfinite`."""
         return bool(jnp.isfinite(result[tuple(index)]).all())
 
     def _put(self, host_array: Any, dtype: str) -> Array:
@@ -102,7 +94,6 @@ class JaxBackend(Backend):
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
-        """Compile by XLA."""
         return self._call(lambda *inputs: function(self, *inputs), (*arrays, *weights))
 
     def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
@@ -156,7 +147,6 @@ class JaxBackend(Backend):
         return build(self, network, parameters, mode, inputs, self._device)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
-        """`device_put` and `device_get`."""
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         host = np.frombuffer(raw, np.uint8)
@@ -177,7 +167,6 @@ class JaxBackend(Backend):
         return jnp.matmul(lhs, rhs)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
-        """`lax.conv_general_dilated`."""
         layouts = {1: ("NHC", "HIO", "NHC"), 2: ("NHWC", "HWIO", "NHWC"), 3: ("NDHWC", "DHWIO", "NDHWC")}
         return lax.conv_general_dilated(
             x,
@@ -211,23 +200,18 @@ class JaxBackend(Backend):
         return run
 
     def copy(self, x: Array) -> Array:
-        """`jnp.copy`."""
         return jnp.copy(x)
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """`take`."""
         return jnp.take(table, indices, axis=0)
 
     def relu(self, x: Array) -> Array:
-        """Rectify."""
         return jax.nn.relu(x)
 
     def tanh(self, x: Array) -> Array:
-        """Hyperbolic tangent."""
         return jnp.tanh(x)
 
     def total(self, x: Array) -> Array:
-        """Sum the last axis."""
         return x.sum(axis=-1)
 
     def largest(self, x: Array) -> Array:
@@ -235,16 +219,13 @@ class JaxBackend(Backend):
         return x.max(axis=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis."""
         return jax.nn.softmax(x)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis."""
         centred = x - x.mean(axis=-1, keepdims=True)
         return centred * lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + offset
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Normalise channels."""
         if not training:
             return x * gain + offset
         axes = tuple(range(x.ndim - 1))
@@ -252,49 +233,39 @@ class JaxBackend(Backend):
         return centred * lax.rsqrt((centred * centred).mean(axis=axes) + 1e-5) * gain + offset
 
     def fft(self, x: Array) -> Array:
-        """`rfft`."""
         return jnp.fft.rfft(x)
 
     def sort(self, x: Array) -> Array:
-        """Sort the last axis."""
         return jnp.sort(x, axis=-1)
 
     def pool(self, x: Array, size: int) -> Array:
-        """Maximum of each window."""
         window = (1,) + (size,) * (x.ndim - 2) + (1,)
         return lax.reduce_window(x, -jnp.inf, lax.max, window, window, "VALID")
 
     def spatial_mean(self, x: Array) -> Array:
-        """Mean over spatial axes."""
         return x.mean(axis=tuple(range(1, x.ndim - 1)))
 
     def upsample(self, x: Array) -> Array:
-        """Nearest neighbour."""
         for axis in range(1, x.ndim - 1):
             x = jnp.repeat(x, 2, axis=axis)
         return x
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """Concatenate channels."""
         return jnp.concatenate((x, y), axis=-1)
 
     join = join_channels
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Change the shape."""
         return jnp.reshape(x, tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        """Reorder axes."""
         return jnp.transpose(x, tuple(axes))
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        """Mean cross-entropy."""
         log_likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
         return -jnp.mean(log_likelihoods)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        """Pixels as rows."""
         return jnp.reshape(x, (-1, channels))
 
 

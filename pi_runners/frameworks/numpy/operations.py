@@ -6,8 +6,7 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import numpy as np
 
-from pi_runners.frameworks.recurrent_cells import GATES, advance
-from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
+from pi_runners.harness.contract import GATES, Array, Backend, Parameters, Unsupported, advance
 
 
 class NumpyBackend(Backend):
@@ -34,30 +33,24 @@ class NumpyBackend(Backend):
         return described
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make an array."""
         return from_bytes(raw, shape, scale, offset, self.dtype)
 
     images = array
     filters = array
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
-        """Make an array of indices."""
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         return list(np.asarray(result[tuple(index)]).reshape(-1).tolist())
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `numpy.isfinite`."""
         return bool(np.isfinite(result[tuple(index)]).all())
 
     def copy(self, x: Array) -> Array:
-        """Copy."""
         return x.copy()
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
-        """`numpy.matmul` on views."""
         lhs = np.swapaxes(a, -1, -2) if transpose_a else a
         rhs = np.swapaxes(b, -1, -2) if transpose_b else b
         return np.matmul(lhs, rhs)
@@ -97,19 +90,15 @@ class NumpyBackend(Backend):
         return run
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """`take`."""
         return np.take(table, indices, axis=0)
 
     def tanh(self, x: Array) -> Array:
-        """Hyperbolic tangent."""
         return np.tanh(x)
 
     def relu(self, x: Array) -> Array:
-        """Rectify."""
         return np.maximum(x, 0)
 
     def total(self, x: Array) -> Array:
-        """Sum the last axis."""
         return x.sum(axis=-1)
 
     def largest(self, x: Array) -> Array:
@@ -128,7 +117,6 @@ class NumpyBackend(Backend):
         return centred / np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-5) * gain + offset
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Normalise channels, from elementary functions."""
         axes = (0,) + tuple(range(2, x.ndim))
         form = (1, -1) + (1,) * (x.ndim - 2)
         if not training:
@@ -142,23 +130,18 @@ class NumpyBackend(Backend):
         return np.fft.rfft(x)
 
     def sort(self, x: Array) -> Array:
-        """Sort the last axis."""
         return np.sort(x, axis=-1)
 
     def join(self, x: Array, y: Array) -> Array:
-        """Concatenate last axes."""
         return np.concatenate((x, y), axis=-1)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Change the shape."""
         return x.reshape(tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        """Reorder axes."""
         return x.transpose(tuple(axes))
 
     def spatial_mean(self, x: Array) -> Array:
-        """Mean over spatial axes."""
         return x.mean(axis=tuple(range(2, x.ndim)))
 
 

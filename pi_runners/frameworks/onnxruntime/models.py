@@ -104,7 +104,6 @@ class OnnxLayers(Layers):
     def convolution(
         self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
     ) -> Array:
-        """`Conv`."""
         padding = 0 if kernel == stride else kernel // 2
         inputs = [x, self._weight(filters_weight(name, (filters, x.shape[1] // groups, kernel, kernel)))]
         if bias:
@@ -122,7 +121,6 @@ class OnnxLayers(Layers):
         )
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        """`ConvTranspose`."""
         batch, channels, height, width = x.shape
         weights = [
             self._weight(filters_weight(name, (filters, channels, 2, 2)), transposed=True),
@@ -132,7 +130,6 @@ class OnnxLayers(Layers):
         return self._node("ConvTranspose", [x, *weights], shape, kernel_shape=[2, 2], strides=[2, 2])
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        """`BatchNormalization`."""
         width = x.shape[1]
         weights = [self._weight(gain_weight(name, width, gain)), self._weight(bias_weight(name, width))]
         statistics = [self._constant(fill(width, dtype=self._backend.dtype)) for fill in (np.zeros, np.ones)]
@@ -150,27 +147,22 @@ class OnnxLayers(Layers):
         return self._node("Add", [offsets, self._matmul(x, self._weight(weight))], shape)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        """`LayerNormalization`."""
         weights = [self._weight(make(name, x.shape[-1])) for make in (gain_weight, bias_weight)]
         return self._node("LayerNormalization", [x, *weights], x.shape, axis=-1, epsilon=epsilon)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        """`Gather`."""
         return self._node("Gather", [self._weight(table_weight(name, rows, width)), indices], (*indices.shape, width))
 
     def tied_dense(self, name: str, x: Array) -> Array:
-        """`MatMul` with the transposed table."""
         return self._matmul(x, self._transpose(self._constants[name + ".table"], 1, 0))
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        """`Add` of a `Slice`."""
         _, length, width = x.shape
         ends = [self._integers(number) for number in (start, start + length, 0)]
         table = self._weight(table_weight(name, rows, width))
         return self.add(x, self._node("Slice", [table, *ends], (length, width)))
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        """`Expand` and `Concat`."""
         shape = (x.shape[0], 1, x.shape[2])
         token = self._weight(table_weight(name, 1, x.shape[2]))
         return self._concat(self._node("Expand", [token, self._integers(*shape)], shape), x, 1)
@@ -181,7 +173,6 @@ class OnnxLayers(Layers):
         return [self._transpose(self._reshape(y, batch, length, heads, width // heads), 0, 2, 1, 3) for y in projected]
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        """As `scaled_dot_product_attention` is exported."""
         q, k, v = self._heads(name, x, heads)
         return self._attention(name, q, k, v, causal)
 
@@ -223,16 +214,12 @@ class OnnxLayers(Layers):
         return self._transpose(squeezed, 1, 0, 2), last
 
     def relu(self, x: Array) -> Array:
-        """`Relu`."""
         return self._node("Relu", [x], x.shape)
 
     def relu6(self, x: Array) -> Array:
-        """`Clip`."""
         return self._node("Clip", [x, self._number(0), self._number(6)], x.shape)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
-        """Elementary operators."""
-
         def scaled(y: Value, factor: float) -> Value:
             return self._node("Mul", [y, self._number(factor)], y.shape)
 
@@ -247,42 +234,33 @@ class OnnxLayers(Layers):
         return scaled(self._node("Mul", [x, increased(self.tanh(inner))], x.shape), 0.5)
 
     def tanh(self, x: Array) -> Array:
-        """`Tanh`."""
         return self._node("Tanh", [x], x.shape)
 
     def add(self, x: Array, y: Array) -> Array:
-        """`Add`."""
         return self._node("Add", [x, y], x.shape)
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
-        """`MaxPool`."""
         shape = (*x.shape[:2], *_windows(x, kernel, stride, padding))
         return self._node("MaxPool", [x], shape, kernel_shape=[kernel] * 2, pads=[padding] * 4, strides=[stride] * 2)
 
     def global_mean(self, x: Array) -> Array:
-        """`GlobalAveragePool` and `Flatten`."""
         pooled = self._node("GlobalAveragePool", [x], (*x.shape[:2], 1, 1))
         return self._node("Flatten", [pooled], x.shape[:2], axis=1)
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """`Concat`."""
         return self._concat(x, y, 1)
 
     def join(self, x: Array, y: Array) -> Array:
-        """`Concat`."""
         return self._concat(x, y, -1)
 
     def as_sequence(self, x: Array) -> Array:
-        """`Reshape` and `Transpose`."""
         return self._transpose(self._reshape(x, *x.shape[:2], product(x.shape[2:])), 0, 2, 1)
 
     def token(self, x: Array, position: int) -> Array:
-        """`Gather` with a scalar."""
         index = self._constant(np.array(position, dtype=np.int64))
         return self._node("Gather", [x, index], (x.shape[0], x.shape[2]), axis=1)
 
     def attend(self, queries: Array, memory: Array) -> Array:
-        """`MatMul`, `Softmax`, `MatMul`."""
         scores = self._matmul(queries, self._transpose(memory, 0, 2, 1))
         return self._matmul(self._softmax(scores), memory)
 

@@ -64,7 +64,6 @@ class OnnxruntimeBackend(Backend):
     filters = array
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
-        """Make an array of indices."""
         return np.array(numbers, dtype=np.int64).reshape(tuple(shape))
 
     def compile(
@@ -167,13 +166,11 @@ class OnnxruntimeBackend(Backend):
     def convolution(
         self, x: Symbol, w: Symbol, stride: Sequence[int], padding: Sequence[int], groups: int = 1
     ) -> Array:
-        """`Conv`."""
         return self._node("Conv", [x, w], strides=list(stride), pads=[*padding, *padding], group=groups)
 
     def recurrent(
         self, cell: str, x: Symbol, w: List[bytes], shape: Tuple[int, int], scale: float
     ) -> Callable[..., Array]:
-        """`RNN`, `LSTM` or `GRU`."""
         inputs, hidden = shape
         operator = {"vanilla": "RNN", "lstm": "LSTM", "gru": "GRU"}[cell]
         # Order of the gates in ONNX: input, output, forget, cell (LSTM); update, reset, new (GRU).
@@ -192,43 +189,33 @@ class OnnxruntimeBackend(Backend):
         return run
 
     def scale(self, x: Symbol, factor: float) -> Array:
-        """Multiply by a number."""
         return self._node("Mul", [x, self._scalar_for(x, factor)])
 
     def add(self, x: Symbol, y: Symbol) -> Array:
-        """`Add`."""
         return self._node("Add", [x, y])
 
     def multiply(self, x: Symbol, y: Symbol) -> Array:
-        """`Mul`."""
         return self._node("Mul", [x, y])
 
     def gather(self, table: Symbol, indices: Symbol) -> Array:
-        """`Gather`."""
         return self._node("Gather", [table, indices], rank=indices.rank + 1)
 
     def relu(self, x: Symbol) -> Array:
-        """`Relu`."""
         return self._node("Relu", [x])
 
     def tanh(self, x: Symbol) -> Array:
-        """`Tanh`."""
         return self._node("Tanh", [x])
 
     def total(self, x: Symbol) -> Array:
-        """`ReduceSum`."""
         return self._node("ReduceSum", [x, self._integers_for(x, [-1])], rank=x.rank - 1, keepdims=0)
 
     def largest(self, x: Symbol) -> Array:
-        """`ReduceMax`."""
         return self._node("ReduceMax", [x], rank=x.rank - 1, axes=[-1], keepdims=0)
 
     def softmax(self, x: Symbol) -> Array:
-        """`Softmax`."""
         return self._node("Softmax", [x], axis=-1)
 
     def layer_norm(self, x: Symbol, gain: Symbol, offset: Symbol) -> Array:
-        """`LayerNormalization`."""
         return self._node("LayerNormalization", [x, gain, offset], axis=-1, epsilon=1e-5)
 
     def batch_norm(self, x: Symbol, gain: Symbol, offset: Symbol, training: bool) -> Array:
@@ -247,41 +234,33 @@ class OnnxruntimeBackend(Backend):
         return by_channel
 
     def fft(self, x: Symbol) -> Array:
-        """One-sided `DFT`."""
         column = self._node("Unsqueeze", [x, self._integers_for(x, [-1])], rank=x.rank + 1)
         self._pairs = True
         name = x.graph.add_node("DFT", [column.name], axis=x.rank - 1, onesided=1)[0]
         return Symbol(x.graph, name, x.dtype, x.rank + 1)
 
     def sort(self, x: Symbol) -> Array:
-        """`TopK` of all elements."""
         last = self._node("Shape", [x], start=-1)
         name = x.graph.add_node("TopK", [x.name, last.name], outputs=2, axis=-1, largest=0, sorted=1)[0]
         return x._replace(name=name)
 
     def pool(self, x: Symbol, size: int) -> Array:
-        """`MaxPool`."""
         window = [size] * (x.rank - 2)
         return self._node("MaxPool", [x], kernel_shape=window, strides=window)
 
     def spatial_mean(self, x: Symbol) -> Array:
-        """`ReduceMean`."""
         return self._node("ReduceMean", [x], rank=2, axes=list(range(2, x.rank)), keepdims=0)
 
     def join(self, x: Symbol, y: Symbol) -> Array:
-        """`Concat`."""
         return self._node("Concat", [x, y], axis=-1)
 
     def join_channels(self, x: Symbol, y: Symbol) -> Array:
-        """`Concat` of channels."""
         return self._node("Concat", [x, y], axis=1)
 
     def reshape(self, x: Symbol, shape: Sequence[int]) -> Array:
-        """`Reshape`."""
         return self._node("Reshape", [x, self._integers_for(x, shape)], rank=len(shape))
 
     def transpose(self, x: Symbol, axes: Sequence[int]) -> Array:
-        """`Transpose`."""
         return self._node("Transpose", [x], perm=list(axes))
 
     def shape_of(self, result: Any) -> Tuple[int, ...]:
@@ -293,7 +272,6 @@ class OnnxruntimeBackend(Backend):
         return bool(np.isfinite(result[tuple(index)]).all())
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         elements = np.asarray(result[tuple(index)])
         if self._pairs:
             return [complex(real, imaginary) for real, imaginary in elements.reshape(-1, 2).tolist()]

@@ -28,11 +28,9 @@ class OpencvBackend(Backend):
         return {"opencv": cv2.__version__, "opencv_threads": cv2.getNumThreads(), "opencv_numpy": np.__version__}
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         return list(result[tuple(index)].reshape(-1).tolist())
 
     def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
-        """`imencode`."""
         image = np.frombuffer(pixels, np.uint8).reshape(height, width, 3)
         encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), [cv2.IMWRITE_JPEG_QUALITY, 90])[1]
         return bytes(encoded.tobytes())
@@ -45,7 +43,6 @@ class OpencvBackend(Backend):
         crop_size: int,
         scale: Sequence[Tuple[float, float]],
     ) -> Callable[[], Array]:
-        """`imdecode`, `cvtColor`, `resize` and `flip`."""
         gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
 
         def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:

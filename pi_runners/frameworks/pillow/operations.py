@@ -41,11 +41,9 @@ class PillowBackend(Backend):
         }
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         return list(result[tuple(index)].reshape(-1).tolist())
 
     def encode_jpeg(self, pixels: bytes, height: int, width: int) -> bytes:
-        """`Image.save`."""
         stream = io.BytesIO()
         Image.frombytes("RGB", (width, height), pixels).save(stream, "JPEG", quality=90)
         return stream.getvalue()
@@ -58,7 +56,6 @@ class PillowBackend(Backend):
         crop_size: int,
         scale: Sequence[Tuple[float, float]],
     ) -> Callable[[], Array]:
-        """`Image.open`, `resize`, `crop` and `transpose`."""
         gains, offsets = (np.array(numbers, np.float32) for numbers in zip(*scale))
 
         def prepare(file: bytes, crop: Tuple[int, int, bool]) -> Any:

@@ -96,20 +96,17 @@ class KerasLayers(Layers):
         return self._apply(name, make, values, x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        """`Conv2DTranspose`."""
         weight = filters_weight(name, (filters, x.shape[-1], 2, 2))
         values = [self._value(weight, _OTHER_FILTER_AXES), self._value(bias_weight(name, filters))]
         return self._apply(name, lambda **options: keras.layers.Conv2DTranspose(filters, 2, 2, **options), values, x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        """`BatchNormalization`."""
         width = x.shape[-1]
         values = [self._value(gain_weight(name, width, gain)), self._value(bias_weight(name, width))]
         values += [np.zeros(width, values[0].dtype), np.ones(width, values[0].dtype)]
         return self._apply(name, lambda **options: keras.layers.BatchNormalization(epsilon=1e-5, **options), values, x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        """`Dense`."""
         values = self._dense_values(name, x.shape[-1], width)[: 2 if bias else 1]
         return self._apply(name, lambda **options: keras.layers.Dense(width, use_bias=bias, **options), values, x)
 
@@ -117,7 +114,6 @@ class KerasLayers(Layers):
         return [self._value(dense_weight(name, inputs, width)), self._value(bias_weight(name, width))]
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        """`LayerNormalization`."""
         width = x.shape[-1]
         values = [self._value(gain_weight(name, width)), self._value(bias_weight(name, width))]
         return self._apply(
@@ -125,7 +121,6 @@ class KerasLayers(Layers):
         )
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        """`Embedding`."""
         values = [self._value(table_weight(name, rows, width))]
         return self._apply(name, lambda **options: keras.layers.Embedding(rows, width, **options), values, indices)
 
@@ -134,16 +129,13 @@ class KerasLayers(Layers):
         return TiedDense(self._named[name], dtype=self._dtype)(x)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        """A layer with a table."""
         values = [self._value(table_weight(name, rows, x.shape[-1]))]
         return self._apply(name, lambda **options: Positions(rows, **options), values, x, start=start)
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        """A layer with one vector."""
         return self._apply(name, PrependedToken, [self._value(table_weight(name, 1, x.shape[-1]))], x)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        """`MultiHeadAttention`."""
         width = x.shape[-1]
         parts = [self._dense_values(name + part, width, width) for part in (".query", ".key", ".value", ".output")]
 
@@ -166,7 +158,6 @@ class KerasLayers(Layers):
     def lstm(
         self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
     ) -> Tuple[Array, Tuple[Array, Array]]:
-        """`LSTM`."""
         matrix, recurrent, bias = (self._value(w) for w in recurrent_weights(name, x.shape[-1], hidden))
 
         def make(**options: Any) -> Any:
@@ -181,24 +172,19 @@ class KerasLayers(Layers):
         return outputs, (h, c)
 
     def relu(self, x: Array) -> Array:
-        """`ReLU`."""
         return keras.layers.ReLU(dtype=self._dtype)(x)
 
     def relu6(self, x: Array) -> Array:
-        """`ReLU`."""
         return keras.layers.ReLU(6.0, dtype=self._dtype)(x)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
-        """`Activation`."""
         activation = _approximate_gelu if approximate else "gelu"
         return keras.layers.Activation(activation, dtype=self._dtype)(x)
 
     def tanh(self, x: Array) -> Array:
-        """`Activation`."""
         return keras.layers.Activation("tanh", dtype=self._dtype)(x)
 
     def add(self, x: Array, y: Array) -> Array:
-        """`Add`."""
         return keras.layers.Add(dtype=self._dtype)([x, y])
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
@@ -208,29 +194,23 @@ class KerasLayers(Layers):
         return keras.layers.MaxPooling2D(kernel, stride, dtype=self._dtype)(x)
 
     def global_mean(self, x: Array) -> Array:
-        """`GlobalAveragePooling2D`."""
         return keras.layers.GlobalAveragePooling2D(dtype=self._dtype)(x)
 
     def join(self, x: Array, y: Array) -> Array:
-        """`Concatenate`."""
         return keras.layers.Concatenate(dtype=self._dtype)([x, y])
 
     join_channels = join
 
     def as_sequence(self, x: Array) -> Array:
-        """`Reshape`."""
         return keras.layers.Reshape((-1, x.shape[-1]), dtype=self._dtype)(x)
 
     def token(self, x: Array, position: int) -> Array:
-        """Slice."""
         return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
-        """`Attention`."""
         return keras.layers.Attention(dtype=self._dtype)([queries, memory])
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
-        """A layer."""
         return PairwiseProducts(dtype=self._dtype)(list(vectors))
 
     def rows(self, x: Array) -> Array:

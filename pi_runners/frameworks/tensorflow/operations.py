@@ -60,23 +60,18 @@ class TensorflowBackend(Backend):
         return described
 
     def synchronise(self, result: Any) -> None:
-        """Wait for every device."""
         tf.test.experimental.sync_devices()
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make a tensor."""
         return self._tensor(raw, shape, tuple(range(len(shape))), scale, offset)
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        """NHWC."""
         return self._tensor(raw, shape, (0,) + tuple(range(2, len(shape))) + (1,), scale)
 
     def filters(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
-        """HWIO."""
         return self._tensor(raw, shape, tuple(range(2, len(shape))) + (1, 0), scale)
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
-        """Make a tensor of indices."""
         return tf.constant(np.array(numbers, dtype=np.int32).reshape(tuple(shape)))
 
     def _tensor(
@@ -89,14 +84,12 @@ class TensorflowBackend(Backend):
         return tf.constant(np.ascontiguousarray(plain.transpose(tuple(axes))))
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         elements = result[tuple(index)]
         if not elements.dtype.is_complex and not elements.dtype.is_integer:
             elements = tf.cast(elements, tf.float64)
         return list(elements.numpy().reshape(-1).tolist())
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `tf.math.is_finite` for floating-point elements."""
         elements = result[tuple(index)]
         if not elements.dtype.is_floating:
             return super().all_finite(result, index)
@@ -110,7 +103,6 @@ class TensorflowBackend(Backend):
     def compile(
         self, function: Callable[..., Array], arrays: Sequence[Array], weights: Sequence[Array] = ()
     ) -> Callable[[], Any]:
-        """Trace once."""
         self._rewrite_graphs(True)
         compute = self._function(lambda *tensors: function(self, *tensors))
         inputs = (*arrays, *weights)
@@ -134,7 +126,6 @@ class TensorflowBackend(Backend):
     def train(
         self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
     ) -> Training:
-        """Train through a gradient tape."""
         variables = [tf.Variable(weight) for weight in weights]
         current_batch = list(batch)
 
@@ -175,7 +166,6 @@ class TensorflowBackend(Backend):
     def load_batches(
         self, raw: bytes, shape: Sequence[int], batch: int, workers: int
     ) -> Callable[[], Tuple[int, float]]:
-        """`tf.data`, with images in native layout."""
         if workers:
             raise Unsupported("`tf.data` has no worker processes")
         images = np.frombuffer(raw, np.uint8).reshape(tuple(shape)).transpose(0, 2, 3, 1)
@@ -200,7 +190,6 @@ class TensorflowBackend(Backend):
         return TensorflowBackend(self.device, "float64", {})
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
-        """Copy by `tf.identity` between devices."""
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         with tf.device("CPU:0"):
@@ -219,7 +208,6 @@ class TensorflowBackend(Backend):
         return upload, download
 
     def matmul(self, a: Array, b: Array, transpose_a: bool = False, transpose_b: bool = False) -> Array:
-        """`tf.linalg.matmul`."""
         options = {"output_type": tf.int32} if self.dtype == "int8" else {}
         return tf.linalg.matmul(a, b, transpose_a=transpose_a, transpose_b=transpose_b, **options)
 
@@ -262,19 +250,15 @@ class TensorflowBackend(Backend):
         return lambda backend, steps: tf.transpose(layer(tf.transpose(steps, (1, 0, 2))), (1, 0, 2))
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """`tf.gather`."""
         return tf.gather(table, indices)
 
     def relu(self, x: Array) -> Array:
-        """Rectify."""
         return tf.nn.relu(x)
 
     def tanh(self, x: Array) -> Array:
-        """Hyperbolic tangent."""
         return tf.tanh(x)
 
     def total(self, x: Array) -> Array:
-        """Sum the last axis."""
         return tf.reduce_sum(x, axis=-1)
 
     def largest(self, x: Array) -> Array:
@@ -282,7 +266,6 @@ class TensorflowBackend(Backend):
         return tf.reduce_max(x, axis=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis."""
         return tf.nn.softmax(x)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
@@ -302,47 +285,37 @@ class TensorflowBackend(Backend):
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
     def fft(self, x: Array) -> Array:
-        """`tf.signal.rfft`."""
         return tf.signal.rfft(x)
 
     def sort(self, x: Array) -> Array:
-        """Sort the last axis."""
         return tf.sort(x, axis=-1)
 
     def pool(self, x: Array, size: int) -> Array:
-        """Maximum of each window."""
         return tf.nn.max_pool(x, size, size, "VALID")
 
     def spatial_mean(self, x: Array) -> Array:
-        """Mean over spatial axes."""
         return tf.reduce_mean(x, axis=list(range(1, x.shape.rank - 1)))
 
     def upsample(self, x: Array) -> Array:
-        """Nearest neighbour."""
         for axis in range(1, x.shape.rank - 1):
             x = tf.repeat(x, 2, axis=axis)
         return x
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """Concatenate channels."""
         return tf.concat((x, y), axis=-1)
 
     join = join_channels
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Change the shape."""
         return tf.reshape(x, tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        """Reorder axes."""
         return tf.transpose(x, tuple(axes))
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        """Mean cross-entropy."""
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        """Pixels as rows."""
         return tf.reshape(x, (-1, channels))
 
 

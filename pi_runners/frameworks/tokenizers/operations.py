@@ -29,7 +29,6 @@ class TokenizersBackend(Backend):
             os.environ["RAYON_NUM_THREADS"] = str(settings["threads"])
 
     def describe(self) -> Dict[str, Any]:
-        """Return the version."""
         return {"tokenizers": tokenizers.__version__}
 
     def tokenise(self, texts: Sequence[str], vocabulary: Sequence[str]) -> Callable[[], List[List[int]]]:

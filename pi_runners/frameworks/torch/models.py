@@ -54,7 +54,6 @@ class TorchModel(nn.Module, Layers):
         self._named: Dict[str, Any] = {}
 
     def forward(self, p: Parameters, *inputs: Array) -> Array:
-        """Run the definition."""
         network, mode = self._definition
         return network.forward(self, inputs, p, mode)
 
@@ -97,7 +96,6 @@ class TorchModel(nn.Module, Layers):
     def convolution(
         self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
     ) -> Array:
-        """`nn.Conv2d`."""
         channels = x.shape[1]
         padding = 0 if kernel == stride else kernel // 2
         weights = {"weight": filters_weight(name, (filters, channels // groups, kernel, kernel))}
@@ -108,7 +106,6 @@ class TorchModel(nn.Module, Layers):
         )(x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        """`nn.ConvTranspose2d`."""
         layer = self._named.get(name)
         if layer is None:
             channels = x.shape[1]
@@ -120,13 +117,11 @@ class TorchModel(nn.Module, Layers):
         return layer(x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
-        """`nn.BatchNorm2d`."""
         width = x.shape[1]
         weights = {"weight": gain_weight(name, width, gain), "bias": bias_weight(name, width)}
         return self._layer(name, lambda: nn.BatchNorm2d(width), weights)(x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        """`nn.Linear`."""
         inputs = x.shape[-1]
         weights = {"weight": dense_weight(name, inputs, width)}
         if bias:
@@ -134,13 +129,11 @@ class TorchModel(nn.Module, Layers):
         return self._layer(name, lambda: nn.Linear(inputs, width, bias=bias), weights)(x)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        """`nn.LayerNorm`."""
         width = x.shape[-1]
         weights = {"weight": gain_weight(name, width), "bias": bias_weight(name, width)}
         return self._layer(name, lambda: nn.LayerNorm(width, eps=epsilon), weights)(x)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        """`nn.Embedding`."""
         weights = {"weight": table_weight(name, rows, width)}
         return self._layer(name, lambda: nn.Embedding(rows, width), weights)(indices)
 
@@ -149,11 +142,9 @@ class TorchModel(nn.Module, Layers):
         return functional.linear(x, self._named[name].weight)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        """An `nn.Parameter`."""
         return x + self._parameter(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        """`torch.cat` with an `nn.Parameter`."""
         token = self._parameter(table_weight(name, 1, x.shape[-1]))
         return torch.cat([token.expand(x.shape[0], 1, -1), x], dim=1)
 
@@ -161,7 +152,6 @@ class TorchModel(nn.Module, Layers):
         return self.dense(name, x, x.shape[-1]).view(x.shape[0], x.shape[1], heads, -1).transpose(1, 2)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
-        """`scaled_dot_product_attention` between `nn.Linear` layers."""
         q, k, v = (self._heads(name + part, x, heads) for part in (".query", ".key", ".value"))
         return self._merge(name, self._attention(q, k, v, is_causal=causal))
 
@@ -197,63 +187,49 @@ class TorchModel(nn.Module, Layers):
         return outputs, (h[0], c[0])
 
     def relu(self, x: Array) -> Array:
-        """`relu`."""
         return functional.relu(x)
 
     def relu6(self, x: Array) -> Array:
-        """`relu6`."""
         return functional.relu6(x)
 
     def gelu(self, x: Array, approximate: bool = False) -> Array:
-        """`gelu`."""
         return functional.gelu(x, approximate="tanh" if approximate else "none")
 
     def tanh(self, x: Array) -> Array:
-        """`torch.tanh`."""
         return torch.tanh(x)
 
     def add(self, x: Array, y: Array) -> Array:
-        """Sum."""
         return x + y
 
     def max_pool(self, x: Array, kernel: int, stride: int, padding: int = 0) -> Array:
-        """`max_pool2d`."""
         return functional.max_pool2d(x, kernel, stride, padding)
 
     def global_mean(self, x: Array) -> Array:
-        """`adaptive_avg_pool2d`."""
         return functional.adaptive_avg_pool2d(x, 1).flatten(1)
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """`torch.cat`."""
         return torch.cat([x, y], dim=1)
 
     def join(self, x: Array, y: Array) -> Array:
-        """`torch.cat`."""
         return torch.cat([x, y], dim=-1)
 
     def as_sequence(self, x: Array) -> Array:
-        """`flatten` and `transpose`."""
         return x.flatten(2).transpose(1, 2)
 
     def token(self, x: Array, position: int) -> Array:
-        """Slice."""
         return x[:, position]
 
     def attend(self, queries: Array, memory: Array) -> Array:
-        """`scaled_dot_product_attention` with a scale of 1."""
         # The argument `scale` is newer than the function: multiply the queries instead.
         scaled = queries * memory.shape[-1] ** 0.5
         return self._attention(scaled, memory, memory)
 
     def pairwise_products(self, vectors: Sequence[Array]) -> Array:
-        """`torch.bmm` of the stacked vectors."""
         stacked = torch.stack(list(vectors), dim=1)
         rows, columns = torch.tril_indices(len(vectors), len(vectors), -1, device=stacked.device)
         return torch.bmm(stacked, stacked.transpose(1, 2))[:, rows, columns]
 
     def rows(self, x: Array) -> Array:
-        """`reshape`."""
         return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.dim() == 4 else x.reshape(-1, x.shape[-1])
 
 

@@ -6,10 +6,10 @@ from typing import Any, Callable, Dict, List, Sequence, Tuple
 
 import torch
 import torch.nn.functional as functional
+from torch.utils.data import DataLoader, Dataset
 
-from pi_runners.frameworks.recurrent_cells import GATES
 from pi_runners.frameworks.torch import settings as torch_settings
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
+from pi_runners.harness.contract import GATES, LEARNING_RATE, Array, Backend, Parameters, Training, Unsupported
 
 _CHUNK = 2**20
 """Elements to convert at a time."""
@@ -56,7 +56,6 @@ class TorchBackend(Backend):
             torch.cuda.synchronize()
 
     def array(self, raw: bytes, shape: Sequence[int], scale: float = 1.0, offset: float = 0.0) -> Array:
-        """Make a tensor on the device."""
         tensor = torch.empty(len(raw), dtype=self._dtype, device=self.device)
         # In chunks, because double precision takes eight bytes per element.
         for start in range(0, len(raw), _CHUNK):
@@ -69,7 +68,6 @@ class TorchBackend(Backend):
         return tensor.reshape(tuple(shape))
 
     def integers(self, numbers: Sequence[int], shape: Sequence[int]) -> Array:
-        """Make a tensor of indices."""
         return torch.tensor(list(numbers), device=self.device).reshape(tuple(shape))
 
     def images(self, raw: bytes, shape: Sequence[int], scale: float = 1.0) -> Array:
@@ -85,12 +83,10 @@ class TorchBackend(Backend):
         return tensor.to(memory_format=layout)
 
     def read_all(self, result: Any, index: Tuple[Any, ...]) -> List[Any]:
-        """Return the elements behind an index."""
         elements: List[Any] = result[tuple(index)].reshape(-1).tolist()
         return elements
 
     def all_finite(self, result: Any, index: Tuple[Any, ...]) -> bool:
-        """Use `torch.isfinite`."""
         return bool(torch.isfinite(result[tuple(index)]).all())
 
     def confirm_settings(self) -> Dict[str, Any]:
@@ -139,7 +135,6 @@ class TorchBackend(Backend):
     def train(
         self, loss: Callable[..., Array], weights: Sequence[Array], batch: Sequence[Array], rate: float = LEARNING_RATE
     ) -> Training:
-        """Train through autograd."""
         leaves = [weight.detach().clone().requires_grad_() for weight in weights]
         current_batch = list(batch)
         count = len(leaves)
@@ -163,7 +158,6 @@ class TorchBackend(Backend):
         return Training(step, lambda r: float(r[0]), lambda r: float(r[1]), feed, evaluator, lambda: leaves)
 
     def build_model(self, network: Any, parameters: Parameters, mode: str, inputs: Sequence[Array]) -> Any:
-        """Use `torch.nn`."""
         from pi_runners.frameworks.torch.models import Wrappers, build
 
         def without_self(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -179,12 +173,9 @@ class TorchBackend(Backend):
         self, raw: bytes, shape: Sequence[int], batch: int, workers: int
     ) -> Callable[[], Tuple[int, float]]:
         """`DataLoader`, whose processes stay alive."""
-        from pi_runners.frameworks.torch.loader import load_batches
-
         return load_batches(raw, shape, batch, workers)
 
     def to_device(self, raw: bytes) -> Tuple[Callable[[], Any], Callable[[], Any]]:
-        """Copy through page-locked memory."""
         if self.device != "cuda":
             raise Unsupported("there is no transfer on the CPU")
         return make_copies(torch.frombuffer(bytearray(raw), dtype=torch.uint8).pin_memory(), "cuda")
@@ -200,7 +191,6 @@ class TorchBackend(Backend):
         return torch._int_mm(lhs, rhs)
 
     def convolution(self, x: Array, w: Array, stride: Sequence[int], padding: Sequence[int], groups: int = 1) -> Array:
-        """`conv1d`, `conv2d` or `conv3d`."""
         convolve = {3: functional.conv1d, 4: functional.conv2d, 5: functional.conv3d}[x.dim()]
         return convolve(x, w, stride=tuple(stride), padding=tuple(padding), groups=groups)
 
@@ -224,23 +214,18 @@ class TorchBackend(Backend):
         return functional.scaled_dot_product_attention(q, k, v)
 
     def copy(self, x: Array) -> Array:
-        """`clone`."""
         return x.clone()
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """`embedding`."""
         return functional.embedding(indices, table)
 
     def relu(self, x: Array) -> Array:
-        """Rectify."""
         return functional.relu(x)
 
     def tanh(self, x: Array) -> Array:
-        """Hyperbolic tangent."""
         return torch.tanh(x)
 
     def total(self, x: Array) -> Array:
-        """Sum the last axis."""
         return x.sum(dim=-1)
 
     def largest(self, x: Array) -> Array:
@@ -248,20 +233,16 @@ class TorchBackend(Backend):
         return x.amax(dim=-1)
 
     def softmax(self, x: Array) -> Array:
-        """Softmax of the last axis."""
         return functional.softmax(x, dim=-1)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Normalise the last axis."""
         return functional.layer_norm(x, gain.shape, gain, offset, eps=1e-5)
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Normalise channels."""
         mean, variance = (None, None) if training else (torch.zeros_like(gain), torch.ones_like(gain))
         return functional.batch_norm(x, mean, variance, gain, offset, training=training, eps=1e-5)
 
     def fft(self, x: Array) -> Array:
-        """`rfft`."""
         return torch.fft.rfft(x)
 
     def sort(self, x: Array) -> Array:
@@ -269,39 +250,30 @@ class TorchBackend(Backend):
         return torch.sort(x, dim=-1)[0]
 
     def pool(self, x: Array, size: int) -> Array:
-        """Maximum of each window."""
         return {3: functional.max_pool1d, 4: functional.max_pool2d, 5: functional.max_pool3d}[x.dim()](x, size)
 
     def spatial_mean(self, x: Array) -> Array:
-        """Mean over spatial axes."""
         return x.mean(dim=tuple(range(2, x.dim())))
 
     def upsample(self, x: Array) -> Array:
-        """Nearest neighbour."""
         return functional.interpolate(x, scale_factor=2, mode="nearest")
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """Concatenate channels."""
         return torch.cat((x, y), dim=1)
 
     def join(self, x: Array, y: Array) -> Array:
-        """Concatenate last axes."""
         return torch.cat((x, y), dim=-1)
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        """Change the shape."""
         return x.reshape(tuple(shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        """Reorder axes."""
         return x.permute(*axes)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        """Mean cross-entropy."""
         return functional.cross_entropy(logits, labels)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        """Pixels as rows."""
         return x.movedim(1, -1).reshape(-1, channels)
 
 
@@ -311,3 +283,33 @@ def make_copies(host: Any, device: str) -> Tuple[Callable[[], Any], Callable[[],
     downloaded = torch.empty_like(host, pin_memory=host.is_pinned())
     downloaded.copy_(uploaded)
     return lambda: uploaded.copy_(host, non_blocking=True), lambda: downloaded.copy_(on_device, non_blocking=True)
+
+
+class _Images(Dataset):
+    """Images in memory, normalised one by one."""
+
+    def __init__(self, images: Any) -> None:
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, index: int) -> Any:
+        return (self._images[index].to(torch.float32) - 127.5) / 127.5
+
+
+def load_batches(raw: bytes, shape: Sequence[int], batch: int, workers: int) -> Callable[[], Tuple[int, float]]:
+    """Return a call that reads one epoch; see :meth:`pi_runners.harness.contract.Backend.load_batches`."""
+    images = torch.frombuffer(bytearray(raw), dtype=torch.uint8).reshape(tuple(shape))
+    # Forked workers share the images and need no modules of this program, which it imports from an archive.
+    options = {"persistent_workers": True, "multiprocessing_context": "fork"} if workers else {}
+    loader = DataLoader(_Images(images), batch_size=batch, shuffle=True, num_workers=workers, **options)
+
+    def run() -> Tuple[int, float]:
+        number, total = 0, 0.0
+        for loaded in loader:
+            number += len(loaded)
+            total += float(loaded.sum())
+        return number, total
+
+    return run

@@ -52,52 +52,41 @@ class CountingBackend(Backend):
         return self._result(x.shape[0], w.shape[0], *out)
 
     def relu(self, x: Array) -> Array:
-        """Return the same shape."""
         return self._result(*x.shape)
 
     tanh = relu
     softmax = relu
 
     def scale(self, x: Array, factor: float) -> Array:
-        """Return the same shape."""
         return self._result(*x.shape)
 
     def add(self, x: Array, y: Array) -> Array:
-        """Return the same shape."""
         return self._result(*x.shape)
 
     multiply = add
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
-        """Return the same shape."""
         return self._result(*x.shape)
 
     def batch_norm(self, x: Array, gain: Array, offset: Array, training: bool) -> Array:
-        """Return the same shape."""
         return self._result(*x.shape)
 
     def gather(self, table: Array, indices: Array) -> Array:
-        """Return one row for each index."""
         return self._result(*indices.shape, table.shape[-1])
 
     def pool(self, x: Array, size: int) -> Array:
-        """Return shorter spatial axes."""
         return self._result(*x.shape[:2], *(n // size for n in x.shape[2:]))
 
     def spatial_mean(self, x: Array) -> Array:
-        """Return no spatial axes."""
         return self._result(*x.shape[:2])
 
     def upsample(self, x: Array) -> Array:
-        """Return longer spatial axes."""
         return self._result(*x.shape[:2], *(2 * n for n in x.shape[2:]))
 
     def join_channels(self, x: Array, y: Array) -> Array:
-        """Return the channels of both."""
         return self._result(x.shape[0], x.shape[1] + y.shape[1], *x.shape[2:])
 
     def join(self, x: Array, y: Array) -> Array:
-        """Return the last axes of both."""
         return self._result(*x.shape[:-1], x.shape[-1] + y.shape[-1])
 
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
@@ -106,13 +95,10 @@ class CountingBackend(Backend):
         return Shape(tuple(n if n > 0 else product(x.shape) // fixed for n in shape))
 
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        """Return the axes in another order."""
         return self._result(*(x.shape[axis] for axis in axes))
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
-        """Return pixels as rows."""
         return self._result(product(x.shape) // channels, channels)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        """Return one number."""
         return Shape(())

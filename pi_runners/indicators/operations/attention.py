@@ -6,8 +6,7 @@ import math
 from operator import mul
 from typing import Any, List
 
-from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, FrameworkAbilities, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.checks.results import EVERY, Result, difference, pick, worst_error

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, Tuple
 
-from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.results import worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, Operation
@@ -59,7 +58,6 @@ class Convolution(Operation):
         return dict(parameters, **({} if "convolution" in framework.abilities else {"algorithm": "im2col"}))
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        """Return the abilities for a direction."""
         return (*self.needs, "backward") if parameters.get("direction") == "backward" else self.needs
 
     def geometry(self, p: Parameters) -> Geometry:
@@ -77,7 +75,6 @@ class Convolution(Operation):
         return Geometry(spatial, kernel, stride, padding, out)
 
     def complaints(self, parameters: Parameters) -> List[str]:
-        """Also reject combinations without a result."""
         messages = super().complaints({k: v for k, v in parameters.items() if k != "algorithm"})
         if messages:
             return messages

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, SamplingPlan, Trial, Unsupported
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, SamplingPlan, Trial, Unsupported
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.checks.results import difference
@@ -53,11 +52,9 @@ class Dispatch(Indicator):
     )
 
     def needed(self, parameters: Parameters) -> Tuple[str, ...]:
-        """Return the ability of the mode."""
         return (*self.needs, "compile" if parameters.get("mode") == "compiled" else "eager")
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the products of one operation."""
         return float(parameters["elements"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:

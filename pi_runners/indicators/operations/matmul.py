@@ -6,8 +6,7 @@ import math
 from operator import mul
 from typing import Any, List, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers
 from pi_runners.indicators.checks.results import (

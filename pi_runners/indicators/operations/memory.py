@@ -6,8 +6,7 @@ import math
 from operator import add
 from typing import Any, Callable, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators.checks.results import EVERY, FINITE, Result, difference, pick, worst_error
 from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, PROCESS_BYTES, Indicator, Operation, time_trial
@@ -96,11 +95,9 @@ class Transfer(Indicator):
     dtypes = ("float32",)
 
     def flops(self, parameters: Parameters) -> float:
-        """Return 0."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes copied."""
         return float(parameters["bytes"])
 
     def memory(self, parameters: Parameters, dtype: str) -> float:

@@ -6,8 +6,7 @@ import math
 from operator import add, mul
 from typing import Any, List
 
-from pi_runners.harness.contract import Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import decode, random_bytes
 from pi_runners.indicators.checks.results import EVERY, Result, decoded_row, difference, pick, row_errors, worst_error
 from pi_runners.indicators.indicator import ELEMENT_ERROR, ITEM_BYTES, Operation

@@ -6,8 +6,7 @@ import math
 from operator import mul
 from typing import Any, Dict, List, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.exact import pack, unpack, whole_numbers
 from pi_runners.indicators.checks.results import Result, difference, pick, worst_error

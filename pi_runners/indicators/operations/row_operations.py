@@ -11,8 +11,7 @@ from array import array
 from operator import add, mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import decode, product, random_bytes
 from pi_runners.indicators.checks.exact import whole_numbers
 from pi_runners.indicators.checks.results import (
@@ -82,7 +81,6 @@ class Elementwise(_RowOperation):
         return float(arrays * ITEM_BYTES[dtype] * parameters["rows"] * parameters["columns"])
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare elements with the definition."""
         shape = (parameters["rows"], parameters["columns"])
         raws = [random_bytes(51 + i, product(shape)) for i in range(2)]
         function, exact = _ELEMENTWISE[parameters["kind"]]
@@ -300,7 +298,6 @@ class Embedding(Operation):
     }
 
     def flops(self, parameters: Parameters) -> float:
-        """Return 0."""
         return 0.0
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
@@ -313,7 +310,6 @@ class Embedding(Operation):
         return PROCESS_BYTES + float(table + parameters["lookups"] * (2 * parameters["width"] * ITEM_BYTES[dtype] + 60))
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Compare gathered rows."""
         rows, width, lookups = parameters["rows"], parameters["width"], parameters["lookups"]
         raw = random_bytes(61, rows * width)
         numbers = struct.unpack("<{}I".format(lookups), random_bytes(62, 4 * lookups))

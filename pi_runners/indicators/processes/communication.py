@@ -15,8 +15,7 @@ import tempfile
 import threading
 from typing import Any, Dict, List, Optional, Sequence
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan, Unsupported
 from pi_runners.indicators.indicator import ITEM_BYTES, Indicator
 from pi_runners.indicators.processes.communication_patterns import PATTERNS, buffer_bytes
 from pi_runners.indicators.processes.communication_rank import document_path
@@ -109,7 +108,6 @@ class Communication(Indicator):
         return float(parameters["processes"] * MODELS["cnn"].sets["small"]["batch"])
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
-        """Return the bytes of the payload."""
         p = self.complete(parameters)
         if p["pattern"] == "parameter_server":
             return float((p["processes"] - 1) * 2 * sum(buffer_bytes(p["payload"])))

@@ -158,7 +158,6 @@ class AllReduce(Pattern):
         self._fill(self._array, lambda count: self._summand(count, self.rank, stretch, calls))
 
     def run(self) -> None:
-        """Sum over all ranks."""
         self._dist.all_reduce(self._array)
 
     def check(self, stretch: int, calls: int) -> float:
@@ -190,7 +189,6 @@ class Broadcast(Pattern):
         self._fill(self._array, lambda count: self._numbers(count, self.rank, stretch))
 
     def run(self) -> None:
-        """Broadcast the buffer."""
         self._dist.broadcast(self._array, src=0)
 
     def check(self, stretch: int, calls: int) -> float:
@@ -216,7 +214,6 @@ class Exchange(Pattern):
         self._received.zero_()
 
     def run(self) -> None:
-        """Send and receive once."""
         if self.rank == 0:
             self._dist.send(self._sent, 1)
             self._dist.recv(self._received, 1)
@@ -267,7 +264,6 @@ class ParameterServer(Pattern):
                 buffer.zero_()
 
     def run(self) -> None:
-        """Push, then pull."""
         if self.rank == 0:
             self._receive()
             self._send()
@@ -321,7 +317,6 @@ class Scaling(Pattern):
                 weight.copy_(initial)
 
     def run(self) -> None:
-        """Run one step."""
         self._mean = None
         # One message for all gradients, since data-parallel frameworks bundle them, too.
         self._mean = self._gradient(self._weights, self._batch)
@@ -349,7 +344,6 @@ class Scaling(Pattern):
         return error
 
     def state(self) -> str:
-        """Return a hash of the weights."""
         numbers = self._joined(self._weights).detach().double().cpu().tolist()
         return hashlib.sha256(array("d", numbers).tobytes()).hexdigest()
 

@@ -6,8 +6,7 @@ import math
 import random
 from typing import List, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters, Trial
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.indicators.checks.results import worst_error
 from pi_runners.indicators.indicator import PROCESS_BYTES, Operation
@@ -68,7 +67,7 @@ class InputPipeline(Operation):
         "32. PyTorch: a `DataLoader`, with the worker processes alive between epochs. TensorFlow: `tf.data` with "
         "`map`, `batch` and `prefetch`, which uses threads. The sum of all pixels and the number of images are "
         "checked.",
-        "`tokens`: WordPiece with a given vocabulary. All tokens are compared with those of the same algorithm in "
+        "`tokens`: WordPiece with a given vocabulary. All tokens are compared with the tokens of the same algorithm in "
         "Python.",
         "Pillow also needs NumPy in its stack, as users need it to normalise images.",
     )
@@ -107,7 +106,6 @@ class InputPipeline(Operation):
         return PROCESS_BYTES * float(1 + parameters.get("workers", 0)) + copies * self.bytes_moved(parameters, dtype)
 
     def prepare(self, backend: Backend, parameters: Parameters) -> Trial:
-        """Make the images or texts."""
         if parameters["kind"] == "decode":
             return _prepare_images(backend, parameters["count"])
         if parameters["kind"] == "loader":

@@ -25,8 +25,7 @@ import time
 from operator import mul
 from typing import Any, Dict, List
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.exact import field_bytes, pack, unpack, whole_numbers

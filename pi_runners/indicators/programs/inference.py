@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Backend, Parameter, Parameters, SamplingPlan
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.results import EVERY, Result, difference, making_reference, pick, worst_error
 from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, refuse_error
@@ -62,11 +61,9 @@ class Inference(ModelIndicator):
         return STREAMS if parameters["scenario"] == "MultiStream" else 1
 
     def items(self, parameters: Parameters) -> float:
-        """Return the samples of a query."""
         return float(self._samples(parameters))
 
     def flops(self, parameters: Parameters) -> float:
-        """Return the operations of one query."""
         return self._samples(parameters) * MODELS[parameters["model"]].count(dict(parameters, batch=1))[0]
 
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:

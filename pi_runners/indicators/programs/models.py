@@ -5,8 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, Parameters
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, Parameter, Parameters
 from pi_runners.harness.random_inputs import product, random_bytes
 from pi_runners.indicators.checks.operation_counts import CountingBackend, Shape
 
@@ -67,7 +66,6 @@ class ModelDefinition(ABC):
         """Return the number of rows of the logits of a batch."""
 
     def make_weights(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Return the weights as arrays."""
         arrays = []
         for number, w in enumerate(self.weights(p)):
             raw = random_bytes(100 + number, product(w.shape))
@@ -79,7 +77,6 @@ class ModelDefinition(ABC):
         return arrays
 
     def labels(self, p: Parameters) -> List[int]:
-        """Return the class of every row."""
         return [byte % p["classes"] for byte in random_bytes(99, self.rows(p))]
 
     def count(self, p: Parameters) -> Tuple[float, float, float]:
@@ -158,16 +155,13 @@ class Cnn(ModelDefinition):
         return weights + [_dense(4 * p["width"], p["classes"])]
 
     def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Return the shape of RGB images."""
         return [Shape((p["batch"], 3, p["size"], p["size"]))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Return random images."""
         shape = self.input_shapes(p)[0].shape
         return [backend.images(random_bytes(98, product(shape)), shape)]
 
     def rows(self, p: Parameters) -> int:
-        """Return one row for each image."""
         return int(p["batch"])
 
     def forward(
@@ -216,16 +210,13 @@ class Transformer(ModelDefinition):
         return [*block, _dense(d, p["classes"])]
 
     def input_shapes(self, p: Parameters) -> List[Shape]:
-        """Return the shape of token vectors."""
         return [Shape((p["batch"] * p["length"], p["width"]))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Return random token vectors."""
         shape = self.input_shapes(p)[0].shape
         return [backend.array(random_bytes(97, product(shape)), shape)]
 
     def rows(self, p: Parameters) -> int:
-        """Return one row for each token."""
         return int(p["batch"] * p["length"])
 
     def forward(
@@ -280,7 +271,6 @@ class Recommender(ModelDefinition):
         return [Shape((p["batch"],)), Shape((p["batch"],))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Return random users and items."""
         raw = random_bytes(96, 8 * p["batch"])
         numbers = [int.from_bytes(raw[4 * i : 4 * i + 4], "little") for i in range(2 * p["batch"])]
         users = [n % p["users"] for n in numbers[: p["batch"]]]
@@ -288,7 +278,6 @@ class Recommender(ModelDefinition):
         return [backend.integers(users, (p["batch"],)), backend.integers(items, (p["batch"],))]
 
     def rows(self, p: Parameters) -> int:
-        """Return one row for each pair."""
         return int(p["batch"])
 
     def forward(
@@ -335,12 +324,10 @@ class Unet3d(ModelDefinition):
         return [Shape((p["batch"], 1, p["size"], p["size"], p["size"]))]
 
     def inputs(self, backend: Backend, p: Parameters) -> List[Array]:
-        """Return random volumes."""
         shape = self.input_shapes(p)[0].shape
         return [backend.images(random_bytes(95, product(shape)), shape)]
 
     def rows(self, p: Parameters) -> int:
-        """Return one row for each voxel."""
         return int(p["batch"] * p["size"] ** 3)
 
     def forward(

@@ -12,8 +12,16 @@ import time
 from operator import mul
 from typing import Any, Dict, List, Sequence, Tuple
 
-from pi_runners.harness.contract import LEARNING_RATE, Array, Backend, Parameters, SamplingPlan, Training, Trial
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import (
+    LEARNING_RATE,
+    Array,
+    Backend,
+    Parameter,
+    Parameters,
+    SamplingPlan,
+    Training,
+    Trial,
+)
 from pi_runners.harness.random_inputs import random_bytes
 from pi_runners.harness.timing import rounded
 from pi_runners.indicators.checks.results import blocks_of, making_reference, worst_error
@@ -55,7 +63,6 @@ class ModelIndicator(Indicator):
         return sorted(messages)
 
     def items(self, parameters: Parameters) -> float:
-        """Return the samples of a batch."""
         return float(parameters["batch"])
 
 

@@ -7,12 +7,11 @@ import math
 import pkgutil
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameters, SamplingPlan
-from pi_runners.harness.parameter import Parameter
+from pi_runners.harness.contract import Array, Backend, FrameworkAbilities, Parameter, Parameters, SamplingPlan
 from pi_runners.harness.timing import measure
 from pi_runners.indicators.indicator import ITEM_BYTES, PROCESS_BYTES, Indicator, refuse_error
+from pi_runners.models import NETWORKS
 from pi_runners.models.blocks import BLOCKS
-from pi_runners.models.catalogue import NETWORKS
 from pi_runners.models.count import count
 from pi_runners.models.layers import BuiltModel, make_inputs, make_labels
 from pi_runners.models.network import Network
@@ -66,7 +65,7 @@ def _notes(networks: Mapping[str, Network]) -> Tuple[str, ...]:
         "Without the setting `xla`, Keras 2 compiles the training step without XLA. Keras 3 compiles it with XLA if "
         "TensorFlow lists a device other than CPUs and all layers support XLA.",
         "Before it is timed, a small batch is computed. Its logits, and in training its loss and the derivative of the "
-        "loss in one direction, are compared with those of NumPy in double precision. In training, the loss must be "
+        "loss in one direction, are compared with NumPy in double precision. In training, the loss must be "
         "smaller at the end.",
     )
 

@@ -11,11 +11,10 @@ import pytest
 
 from advisor.gate.checks.locked_files import LockedFiles
 from advisor.gate.policy import read_policy
-from advisor.gate.scope import Scope
 from advisor.index.client import IndexClient
 from advisor.locks.registry import read_lock
 from knowledge.store.engine import open_knowledge_base
-from tests.advisor.factories import build_client, build_problem
+from tests.advisor.factories import build_client, build_problem, build_scope
 from tests.advisor.gate.lock_texts import SDIST, WHEEL, WINDOWS, Compare, Document, Found
 from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
@@ -113,15 +112,15 @@ def compare(index: PackageIndex, tmp_path: Path) -> Iterator[Compare]:
     def run(name: str, text: str, *, client: IndexClient | None = None, policy: Document | None = None) -> Found:
         (tmp_path / name).write_text(text)
         problem = build_problem("six")
-        scope = Scope(
-            lock=read_lock(tmp_path / name, problem.target),
-            problem=problem,
-            policy=read_policy(policy or {}),
-            target="",
-        )
         clients.append(client or build_client(index, tmp_path / "cache"))
-        allowed_indexes = (policy or {}).get("indexes", (clients[-1].configuration.default,))
-        findings = LockedFiles(scope, clients[-1], allowed_indexes=allowed_indexes).findings
+        scope = build_scope(
+            read_lock(tmp_path / name, problem.target),
+            problem,
+            policy=read_policy(policy or {}),
+            allowed_indexes=(policy or {}).get("indexes", (clients[-1].configuration.default,)),
+            client=clients[-1],
+        )
+        findings = LockedFiles(scope).findings
         return {(finding.code, finding.subject) for finding in findings if finding.level != "note"}
 
     yield run

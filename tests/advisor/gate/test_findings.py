@@ -12,15 +12,11 @@ from pathlib import Path
 import pytest
 
 from advisor.gate.checks.compatibility import check_compatibility
-from advisor.gate.policy import read_policy
-from advisor.gate.scope import Scope
 from advisor.index.cache import DiskCache
 from advisor.locks.registry import read_lock
 from advisor.resolve.score.predictor import Predictor
-from knowledge.catalogue.rule_book import RuleBook
-from knowledge.catalogue.rules import shipped_rules
 from knowledge.store.engine import open_knowledge_base
-from tests.advisor.factories import MACHINE, build_problem
+from tests.advisor.factories import MACHINE, build_problem, build_scope
 from tests.advisor.gate.lock_texts import Document, named_lock, pipfile_lock, pylock, uv_lock
 from tests.advisor.gate.steps import Run, change, places
 from tests.conftest import Advisor
@@ -342,10 +338,9 @@ def test_two_packages_that_a_rule_forbids_together_are_reported(tmp_path: Path, 
     (tmp_path / "freeze.txt").write_text("jax==0.7.2\nopt-einsum==2.3.2\n")
     problem = build_problem("jax", "opt-einsum")
     lock = read_lock(tmp_path / "freeze.txt", problem.target)
-    scope = Scope(lock=lock, problem=problem, policy=read_policy({}), target="")
     predictor = Predictor(DiskCache(tmp_path), address=f"sqlite:///{knowledge_file}", hardware=MACHINE)
 
-    report = list(check_compatibility(scope, RuleBook(shipped_rules(), MACHINE), predictor, frameworks=()))
+    report = list(check_compatibility(build_scope(lock, problem, predictor=predictor)))
 
     assert [(f.code, f.package, f.place.line, f.level) for f in report] == [("ADV002", "opt-einsum", 2, "error")]
 

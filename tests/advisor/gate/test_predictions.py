@@ -10,13 +10,12 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from advisor.gate.check import PREVENT_PREDICTION
-from advisor.gate.compare import LockComparison, PackageChange, check_regression
+from advisor.gate.checks.speed_limits import check_regression
+from advisor.gate.comparison import LockComparison, PackageChange
 from advisor.gate.findings import gate_codes
-from advisor.gate.policy import read_policy
-from advisor.gate.scope import Scope
 from advisor.locks.lock import Lock, LockedVersion
 from knowledge.estimate.interface import PredictedChange, Prediction
-from tests.advisor.factories import build_problem, ratio_of
+from tests.advisor.factories import build_problem, build_scope, ratio_of
 from tests.advisor.gate.steps import Run
 from tests.conftest import Advisor
 from tests.package_index import PackageIndex
@@ -157,9 +156,9 @@ def test_a_loss_of_a_framework_by_another_package_alone_is_reported(tmp_path: Pa
         effects=(),
         settings=(),
     )
-    scope = Scope(lock=lock, problem=build_problem("torch"), policy=read_policy({}), target="")
+    scope = build_scope(lock, build_problem("torch"))
 
-    (finding,) = check_regression(scope, comparison)
+    (finding,) = check_regression(scope.of_change(scope, comparison))
 
     assert (finding.code, finding.package) == ("ADV007", "torch")
     assert "with the base's packages" in finding.message

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from packaging.version import Version
 from advisor.locks.formats.requirements import with_pins
 from advisor.locks.settings_table import locked_settings, read_settings, settings_text
 from advisor.resolve.optimum.baseline import verify
-from advisor.resolve.score.criteria import HOURS_PER_RELEASE
+from advisor.resolve.score.criteria import HOURS_PER_RELEASE, LeastChange
 from tests.advisor.factories import empty_estimator
 from tests.advisor.gate.steps import change
 from tests.advisor.small_problems import (
@@ -53,10 +54,13 @@ def test_the_update_is_the_smallest_change_among_all_allowed_stacks(
 ) -> None:
     admitted = [s for s in stacks(releases, roots) if not any(r.items() <= s.items() for r in refused)]
     source = ReleaseSource(releases)
-    criteria = criteria_for(roots, source, EMPTY_ESTIMATOR, "latest").with_least_change(
-        {name: Version(str(v)) for name, v in locked.items()},
-        [frozenset((canonicalize_name(n), Version(str(v))) for n, v in choices.items()) for choices in refused],
+    change = LeastChange(
+        locked={name: Version(str(v)) for name, v in locked.items()},
+        refused=tuple(
+            frozenset((canonicalize_name(n), Version(str(v))) for n, v in choices.items()) for choices in refused
+        ),
     )
+    criteria = replace(criteria_for(roots, source, EMPTY_ESTIMATOR, "latest"), change=change)
 
     optimum = solve_problem(roots, source, criteria)
 

@@ -33,7 +33,7 @@ OTHER = json.dumps({"traceEvents": [{"ph": "X", "cat": "blink", "name": "paint",
         (b'{"traceEvents": 5}', "has no `traceEvents`"),
         (b'{"traceEvents": [{"ts": NaN}]}', "not a trace in JSON"),
         (b'{"traceEvents": [{"args": ' + b"[" * 50_000, "nested too deeply"),
-        (OTHER, "is of torch.profiler, ONNX Runtime, TensorFlow or JAX"),
+        (OTHER, "is of torch.profiler, TensorFlow, JAX or ONNX Runtime"),
         (b'[{"cat": "Session", "name": "model_loading", "ts": 1, "dur": 1, "ph": "X"}]', "has no run of a model"),
         (b'{"traceEvents": [{"cat": "cpu_op", "ph": "i", "ts": 1}]}', "has no operations"),
         (

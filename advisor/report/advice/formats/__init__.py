@@ -5,11 +5,6 @@ A format is one module here, which defines `SUFFIX` and `render` (:class:`adviso
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from advisor.report.formats import ReportFormats
 
-if TYPE_CHECKING:
-    from advisor.api.session import AdviceResult
-
-ADVICE_FORMATS: ReportFormats[AdviceResult] = ReportFormats(__name__, __path__, first=("text", "json", "html"))
+ADVICE_FORMATS = ReportFormats(__name__, __path__, first=("text", "json", "html"))

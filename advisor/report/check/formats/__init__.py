@@ -5,13 +5,8 @@ A format is one module here, which defines `SUFFIX` and `render` (:class:`adviso
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from advisor.report.formats import ReportFormats
 
-if TYPE_CHECKING:
-    from advisor.gate.check import GateResult
-
-CHECK_FORMATS: ReportFormats[GateResult] = ReportFormats(
+CHECK_FORMATS = ReportFormats(
     __name__, __path__, first=("text", "json", "html", "markdown", "github", "gitlab", "sarif", "junit")
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from advisor.domain.words import count, indicator_text, interval_text, ratio_text
 from advisor.gate.check import GateResult, TargetResult
-from advisor.gate.compare import LockComparison
+from advisor.gate.comparison import LockComparison
 from advisor.gate.findings import Finding
 from advisor.gate.policy import Ignore
 from advisor.gate.update import lock_again, may_resolve, needs_tool

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pi_runners.frameworks.onnxruntime.profile.operations import claim_of, layer_of, node_of
-from pi_runners.frameworks.torch.profile.operations import layer_of_kernel
 from pi_runners.profile.events import TraceError, chrome_events, time_of
+from pi_runners.profile.operations import layer_of_kernel
+from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
 
-CATEGORIES = frozenset({"Node", "Session"})
+_CATEGORIES = frozenset({"Node", "Session"})
 """Categories of events by which a profile of ONNX Runtime is recognised."""
 _SUFFIX = "_kernel_time"
 _WARM_UP = 2
@@ -107,3 +108,22 @@ def read_onnxruntime_files(paths: Iterable[Path], *, warm_up: int = _WARM_UP) ->
         return longest
     warning = f"{len(summaries)} sessions of ONNX Runtime ran; the workload is the one that took longest"
     return replace(longest, warnings=(*longest.warnings, warning))
+
+
+class OnnxruntimeReader(TraceReader):
+    """Profiles of ONNX Runtime, which mark their runs."""
+
+    def recognises(self, event: dict[str, Any]) -> bool:
+        """Return whether an event has a category of ONNX Runtime."""
+        return str(event.get("cat")) in _CATEGORIES
+
+    def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
+        """Return the content of a profile, which marks its steps."""
+        return read_onnxruntime_trace(events)
+
+    def read_profile(self, paths: Sequence[Path], *, steps: int, warm_up: int) -> TraceSummary:
+        """Return the content of the session that took longest: sessions are profiled from their creation on."""
+        return read_onnxruntime_files(paths, warm_up=warm_up)
+
+
+READER = OnnxruntimeReader()

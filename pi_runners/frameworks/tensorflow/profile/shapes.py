@@ -1,6 +1,6 @@
 """Shapes of the operations of a TensorFlow program, which its traces do not hold.
 
-`advisor workload profile` writes them from the graphs of the program (`bootstrap/seshat_hooks/tensorflow_graphs.py`).
+The hooks of TensorFlow write them from the graphs of the program.
 """
 
 from __future__ import annotations

@@ -20,15 +20,6 @@ _LIBRARY = re.compile(
     r"^convolution_backward|mkldnn|cudnn|miopen|onednn|_flash_attention|_efficient_attention|nnpack|xnnpack"
 )
 _COMMUNICATION = re.compile(r"^(c10d|nccl|gloo|mpi|ucc)(:|$)|^record_param_comms|AllReduce|AllGather|ReduceScatter")
-_KERNEL_LAYERS = (
-    (re.compile(r"nccl|rccl", re.IGNORECASE), "communication"),
-    (re.compile(r"memcpy|memset", re.IGNORECASE), "memory copies"),
-    (
-        re.compile(r"cudnn|winograd|implicit|[dw]grad|fprop|conv|fmha|flash|bn_fw|bn_bw|miopen", re.IGNORECASE),
-        "DNN library",
-    ),
-    (re.compile(r"gemm|gemv|cutlass|cublas|nvjet|xmma|splitKreduce|Cijk", re.IGNORECASE), "BLAS"),
-)
 _ADD = frozenset({"add", "add_", "sub", "sub_", "rsub"})
 _MULTIPLY = frozenset({"mul", "mul_", "div", "div_"})
 _TANH = frozenset({"tanh", "tanh_"})
@@ -87,11 +78,6 @@ def layer_of(name: str) -> str:
     if _COMMUNICATION.search(name):
         return "communication"
     return "DNN library" if _LIBRARY.search(short) else "framework"
-
-
-def layer_of_kernel(name: str) -> str:
-    """Return the layer of a kernel of an accelerator by its name in a trace."""
-    return next((layer for pattern, layer in _KERNEL_LAYERS if pattern.search(name)), "framework")
 
 
 def claim_of(call: Call) -> Claim | None:

@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from pi_runners.frameworks.torch.profile.operations import Call, claim_of, layer_of, layer_of_kernel
+from pi_runners.frameworks.torch.profile.operations import Call, claim_of, layer_of
 from pi_runners.profile.events import TraceError, integer_of, shape_of, time_of
+from pi_runners.profile.operations import layer_of_kernel
+from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
 
-CATEGORIES = frozenset({"cpu_op", "kernel", "cuda_runtime", "cuda_driver"})
+_CATEGORIES = frozenset({"cpu_op", "kernel", "cuda_runtime", "cuda_driver"})
 """Categories of events by which a trace of torch.profiler is recognised."""
+_HARDWARE = re.compile(r'"deviceProperties":\s*\[\s*\{\s*"id": 0, "name": "([^"]{1,100})"')
+"""Name of the first accelerator, which torch.profiler writes before the events."""
 _DEVICE = {"kernel": "", "gpu_memcpy": "memory copies", "gpu_memset": "memory copies"}
 _RUNTIME = frozenset({"cuda_runtime", "cuda_driver", "Runtime"})
 _STEP = re.compile(r"^ProfilerStep#\d+$")
@@ -126,3 +130,23 @@ def _summary(timeline: Timeline, steps: list[tuple[float, float]], device: str, 
         device=device,
         warnings=tuple(warnings),
     )
+
+
+class TorchReader(TraceReader):
+    """Traces of torch.profiler, which have the device's name before the events."""
+
+    def recognises(self, event: dict[str, Any]) -> bool:
+        """Return whether an event has a category of PyTorch."""
+        return str(event.get("cat")) in _CATEGORIES
+
+    def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
+        """Return the content of a trace; only its first steps count, if their number is given."""
+        return read_torch_trace(events, steps=steps)
+
+    def hardware(self, head: str) -> str:
+        """Return the name of the first accelerator."""
+        match = _HARDWARE.search(head)
+        return match[1] if match else ""
+
+
+READER = TorchReader()

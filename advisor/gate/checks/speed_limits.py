@@ -1,0 +1,86 @@
+"""Checks of the predicted speed: a loss against the base, and the gap to the recommended stack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.domain.words import speed_text, workload_text
+from advisor.gate.findings import Cause, Finding
+from advisor.gate.recommendation import RecommendedStack
+from advisor.gate.scope import Scope
+from advisor.resolve.score.predictor import performance_versions
+from knowledge.estimate.interface import Prediction
+
+CODES = ("ADV007", "ADV008")
+
+
+def check_regression(scope: Scope) -> Iterator[Finding]:
+    """Yield the predicted loss of speed, if it is significant and exceeds the policy's `max-regression`."""
+    comparison, allowed = scope.comparison, scope.policy.max_regression
+    prediction = comparison.prediction if comparison is not None else None
+    if comparison is None or prediction is None:
+        return
+    if prediction.speedup >= 1 - allowed or prediction.high >= 1:
+        return
+    slower = min(prediction.changes, key=lambda c: c.speedup)
+    # The speed of a framework also depends on other packages, such as NumPy.
+    before = next(
+        (str(c.before) for c in comparison.changes if c.package == slower.package), "with the base's packages"
+    )
+    yield scope.finding(
+        "ADV007",
+        f"`{slower.package} {scope.lock.versions[slower.package]}` is predicted to be "
+        f"{speed_text(prediction, before)}, {workload_text(prediction)}; {1 - allowed:.3g} times is allowed",
+        package=slower.package,
+        cause=Cause.of(performance_versions(scope.lock.versions)),
+    )
+
+
+def check_setting_regression(scope: Scope) -> Iterator[Finding]:
+    """Yield the changed settings whose predicted loss of speed is significant and exceeds `max-regression`.
+
+    Settings that are only added are compared with the default, whatever the base is (ADV016). A setting is not
+    reported if the new versions make up for its loss.
+    """
+    comparison, allowed = scope.comparison, scope.policy.max_regression
+    if comparison is None:
+        return
+    by_versions = max(1.0, comparison.prediction.speedup) if comparison.prediction is not None else 1.0
+    for change in comparison.settings:
+        for effect in change.effects if change.before else ():
+            if effect.speedup * by_versions < 1 - allowed and effect.high < 1:
+                yield scope.finding(
+                    "ADV007",
+                    f"`{effect.package}` with {change.text} is predicted to be {speed_text(effect, 'in the base')}; "
+                    f"{1 - allowed:.3g} times is allowed",
+                    package=effect.package,
+                    place=change.place,
+                    subject=change.name,
+                )
+
+
+def check_gap(scope: Scope, best: RecommendedStack, prediction: Prediction) -> Iterator[Finding]:
+    """Yield the predicted gap to the recommended stack, if it is significant and exceeds the policy's `max-gap`.
+
+    Args:
+        scope: The lock, the target and the policy.
+        best: The recommended stack.
+        prediction: Its predicted speed-up over the lock.
+    """
+    allowed = scope.policy.max_gap
+    if not exceeds_gap(prediction, allowed):
+        return
+    faster = max(prediction.changes, key=lambda c: c.speedup)
+    yield scope.finding(
+        "ADV008",
+        f"the recommended stack is predicted to be {speed_text(prediction)}, {workload_text(prediction)}, with "
+        f"`{faster.package} {best.versions[faster.package]}` in place of {scope.lock.versions[faster.package]}; "
+        f"{1 + allowed:.3g} times is allowed",
+        package=faster.package,
+        cause=Cause.of(performance_versions(scope.lock.versions)),
+    )
+
+
+def exceeds_gap(prediction: Prediction, allowed: float) -> bool:
+    """Whether a predicted speed-up is significant and exceeds the allowed one."""
+    return prediction.speedup > 1 + allowed and prediction.low > 1

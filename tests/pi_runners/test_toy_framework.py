@@ -1,0 +1,141 @@
+"""A framework is one folder: with it, the program measures, profiles and advises."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pi_runners.frameworks
+from advisor.api.workload import profile_workload
+from advisor.project.settings.code_settings import settings_in_code
+from advisor.project.workload.proposal import propose_workload
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.exchange.published.names import read_framework
+from knowledge.store.engine import open_knowledge_base
+from pi_runners.execution.environment import StackLock
+from pi_runners.execution.program_archive import write_program
+from pi_runners.execution.subprocess_runner import FreshProcesses, ProcessRequest
+from pi_runners.indicators import INDICATORS
+from pi_runners.plan.matrix import IndicatorCase, plan_arms
+from pi_runners.profile.run import ProfileRequest
+from tests.conftest import Advisor
+from tests.knowledge.samples import invented_blocks
+from tests.package_index import PackageIndex
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "frameworks" / "toy"
+MODULE = """
+import time
+EVENTS = []
+def product(m, n, k):
+    start = time.perf_counter()
+    time.sleep(0.001)
+    seconds = time.perf_counter() - start
+    EVENTS.append({"ph": "X", "cat": "toy", "ts": start * 1e6, "dur": seconds * 1e6, "args": {"shape": [m, n, k]}})
+"""
+
+
+def _read_again() -> None:
+    """Forget what was read from the folders of the frameworks."""
+    for module in [name for name in sys.modules if name.startswith(("advisor.project.", "knowledge."))]:
+        for value in list(vars(sys.modules[module]).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
+@pytest.fixture
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Add the folder of the toy framework to those of the program."""
+    folder = tmp_path_factory.mktemp("frameworks")
+    shutil.copytree(FOLDER, folder / "toy")
+    pi_runners.frameworks.__path__.append(str(folder))
+    _read_again()
+    yield
+    pi_runners.frameworks.__path__.remove(str(folder))
+    _read_again()
+    for name in [name for name in sys.modules if name.startswith("pi_runners.frameworks.toy")]:
+        del sys.modules[name]
+
+
+@pytest.mark.usefixtures("toy")
+def test_an_indicator_is_measured_with_it(tmp_path: Path) -> None:
+    lock = StackLock(requested=("toy-arrays==1.0",), packages=(), python="3.12", platform="manylinux_2_28_x86_64")
+    cases = [
+        IndicatorCase(name="matmul", parameters={"m": 8, "n": 8, "k": 8}),
+        IndicatorCase(name="training_step", parameters=INDICATORS["training_step"].sets["small"][0]),
+        IndicatorCase(name="startup", parameters={"n": 8}),
+    ]
+
+    (arm,) = plan_arms([(lock, {"threads": 1, "tf32": "on"})], cases, device="cuda", control=False)
+    content = {
+        "backend": arm.backend,
+        "settings": dict(arm.settings),
+        "samples": 2,
+        "min_seconds": 0.001,
+        "max_warmup_seconds": 0.1,
+        "indicators": [
+            {"name": r.name, "parameters": dict(r.parameters), "device": r.device, "dtype": r.dtype}
+            for r in arm.indicators
+        ],
+    }
+    end = FreshProcesses().run(
+        ProcessRequest(
+            python=Path(sys.executable), program=write_program(tmp_path), content=content, timeout_seconds=60
+        )
+    )
+
+    assert (arm.backend, arm.settings, [r.name for r in arm.indicators]) == (
+        "toy",
+        {"threads": 1},
+        ["matmul", "startup"],
+    )
+    assert [result["status"] for result in end.results] == ["ok", "unsupported"], end
+    assert end.results[0]["environment"]["toy"] == "1.0"
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_program_of_it_is_profiled(tmp_path: Path) -> None:
+    (tmp_path / "toy_arrays.py").write_text(MODULE)
+    (tmp_path / "train.py").write_text("import toy_arrays\nfor _ in range(1000):\n    toy_arrays.product(8, 4, 2)\n")
+
+    with (tmp_path / "output").open("w") as output:
+        request = ProfileRequest(
+            command=(sys.executable, "train.py"), directory=tmp_path, steps=5, warm_up=2, output=output
+        )
+        workload = profile_workload(request).workload
+
+    assert (workload.framework, workload.steps) == ("toy", 5)
+    assert [(p.indicator, p.parameters) for p in workload.parts] == [("matmul", {"m": 8, "n": 4, "k": 2})]
+
+
+@pytest.mark.usefixtures("toy")
+def test_advice_counts_its_measurements(advisor_here: Advisor, tmp_path: Path, index: PackageIndex) -> None:
+    for version in ("1.0", "2.0", "3.0"):
+        index.add("toy-arrays", version)
+    (tmp_path / "requirements.txt").write_text("toy-arrays\n")
+    with open_knowledge_base(str(tmp_path / "own.sqlite")) as store:
+        store.add(invented_blocks("toy-arrays", {"3.0": 1.0, "2.0": 2.0}, device="cpu", hardware="cpu-zen4"))
+
+    result = advisor_here(
+        "advise", "--index-url", index.url, "--hardware", "cpu-zen4", "--python", "3.12", "--workload", "numeric"
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert 'version = "2.0"' in (tmp_path / "pylock.toml").read_text(), result.stdout
+
+
+@pytest.mark.usefixtures("toy")
+def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> None:
+    code = "import toy_arrays as ta\nta.set_threads(3)\nmodel = ta.Convolution()\n"
+    (tmp_path / "train.py").write_text(code)
+
+    proposal = propose_workload(tmp_path)
+
+    assert FRAMEWORKS["toy-arrays-cpu"] == "toy"
+    assert read_framework("Toy Arrays") == "toy-arrays"
+    assert proposal is not None
+    assert proposal.workload == "cnn-inference"
+    assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]
