@@ -24,7 +24,7 @@ _INTRODUCTION = """\
 
 Files, extras and packages that provide the same version of a framework for different hardware, each with its source.
 The entries are in `knowledge/catalogue/data/builds`: YAML files, each a list of entries. Comments in these files say
-what was read, where, and what is not listed for which reason.
+what was read, where, and why something is not listed.
 
 A build is for one runtime: `cpu` (processors only), `cuda` (NVIDIA's GPUs), `rocm` (AMD's GPUs) or `xpu` (Intel's
 GPUs). An entry with several systems and several machine names applies to each combination that exists."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import typer.main
 
-from advisor.api.campaign_worker import WorkerOptions
 from advisor.api.configuration import keys, target_keys
+from advisor.api.measurement_options import WorkerOptions
 from advisor.api.option import option_fields
 from advisor.api.options import GROUPS
 from advisor.cli.app import make_app
@@ -199,7 +199,7 @@ def slowdowns_page() -> str:
         "Versions that users measured to be at least 10 % slower than another version, each read in a public thread,",
         "from `knowledge/catalogue/data/rules/slower-*.yaml`.",
         "[When speed decides](../explanation/speed-rule.md#documented-slow-downs) describes what they count for.",
-        "A ratio is the time of the slow version divided by that of the other one; with several independent reports",
+        "A ratio is the time of the slow version divided by the time of the other one; with several reports",
         "it is their geometric mean. `python -m benchmarks.regressions` measures those that need no GPU and install on",
         "Python 3.11.",
         "",

@@ -31,24 +31,24 @@ its facts and sources; `advisor hardware list` prints them with filters.
 
 The facts are in `knowledge/hardware/catalogue` and `knowledge/hardware/machines`, each with the page it was read on. A
 fact that no page states is left out. Other spellings of a name, such as `GeForce_GTX_1080_Ti` or `8x A100 80GB`, lead
-to the most specific entry that they can mean; that of `A100 80GB` contains what the variants with 80 GB share.
+to the most specific entry that they can mean; the entry of `A100 80GB` contains what the variants with 80 GB share.
 """
 _RATES = """\
-Rates are peak rates without sparsity, on the fastest units that support the element type; those of `float16` and
-`bfloat16` have 32-bit accumulators. Memory is that of one accelerator. The host is the processor of the profile, by
+Rates are peak rates without sparsity, on the fastest units that support the element type; `float16` and `bfloat16`
+have 32-bit accumulators. Memory is the memory of one accelerator. The host is the processor of the profile, by
 [archspec](https://archspec.readthedocs.io) name: of a system with this accelerator if a page names one, else any
 processor of the level `x86_64_v3` (AVX2). An entry without a host is no profile, because no framework that the program
 advises on runs on it.
 """
 _MATRIX = """\
-These features of processors decide whether a reduced precision is fast or slow. `advisor hardware show` prints those of
-a machine, and the fastest for each element type (`matrix` in JSON). The features of this machine are those of
-`/proc/cpuinfo`; those of a profile are what archspec lists for its microarchitecture, and for `sapphirerapids` also
+These features of processors decide whether a reduced precision is fast or slow. `advisor hardware show` prints the
+features of a machine, and the fastest for each element type (`matrix` in JSON). For this machine, `/proc/cpuinfo` lists
+them. For a profile, archspec lists them by its microarchitecture; for `sapphirerapids`, the program adds
 `avx512_fp16` and `avx_vnni`, which [GCC's list](https://gcc.gnu.org/onlinedocs/gcc-13.2.0/gcc/x86-Options.html) has and
 archspec's has not. A profile with a generic level, such as `x86_64_v3`, says nothing about them.
 
 The name of a microarchitecture does not contain all features. archspec gives a processor the name of the newest
-microarchitecture all of whose features it has. On a virtual machine that hides `waitpkg` (user wait instructions), a
+microarchitecture if it has all of its features. On a virtual machine that hides `waitpkg` (user wait instructions), a
 Sapphire Rapids or Granite Rapids is therefore `icelake`. The name stays as archspec gives it, because observations are
 stored under it; the lines `beyond the name` and `nearest name` say what it leaves out. The estimator uses [the
 features](../explanation/estimator.md#reduced-precision-on-processors).

@@ -27,8 +27,8 @@ The entries, with their sources, are in `knowledge/estimate/catalogue`.
 | none | no indicator represents it; the note says why |
 
 Large language models are similar to `gpt2` in the kind of operation only: on many devices, memory bandwidth and
-communication limit them. Published sizes are those of the source; some sources count a multiply-add as one operation,
-others as two. Parameters of single operations are examples.
+communication limit them. Published sizes are as the source states them; some sources count a multiply-add as one
+operation, others as two. Parameters of single operations are examples.
 """
 
 

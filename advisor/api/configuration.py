@@ -56,13 +56,13 @@ _FURTHER_LISTS = (
         name="constraints",
         is_valid=_is_list,
         example='["numpy<2"]',
-        meaning="Constraints, in addition to those of `--constraint`.",
+        meaning="Constraints, in addition to `--constraint`.",
     ),
     Key(
         name="overrides",
         is_valid=_is_list,
         example='["numpy<2"]',
-        meaning="Requirements that replace others, in addition to those of `--override`.",
+        meaning="Requirements that replace others, in addition to `--override`.",
     ),
 )
 _FURTHER_TABLES = (

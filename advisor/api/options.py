@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from advisor.api.option import INDEX, OBJECTIVE, PROJECT, TARGET, Option, option_group, read_moment
 from advisor.domain.words import parse_size, quoted
@@ -223,7 +223,7 @@ class TargetOptions:
             per_target=True,
             unset="from the hardware",
             help="Platform tag, such as manylinux_2_28_x86_64.\n"
-            "By default that of the hardware profile, with glibc 2.28 if the profile names no version.",
+            "By default the platform of the hardware profile, with glibc 2.28 if the profile names no version.",
         ),
     ] = None
 
@@ -314,7 +314,7 @@ class ResolutionOptions:
             check=read_max_size,
             example='"2GB"',
             page="../how-to/choose-builds.md#limit-the-download",
-            help="Largest download of the stack, such as 2GB.\nFor `advisor check` that of the lock.",
+            help="Largest download of the stack, such as 2GB.\nFor `advisor check`, of the lock.",
         ),
     ] = None
     allow: Annotated[
@@ -430,7 +430,7 @@ class IndexOptions:
             key="framework-indexes",
             otherwise="false",
             page="../how-to/choose-builds.md#take-the-build-for-the-target",
-            help="Also builds on publishers' indexes (default: no).\nSuch as those of PyTorch for one CUDA version.",
+            help="Also builds on publishers' indexes (default: no).\nSuch as builds of PyTorch for one CUDA version.",
         ),
     ] = None
     strategy: Annotated[
@@ -480,6 +480,31 @@ class ProjectOptions:
     target: TargetOptions = TargetOptions()
     resolution: ResolutionOptions = ResolutionOptions()
     indexes: IndexOptions = field(default_factory=IndexOptions)
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        target: TargetOptions | None = None,
+        indexes: IndexOptions | None = None,
+        resolution: ResolutionOptions | None = None,
+    ) -> ProjectOptions:
+        """Return the options of a project with defaults for those that are not named."""
+        return cls(
+            files=project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
+            target=target or TargetOptions(),
+            indexes=indexes or IndexOptions(),
+            resolution=resolution or ResolutionOptions(),
+        )
+
+
+Project = ProjectFiles | Path | str
+"""A project: its directory, or its files."""
+
+
+def listed(values: Sequence[Any] | Path | str) -> Sequence[Any]:
+    """Return values as a sequence: one text or path is one value."""
+    return (values,) if isinstance(values, str | Path) else values
 
 
 GROUPS: list[type] = [ProjectFiles, TargetOptions, ResolutionOptions, IndexOptions]

@@ -8,19 +8,16 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from packaging.version import Version
-
 from advisor.domain.words import count, quoted
 from advisor.locks.setting_value import AppliedSetting
-from knowledge.catalogue.fit import missing_for
-from knowledge.catalogue.settings import JOINED_VARIABLES, environment_of, shipped_settings
+from knowledge.catalogue.fit import Misfit, misfit_of
+from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.hardware.detect import detect
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
 
 
 def _detect() -> HardwareProfile:
-    from knowledge.hardware.detect import detect
-
     return detect()
 
 
@@ -30,8 +27,8 @@ class RunMachine:
 
     Attributes:
         system: Operating system, as :func:`platform.system` names it in lower case.
-        processors: Processors that a program may use; none if the system has no processor affinity.
-        node: Function that returns the processors of a NUMA node; none if there is no such node.
+        processors: Processors that a program may use; ``None`` if the system has no processor affinity.
+        node: Function that returns the processors of a NUMA node; ``None`` if there is no such node.
         libraries: Function that returns the paths of installed shared libraries by file name.
         detect: Function that returns the hardware; it is called only if a setting needs features of it.
     """
@@ -140,8 +137,8 @@ def _without_variables(
     for setting in settings:
         if setting.is_from_outside:
             continue
-        if clause := _missing(setting, machine):
-            skipped.append(SkippedSetting(setting=setting, reason=clause))
+        if misfit := _misfit(replace(setting.choice, systems=(), library=()), setting, machine):
+            skipped.append(SkippedSetting(setting=setting, reason=misfit.reason))
         elif setting.hint and not setting.code:
             skipped.append(SkippedSetting(setting=setting, reason="the program cannot apply it", hint=setting.hint))
         else:
@@ -197,24 +194,35 @@ def _flag(part: str) -> str:
 
 
 def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | None:
-    """Return why a setting cannot be applied on a machine, whatever its environment has; none if it can."""
-    systems, library = setting.choice.systems, setting.choice.library
-    if systems and machine.system not in systems:
-        return SkippedSetting(setting=setting, reason=f"it exists on {' and '.join(systems)}, not on {machine.system}")
-    if library and not machine.libraries(library):
-        return SkippedSetting(
-            setting=setting,
-            reason=f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
-            hint="install the package of your distribution that contains it",
-        )
-    if clause := _missing(setting, machine):
-        return SkippedSetting(setting=setting, reason=clause)
+    """Return why a setting cannot be applied on a machine, whatever its environment has; ``None`` if it can."""
+    choice = setting.choice
+    misfit = _misfit(choice, setting, machine)
+    if misfit is not None:
+        systems, library = choice.systems, choice.library
+        reasons = {
+            "system": f"it exists on {' and '.join(systems)}, not on {machine.system}",
+            "library": f"{quoted(library)} {'is' if len(library) == 1 else 'are'} not installed",
+        }
+        hint = "install the package of your distribution that contains it" if misfit.subject == "library" else ""
+        return SkippedSetting(setting=setting, reason=reasons.get(misfit.subject, misfit.reason), hint=hint)
     bound = _bound(setting, machine.processors or frozenset(), machine)
     return bound if isinstance(bound, SkippedSetting) else None
 
 
+def _misfit(choice: SettingChoice, setting: AppliedSetting, machine: RunMachine) -> Misfit | None:
+    devices = setting.setting.devices
+    # The lock, and not the machine, says which version there is.
+    return misfit_of(
+        choice,
+        hardware=machine.hardware if choice.features or choice.capability or choice.devices else None,
+        device=devices[0] if len(devices) == 1 else "",
+        system=machine.system,
+        libraries=machine.libraries,
+    )
+
+
 def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
-    """Return which variable of the caller contradicts a setting, or none."""
+    """Return which variable of the caller contradicts a setting, or ``None``."""
     for name, text in variables_of(setting, machine.libraries).items():
         if value := _present_value(name, text, present, _libraries_of(setting)):
             return SkippedSetting(
@@ -223,16 +231,6 @@ def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMa
                 hint=f"run `unset {name}` first to apply it",
             )
     return None
-
-
-def _missing(setting: AppliedSetting, machine: RunMachine) -> str:
-    """Return what a machine lacks for a setting; empty if nothing is known to be missing."""
-    choice, devices = setting.choice, setting.setting.devices
-    if not (choice.features or choice.capability or choice.devices):
-        return ""
-    # The lock, and not the machine, says which version there is.
-    device = devices[0] if len(devices) == 1 else ""
-    return missing_for(replace(choice, versions="", systems=()), machine.hardware, Version("0"), device=device)
 
 
 def _libraries_of(setting: AppliedSetting) -> frozenset[str]:

@@ -125,6 +125,25 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     )
 
 
+def status_text(status: CampaignStatus) -> str:
+    """Return the status of a campaign as plain text."""
+    measured = f"{status.measured} of {status.total.total()} measured"
+    lines = [f"{status.name}: {status.state}, {measured} ({status.folder})", ""]
+    lines += _table("stack", status.stacks)
+    if status.nodes:
+        lines += ["", *_table("node", status.nodes)]
+    counts = ", ".join(f"{count} {name}" for name, count in status.observations.items())
+    lines += ["", f"observations: {counts or 'none yet'}", *status.remarks]
+    return "\n".join(lines)
+
+
+def _table(title: str, rows: Iterable[Row]) -> list[str]:
+    rows = tuple(rows)
+    width = max(len(title), *(len(row.name) for row in rows))
+    head = f"{title:{width}}" + "".join(f"  {column:>7}" for column in COLUMNS)
+    return [head, *(f"{r.name:{width}}" + "".join(f"  {r.counts[c] or '-':>7}" for c in COLUMNS) for r in rows)]
+
+
 def _row(name: str, counts: Counter[str]) -> Row:
     return Row(name=name, counts={column: counts[column] for column in COLUMNS})
 

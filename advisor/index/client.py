@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from packaging.utils import NormalizedName
 
@@ -37,6 +37,8 @@ from knowledge.domain.identity import content_hash
 
 _M_ARENA_MAX = -8
 """The parameter of `mallopt` for the number of pools."""
+_WORKERS = 16
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -50,6 +52,34 @@ class _Inline(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class _Futures(Generic[_K, _T]):
+    """Results of tasks by key. The task of a key is started once, whichever thread asks for it first."""
+
+    def __init__(self, pool: Executor, task: Callable[..., _T]) -> None:
+        self._pool = pool
+        self._task = task
+        self._lock = threading.Lock()
+        self._futures: dict[_K, Future[_T]] = {}
+
+    def start(self, key: _K, *values: Any, **options: Any) -> Future[_T]:
+        """Return the future of a key; its task is started if it was not yet."""
+        with self._lock:
+            if key not in self._futures:
+                self._futures[key] = self._pool.submit(self._task, *values, **options)
+            return self._futures[key]
+
+    def forget(self, keys: Iterable[_K]) -> None:
+        """Let the tasks of keys start again."""
+        with self._lock:
+            for key in keys:
+                del self._futures[key]
+
+    def started(self) -> dict[_K, Future[_T]]:
+        """Return the futures by key."""
+        with self._lock:
+            return dict(self._futures)
 
 
 def _share_memory_of_threads() -> None:
@@ -87,7 +117,6 @@ class IndexClient:
         cache: DiskCache,
         offline: bool = False,
         refresh: bool = False,
-        workers: int = 16,
         advisory_service: str | None = None,
         advisory_database: AdvisoryDatabase | None = None,
     ) -> None:
@@ -100,23 +129,21 @@ class IndexClient:
         self._distributions = Distributions(access)
         self.file_sizes = FileSizes(self._distributions, offline=offline)
         self._reader = Pages(self.configuration, access)
-        self._variant_files = VariantFiles(access)
-        self._variants: dict[str, Future[VariantMetadata | str]] = {}
         self._advisories = Advisories(access, service=advisory_service, database=advisory_database)
         self.failed_builds: dict[str, UnavailableError] = {}
-        self._records: dict[PackageVersion, Future[tuple[str, ...] | None]] = {}
-        self._pages: dict[tuple[NormalizedName, str], Future[ProjectPage]] = {}
-        self._metadata: dict[str, Future[CoreMetadata]] = {}
         self._answers: dict[NormalizedName, tuple[ProjectPage, ...]] = {}
-        self._lock = threading.Lock()
         if not offline:
             _share_memory_of_threads()
         # Without network access, threads bring no speed.
-        self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=workers, thread_name_prefix="index")
-        self._built: dict[str, Future[CoreMetadata]] = {}
+        self._pool = _Inline() if offline else ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="index")
         self._builders = ThreadPoolExecutor(max_workers=max(2, os.cpu_count() or 1), thread_name_prefix="build")
         self._build_processes = StoppableProcesses()
-        self._background = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="ahead")
+        self._background = ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="ahead")
+        self._pages: _Futures[tuple[NormalizedName, str], ProjectPage] = _Futures(self._pool, self._reader.read)
+        self._metadata: _Futures[str, CoreMetadata] = _Futures(self._pool, self._distributions.metadata)
+        self._built: _Futures[str, CoreMetadata] = _Futures(self._builders, self._build)
+        self._variants: _Futures[str, VariantMetadata | str] = _Futures(self._pool, VariantFiles(access).read)
+        self._records: _Futures[PackageVersion, tuple[str, ...] | None] = _Futures(self._pool, self._advisories.read)
 
     def close(self) -> None:
         """Cancel the queued requests, stop the builds and end the threads."""
@@ -161,13 +188,11 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        with self._lock:
-            stale = [key for key in self._pages if key[0] == project]
-            for key in stale:
-                del self._pages[key]
-            self._answers.pop(project, None)
-        for _, base in stale:
-            self._page_future(project, base, refresh=True)
+        stale = [key for key in self._pages.started() if key[0] == project]
+        self._pages.forget(stale)
+        self._answers.pop(project, None)
+        for key in stale:
+            self._pages.start(key, *key, refresh=True)
         self.pages(project)
 
     def _read_pages(self, project: NormalizedName) -> list[ProjectPage]:
@@ -256,7 +281,7 @@ class IndexClient:
             MetadataError: If it is malformed or is of another file.
             UnavailableError: As for :meth:`files`.
         """
-        return self._metadata_future(file).result()
+        return self._metadata.start(file.identity, file).result()
 
     def licenses(self, file: DistributionFile) -> tuple[str, ...]:
         """Return the licences that a distribution states; empty if it states none or its metadata cannot be read."""
@@ -269,11 +294,11 @@ class IndexClient:
         """Start fetching pages and metadata without waiting for them."""
         for project in projects:
             bound = self.configuration.bindings.get(project)
-            self._page_future(project, bound if bound is not None else self._remote[0])
-            for base in self.configuration.builds.get(project, ()) if bound is None else ():
-                self._page_future(project, base)
+            builds = self.configuration.builds.get(project, ()) if bound is None else ()
+            for base in (bound if bound is not None else self._remote[0], *builds):
+                self._pages.start((project, base), project, base)
         for file in files:
-            self._metadata_future(file)
+            self._metadata.start(file.identity, file)
 
     def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
         """Return the identifiers of a version's known vulnerabilities; none if neither index nor service has a record.
@@ -281,26 +306,17 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        record = self._record_future(file, name, version).result()
+        record = self._records.start((name, version), file, name, version).result()
         if record is not None:
             return record
-        with self._lock:
-            futures = list(self._records.items())
-        others = [
-            key for key, future in futures if future.done() and not future.exception() and future.result() is None
-        ]
+        records = {key: future for key, future in self._records.started().items() if future.done()}
+        others = [key for key, future in records.items() if not future.exception() and future.result() is None]
         return self._advisories.read_from_service((name, version), others)
 
     def prefetch_vulnerabilities(self, versions: Iterable[tuple[DistributionFile, str, str]]) -> None:
         """Start fetching vulnerability records without waiting for them."""
-        for version in versions:
-            self._record_future(*version)
-
-    def _record_future(self, file: DistributionFile, name: str, version: str) -> Future[tuple[str, ...] | None]:
-        with self._lock:
-            if (key := (name, version)) not in self._records:
-                self._records[key] = self._pool.submit(self._advisories.read, file, name, version)
-            return self._records[key]
+        for file, name, version in versions:
+            self._records.start((name, version), file, name, version)
 
     def size(self, file: DistributionFile) -> int | None:
         """Return the size of a file in bytes; it is requested if the index page does not contain it."""
@@ -323,19 +339,7 @@ class IndexClient:
         return None
 
     def _page(self, project: NormalizedName, base: str) -> ProjectPage:
-        return self._page_future(project, base).result()
-
-    def _page_future(self, project: NormalizedName, base: str, *, refresh: bool = False) -> Future[ProjectPage]:
-        with self._lock:
-            if (project, base) not in self._pages:
-                self._pages[project, base] = self._pool.submit(self._reader.read, project, base, refresh=refresh)
-            return self._pages[project, base]
-
-    def _metadata_future(self, file: DistributionFile) -> Future[CoreMetadata]:
-        with self._lock:
-            if file.identity not in self._metadata:
-                self._metadata[file.identity] = self._pool.submit(self._distributions.metadata, file)
-            return self._metadata[file.identity]
+        return self._pages.start((project, base), project, base).result()
 
     def variants(self, files: Iterable[DistributionFile]) -> list[VariantMetadata | str]:
         """Return the contents of files that describe variants, or why they cannot be used, in one parallel batch.
@@ -343,13 +347,7 @@ class IndexClient:
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return [future.result() for future in [self._variants_future(file) for file in files]]
-
-    def _variants_future(self, file: DistributionFile) -> Future[VariantMetadata | str]:
-        with self._lock:
-            if file.identity not in self._variants:
-                self._variants[file.identity] = self._pool.submit(self._variant_files.read, file)
-            return self._variants[file.identity]
+        return [future.result() for future in [self._variants.start(file.identity, file) for file in files]]
 
     def built_metadata(self, file: DistributionFile) -> CoreMetadata:
         """Return the metadata of an sdist from a build, which runs its code; the result is cached.
@@ -358,18 +356,12 @@ class IndexClient:
             MetadataError: If the build fails, or generates malformed metadata.
             UnavailableError: As for :meth:`pages`.
         """
-        return self._built_future(file).result()
+        return self._built.start(file.identity, file).result()
 
     def prefetch_builds(self, files: Iterable[DistributionFile]) -> None:
         """Start building the metadata of sdists without waiting."""
         for file in files:
-            self._built_future(file)
-
-    def _built_future(self, file: DistributionFile) -> Future[CoreMetadata]:
-        with self._lock:
-            if file.identity not in self._built:
-                self._built[file.identity] = self._builders.submit(self._build, file)
-            return self._built[file.identity]
+            self._built.start(file.identity, file)
 
     def _build(self, file: DistributionFile) -> CoreMetadata:
         with self._build_processes.of_this_thread():

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
-from knowledge.domain.identity import canonical_json, content_hash
+from knowledge.domain.identity import canonical_json, content_hash, plain
 
 _PACKAGES = ("advisor", "knowledge", "pi_runners")
 
@@ -42,7 +41,7 @@ class Memo:
         """Return the answer to a question, or `None` if it is not known.
 
         Args:
-            question: Values of any type of :func:`plain`.
+            question: Values of any type of :func:`knowledge.domain.identity.plain`.
         """
         return self._stored(self._key(question), None)
 
@@ -50,7 +49,7 @@ class Memo:
         """Remember the answer to a question.
 
         Args:
-            question: Values of any type of :func:`plain`.
+            question: Values of any type of :func:`knowledge.domain.identity.plain`.
             answer: JSON-ready values.
         """
         self._cache.write(self._kind, self._key(question), json.dumps(answer).encode())
@@ -63,7 +62,7 @@ class Memo:
         """Return the remembered answer to a question, or compute and remember it.
 
         Args:
-            question: Values of any type of :func:`plain`.
+            question: Values of any type of :func:`knowledge.domain.identity.plain`.
             compute: Returns the answer as JSON-ready values.
 
         Returns:
@@ -83,28 +82,6 @@ class Memo:
 
     def _key(self, question: Any) -> str:
         return canonical_json([program_digest(), plain(question)])
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON-ready data that is equal in every process.
-
-    Dataclasses are their public fields, sets are sorted, and other values are their text. A function is `None`: it
-    belongs to the program.
-    """
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if callable(value):
-        return None
-    if is_dataclass(value):
-        # Private fields are computed from the others.
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if not f.name.startswith("_")}
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, frozenset | set):
-        return sorted((plain(item) for item in value), key=canonical_json)
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return str(value)
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ print(json.dumps([[d.metadata["Name"], d.version, d.read_text("direct_url.json")
 
 
 def read_current(choice: str | None, directory: Path, target: Target, *, names_unpinned: bool = False) -> Lock | None:
-    """Return the current stack of a project; none if it has no lock and the user chose none.
+    """Return the current stack of a project; `None` if it has no lock and the user chose none.
 
     Args:
         choice: A lock, an interpreter, or the directory of a virtual environment; by default the project's own lock.
@@ -91,7 +91,7 @@ def _installed(python: Path) -> Lock:
 
 
 def locked_python(path: Path) -> str | None:
-    """Return `major.minor` of the interpreter that a lock is for; none if it does not state exactly one.
+    """Return `major.minor` of the interpreter that a lock is for; `None` if it does not state exactly one.
 
     Args:
         path: The lock.

@@ -12,12 +12,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from packaging.markers import InvalidMarker, Marker, UndefinedEnvironmentName
+from packaging.markers import Marker, UndefinedEnvironmentName
 from packaging.pylock import PylockValidationError
-from packaging.requirements import InvalidRequirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
 from advisor.domain.target import Target
 from advisor.locks.interface import LockFormat
@@ -35,12 +34,8 @@ _RECREATE_HINT = "create it again with the tool that wrote it, or with `advisor 
 _MOST_CHARACTERS = 100
 """Characters of a malformed text that a message repeats."""
 MALFORMED = (
-    InvalidMarker,
-    InvalidRequirement,
-    InvalidSpecifier,
-    InvalidVersion,
-    PylockValidationError,
     UndefinedEnvironmentName,
+    PylockValidationError,
     AttributeError,
     KeyError,
     TypeError,
@@ -57,10 +52,10 @@ class Entry:
     Attributes:
         name: Name.
         version: Version; empty if not recorded, as for a directory.
-        index: Address of the index, or none.
+        index: Address of the index, or `None`.
         files: Files that the package may be installed from.
         hashes: Hashes of files without a name, as ``algorithm:digest``.
-        source: Repository, archive or directory that it comes from, without line and hashes; none if it comes from an
+        source: Repository, archive or directory that it comes from, without line and hashes; `None` if it comes from an
             index.
         on_target: Whether the target would install the package.
         is_open: Whether the lock has no version for platforms that it was not made for.
@@ -81,7 +76,7 @@ class EntryError(ValueError):
 
     Attributes:
         package: Name of the package; empty if it has none.
-        place: Position in the lock's list of packages, from 0; none if the format has no list.
+        place: Position in the lock's list of packages, from 0; `None` if the format has no list.
         reason: What is malformed.
     """
 
@@ -98,7 +93,7 @@ def package_of(entry: Any, place: int | None) -> Iterator[None]:
 
     Args:
         entry: The package in the lock, or its name.
-        place: Position in the lock's list of packages, from 0; none if the format has no list.
+        place: Position in the lock's list of packages, from 0; `None` if the format has no list.
 
     Raises:
         EntryError: If it is malformed.
@@ -140,7 +135,8 @@ class DocumentFormat(LockFormat):
 
     def pythons(self, document: Document) -> Mapping[str, str]:
         """Return the specifiers of interpreters, each with its text in the lock; one must admit that of a target."""
-        return {}
+        stated = document.get("requires-python")
+        return {} if stated is None else {str(stated): str(stated)}
 
     def environments(self, document: Document) -> Sequence[str]:
         """Return the markers of environments that a lock is for; one must be true on a target. None: it is for all."""
@@ -379,7 +375,7 @@ def is_default(package: Document, target: Target) -> bool:
 def source_of(
     name: str, url: str, revision: str, *, content: str, directory: bool, subdirectory: object = None
 ) -> LockedSource | None:
-    """Return the source of a package of Poetry, PDM or Pipenv; none if it comes from an index.
+    """Return the source of a package of Poetry, PDM or Pipenv; `None` if it comes from an index.
 
     Args:
         name: The package.
@@ -387,7 +383,7 @@ def source_of(
         revision: Commit of a repository; empty for other sources.
         content: All that the lock records of the source, on one line.
         directory: Whether it is a directory.
-        subdirectory: Directory of the package in the repository or archive; none for the top.
+        subdirectory: Directory of the package in the repository or archive; `None` for the top.
     """
     if not url:
         return None

@@ -34,8 +34,8 @@ class PackageToLock:
     Attributes:
         name: Normalised name.
         version: Version.
-        file: The file to install, with size and hash; none for a repository or a directory.
-        direct: Repository, archive or directory that it comes from, without a password; none if it comes from an index.
+        file: The file to install, with size and hash; `None` for a repository or a directory.
+        direct: Repository, archive or directory that it comes from, without a password; `None` for an index.
         variants: The variants of its version, if its file is a variant wheel.
     """
 
@@ -84,7 +84,7 @@ class StackToLock:
         packages: The packages, sorted by name.
         configuration: The indexes.
         details: Details that only some formats record.
-        settings: Run-time settings; none if they are not recommended at all.
+        settings: Run-time settings; `None` if they are not recommended at all.
     """
 
     target: Target
@@ -126,7 +126,7 @@ class LockFormat(ABC):
         return bool(self.written_names) and self.reads(path)
 
     def current(self, directory: Path) -> Path | None:
-        """Return the project's lock of the format; none if there is none.
+        """Return the project's lock of the format; `None` if there is none.
 
         Raises:
             InputError: If a file that may be a lock cannot be read.
@@ -161,7 +161,7 @@ class LockFormat(ABC):
         raise NotImplementedError
 
     def python(self, text: str) -> str | None:
-        """Return `major.minor` of the interpreter that a lock of this program is for; none if it does not state one.
+        """Return `major.minor` of the interpreter that a lock of this program is for; `None` if it does not state one.
 
         Raises:
             ValueError: If the text is malformed.

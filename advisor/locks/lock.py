@@ -28,7 +28,7 @@ class LockedFile:
         sha256: SHA-256 in lower case; empty if not recorded.
         url: Address, as written; empty if not recorded.
         path: Path on this machine, as written; empty if not recorded.
-        size: Size in bytes; none if not recorded.
+        size: Size in bytes; `None` if not recorded.
         other_hashes: Hashes by other algorithms, such as ``sha512:...``.
     """
 
@@ -53,7 +53,7 @@ class LockedVersion:
         version: The version.
         line: Line in the lock, from 1; 0 for an environment.
         path: File with the line, if the lock includes other files; else empty.
-        index: Address of the index; none if not recorded.
+        index: Address of the index; `None` if not recorded.
         files: Files in the lock.
         hashes: All SHA-256 hashes, in lower case.
         other_hashes: Hashes by other algorithms of files without a name, such as ``sha512:...``.
@@ -107,7 +107,7 @@ class Lock:
     """The current stack of a project.
 
     Attributes:
-        path: The lock; none for an environment.
+        path: The lock; `None` for an environment.
         packages: Packages that the target would install, by normalised name.
         entries: All versions in the lock, for any platform, extra or group; empty for an environment.
         sources: Packages from direct references, for any platform, extra or group.

@@ -149,7 +149,7 @@ def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) ->
 
 
 def read_settings(lock: Path) -> LockedSettings | None:
-    """Return the settings of a lock; none if it was written without settings.
+    """Return the settings of a lock; `None` if it was written without settings.
 
     What applies a setting comes from the catalogue, never from the file: a file cannot set other variables.
 

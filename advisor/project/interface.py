@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform as this_machine
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from advisor.domain.direct_reference import DirectReference, parse_direct_refere
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import NEWEST_PYTHON, Target
 from advisor.domain.words import quoted
+from advisor.index.metadata.core import CoreMetadata
 from advisor.project.package_sources import PackageSource
 from knowledge.domain.documents import lines_of, requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
@@ -42,14 +43,38 @@ class UnbuiltProjectError(InputError):
         )
 
 
+ProjectBuilder = Callable[[Path], CoreMetadata]
+"""Builds the metadata of the project in a directory, which runs its code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedParts:
+    """What the user selected of a project.
+
+    Attributes:
+        extras: Extras of the project to include.
+        groups: Dependency groups to include.
+        build: Builds the metadata of the project if its requirements are only known after a build, which may end with
+            a `BuildError`; `None` to refuse this with an :class:`UnbuiltProjectError`.
+    """
+
+    extras: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    build: ProjectBuilder | None = None
+
+
+NOTHING = SelectedParts()
+"""Neither extras nor groups, and no build."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectRequirements:
     """Requirements and settings of a project.
 
     Attributes:
         roots: Requirements and constraints.
-        requires_python: Specifier of the supported interpreters, or none.
-        index_url: Default index, or none.
+        requires_python: Specifier of the supported interpreters, or `None`.
+        index_url: Default index, or `None`.
         extra_index_urls: Further indexes.
         supplemental_index_urls: Indexes that are searched for what no other index has.
         find_links: Directories with distributions.
@@ -188,7 +213,7 @@ def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str =
 
 
 def python_specifier(text: str | None, place: str) -> str | None:
-    """Return the specifier of the supported interpreters; none if there is none.
+    """Return the specifier of the supported interpreters; `None` if there is none.
 
     Args:
         text: The specifier, as written.
@@ -349,26 +374,19 @@ def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequireme
         parts: The files, at least one; later index options come before earlier ones.
     """
     merged = replace(parts[0], roots=_roots_with_path(parts[0]))
-    for part in parts[1:]:
+    for part in (replace(part, roots=_roots_with_path(part)) for part in parts[1:]):
+        joined = {name: _joined(getattr(merged, name), getattr(part, name)) for name in ProjectRequirements.__slots__}
         merged = replace(
-            merged,
-            roots=merged.roots + _roots_with_path(part),
-            requires_python=merged.requires_python or part.requires_python,
-            index_url=part.index_url or merged.index_url,
-            extra_index_urls=merged.extra_index_urls + part.extra_index_urls,
-            supplemental_index_urls=merged.supplemental_index_urls + part.supplemental_index_urls,
-            find_links=merged.find_links + part.find_links,
-            trusted_hosts=merged.trusted_hosts + part.trusted_hosts,
-            bindings={**merged.bindings, **part.bindings},
-            sources={**merged.sources, **part.sources},
-            overrides=merged.overrides + part.overrides,
-            only_binary=merged.only_binary + part.only_binary,
-            no_binary=merged.no_binary + part.no_binary,
-            prereleases=merged.prereleases or part.prereleases,
-            settings={**merged.settings, **part.settings},
-            files=merged.files + part.files,
+            merged, **{**joined, "index_url": part.index_url or merged.index_url, "skipped": merged.skipped}
         )
     return merged
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Return lists one after the other, tables with the entries of both, and of other values the first that is set."""
+    if isinstance(first, Mapping):
+        return {**first, **second}
+    return first + second if isinstance(first, tuple) else first or second
 
 
 def _roots_with_path(part: ProjectRequirements) -> tuple[RootRequirement, ...]:
@@ -380,7 +398,7 @@ def supported_pythons(required: str | None) -> tuple[str, ...]:
     """Return the released versions of CPython that a specifier admits, newest first, one for each minor version.
 
     Args:
-        required: The specifier; none admits every version.
+        required: The specifier; `None` admits every version.
     """
     specifier = SpecifierSet(required or "")
     versions = []

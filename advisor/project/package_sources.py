@@ -22,7 +22,7 @@ class PackageSource:
     """A place that a package comes from, if a condition holds.
 
     Attributes:
-        reference: Repository, archive or directory; none if it is an index.
+        reference: Repository, archive or directory; `None` if it is an index.
         index: Address of the index; empty if it is none.
         marker: Environment marker; empty if it always applies.
     """
@@ -37,7 +37,7 @@ class PackageSource:
 
 
 def reference_of(options: Mapping[str, Any], folder: Path, place: str) -> DirectReference | None:
-    """Return the direct reference in a table of Poetry, Pipenv, pixi or uv; none if the table names none.
+    """Return the direct reference in a table of Poetry, Pipenv, pixi or uv; `None` if the table names none.
 
     Sources: https://python-poetry.org/docs/dependency-specification/,
     https://pipenv.pypa.io/en/latest/pipfile.html, https://pixi.sh/latest/reference/pixi_manifest/ and

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +13,7 @@ from advisor.project.formats.pipfile import read_pipfile
 from advisor.project.formats.pyproject import read_pyproject, read_settings, states_requirements
 from advisor.project.formats.requirements import PINNED, is_pinned, read_requirements
 from advisor.project.formats.setup_files import has_setup_files, read_setup_files
-from advisor.project.interface import ProjectRequirements, merge_requirements
-from advisor.project.metadata.built_metadata import ProjectBuilder
+from advisor.project.interface import NOTHING, ProjectRequirements, SelectedParts, merge_requirements
 from advisor.project.requirement_files import describe_other_files, find_notebook, find_requirement_file
 from knowledge.domain.errors import InputError
 
@@ -28,9 +27,7 @@ def read_project(
     requirements: Sequence[Path] = (),
     constraints: Sequence[Path] = (),
     overrides: Sequence[Path] = (),
-    extras: Iterable[str] = (),
-    groups: Iterable[str] = (),
-    build: ProjectBuilder | None = None,
+    selection: SelectedParts = NOTHING,
 ) -> ProjectRequirements:
     """Read the requirements of a project.
 
@@ -39,9 +36,7 @@ def read_project(
         requirements: Requirements files; if there are any, only ``[tool.advisor]`` is read in addition.
         constraints: Constraints files.
         overrides: Requirements files whose lines replace every requirement on the same packages.
-        extras: Extras of the project to include.
-        groups: Dependency groups to include.
-        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
+        selection: What the user selected.
 
     Raises:
         InputError: If the project has no requirements file, or a file cannot be read.
@@ -49,12 +44,11 @@ def read_project(
     """
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
-    extras, groups = tuple(extras), tuple(groups)
-    if requirements and (extras or groups):
+    if requirements and (selection.extras or selection.groups):
         raise InputError("`--extra` and `--group` select parts of `pyproject.toml`, which `--requirements` replaces")
     pyproject = directory / "pyproject.toml"
-    parts = [_read_file(path, directory, build) for path in requirements]
-    parts = parts or _own_parts(directory, extras, groups, build)
+    parts = [_read_file(path, directory, selection) for path in requirements]
+    parts = parts or _own_parts(directory, selection)
     if requirements and pyproject.is_file():
         parts[0] = replace(parts[0], settings=read_settings(pyproject))
     parts += [read_requirements(path, constraint=True, directory=directory) for path in constraints]
@@ -64,9 +58,7 @@ def read_project(
     return replace(project, overrides=(*project.overrides, *overriding), skipped=skipped)
 
 
-def _own_parts(
-    directory: Path, extras: Sequence[str], groups: Sequence[str], build: ProjectBuilder | None
-) -> list[ProjectRequirements]:
+def _own_parts(directory: Path, selection: SelectedParts) -> list[ProjectRequirements]:
     """Read the files in the directory of a project: the first with requirements, and all settings.
 
     Raises:
@@ -75,7 +67,7 @@ def _own_parts(
     pyproject, pipfile = directory / "pyproject.toml", directory / "Pipfile"
     parts: list[ProjectRequirements] = []
     if pyproject.is_file():
-        parts.append(read_pyproject(pyproject, extras=extras, groups=groups, build=build))
+        parts.append(read_pyproject(pyproject, selection))
     if not _have_roots(parts):
         parts += _requirements_parts(directory)
     elif others := [path.name for path in sorted(directory.glob("requirements*.txt")) if not _is_lock(path)]:
@@ -83,11 +75,11 @@ def _own_parts(
             parts[-1], others, "another file lists the requirements; use it with `--requirements`"
         )
     if pipfile.is_file() and not _have_roots(parts):
-        parts.append(read_pipfile(pipfile, groups=() if pyproject.is_file() else groups))
+        parts.append(read_pipfile(pipfile, groups=() if pyproject.is_file() else selection.groups))
     elif pipfile.is_file():
         parts[-1] = _with_message(parts[-1], ["Pipfile"], "another file lists the requirements")
     if not _have_roots(parts):
-        parts += _other_parts(directory, extras, groups, build)
+        parts += _other_parts(directory, selection)
     configures_only = pyproject.is_file() and not states_requirements(pyproject)
     if not (parts[1:] if configures_only else parts):
         raise InputError(
@@ -114,16 +106,14 @@ def _requirements_parts(directory: Path) -> list[ProjectRequirements]:
     return [_with_message(part, others, "only `requirements.txt` is read by default; use it with `--requirements`")]
 
 
-def _other_parts(
-    directory: Path, extras: Sequence[str], groups: Sequence[str], build: ProjectBuilder | None
-) -> list[ProjectRequirements]:
+def _other_parts(directory: Path, selection: SelectedParts) -> list[ProjectRequirements]:
     """Read the first of the less common files with requirements."""
     if has_setup_files(directory):
-        return [read_setup_files(directory, extras=extras, build=build)]
+        return [read_setup_files(directory, selection)]
     if environment := next((directory / name for name in ENVIRONMENTS if (directory / name).is_file()), None):
         return [read_environment(environment)]
     if (pixi := directory / "pixi.toml").is_file():
-        return [read_pixi(pixi, groups=groups)]
+        return [read_pixi(pixi, groups=selection.groups)]
     if choice := find_requirement_file(directory):
         path, messages = choice
         return [replace(read_requirements(path, directory=directory), skipped=messages)]
@@ -134,7 +124,7 @@ def _other_parts(
     return []
 
 
-def _read_file(path: Path, directory: Path, build: ProjectBuilder | None) -> ProjectRequirements:
+def _read_file(path: Path, directory: Path, selection: SelectedParts) -> ProjectRequirements:
     """Read a file that the user named: a requirements file, or any other file that can list requirements.
 
     Raises:
@@ -148,9 +138,9 @@ def _read_file(path: Path, directory: Path, build: ProjectBuilder | None) -> Pro
     if path.suffix in (".yml", ".yaml"):
         return read_environment(path)
     if path.name == "pyproject.toml":
-        return replace(read_pyproject(path, build=build), settings={})
+        return replace(read_pyproject(path, selection), settings={})
     if path.name in ("setup.py", "setup.cfg"):
-        return read_setup_files(path.parent, build=build)
+        return read_setup_files(path.parent, selection)
     if path.name == "Pipfile":
         return read_pipfile(path)
     return read_pixi(path) if path.name == "pixi.toml" else read_requirements(path, directory=directory)

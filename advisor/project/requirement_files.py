@@ -32,7 +32,7 @@ _MAIN = ("requirements", "base", "main", "core", "common", "default", "install",
 
 
 def find_requirement_file(directory: Path) -> tuple[Path, tuple[str, ...]] | None:
-    """Return the requirements file of a project, and messages about the files that are not read; none without a file.
+    """Return the requirements file of a project, and messages about the files that are not read; `None` without a file.
 
     Args:
         directory: The directory of the project.
@@ -61,7 +61,7 @@ def find_requirement_file(directory: Path) -> tuple[Path, tuple[str, ...]] | Non
 
 
 def find_notebook(directory: Path) -> Path | None:
-    """Return the only notebook of a directory that installs packages; none if there is none.
+    """Return the only notebook of a directory that installs packages; `None` if there is none.
 
     Raises:
         InputError: If there are several.

@@ -14,6 +14,7 @@ from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.evidence.stacks import StackComparisons, stack_name
 
+_MOST_CONTRASTS = 10
 _LARGEST = 100.0
 NO_RESULT = "no result"
 """Text of a ratio whose interval is too wide, or contradicts the medians."""
@@ -85,7 +86,7 @@ def stack_comparisons_record(standings: StackComparisons) -> dict[str, Any]:
     }
 
 
-def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int, most: int = 10) -> str:
+def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, indicators: int) -> str:
     """Return an estimate and the evidence that contributes most to it."""
     basis = "both measured" if estimate.measured else "inferred: at least one of the versions was not measured"
     lines = [
@@ -108,7 +109,7 @@ def estimate_text(estimate: Estimate, *, stack: str, against: str, where: str, i
                     c.machine.name,
                     c.block,
                 )
-                for weight, c in estimate.weighted_contrasts[:most]
+                for weight, c in estimate.weighted_contrasts[:_MOST_CONTRASTS]
             ),
         ),
     ]

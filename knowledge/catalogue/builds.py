@@ -202,8 +202,8 @@ class Replacement:
         when: Hardware of the target that makes the replacement useful: a runtime with a device of it (``cuda``,
             ``rocm``, ``xpu``), ``cpu`` for a machine without such an accelerator, or ``any``.
         condition: What must be true of the project or the machine, for people; empty if the hardware alone decides.
-        os: Systems for which the replacement has files.
-        architectures: Machine names for which the replacement has files.
+        os: Systems that the replacement has files for.
+        architectures: Machine names that the replacement has files for.
     """
 
     __pydantic_config__: ClassVar = {"extra": "forbid"}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
@@ -12,59 +14,80 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Scalar
 from knowledge.hardware.matrix_features import features_by_name
 
+Subject = Literal["version", "system", "library", "device", "features", "capability"]
+"""What a value of a setting may not fit."""
 
-def missing_for(
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misfit:
+    """Why a value of a setting does not fit, or may not fit.
+
+    Attributes:
+        subject: What it does not fit.
+        reason: The reason in one clause.
+        is_unknown: Whether it may fit: the machine is not known well enough.
+    """
+
+    subject: Subject
+    reason: str
+    is_unknown: bool = False
+
+
+def misfit_of(
     choice: SettingChoice,
-    hardware: HardwareProfile,
-    version: Version,
     *,
+    version: Version | None = None,
     framework: str = "version",
+    hardware: HardwareProfile | None = None,
     device: str = "",
-    counts_unknown: bool = True,
-) -> str:
-    """Return in one clause why a value does not fit; empty if nothing is known to be missing.
+    system: str = "",
+    libraries: Callable[[Sequence[str]], Collection[str]] | None = None,
+) -> Misfit | None:
+    """Return the first reason why a value does not fit; ``None`` if it fits. What is not stated is not asked for.
 
     Args:
         choice: The value in one framework.
-        hardware: The machine.
         version: The version of the framework.
-        framework: Name of the framework for the clause, such as ``PyTorch``.
-        device: ``cpu`` or ``cuda``; without it, the NVIDIA GPU of the machine, or else its CPU.
-        counts_unknown: Whether what is not known of the machine counts as missing.
+        framework: Name of the framework for the reason, such as ``PyTorch``.
+        hardware: The machine.
+        device: ``cpu`` or ``cuda``; by default the NVIDIA GPU of the machine, or else its CPU.
+        system: Operating system, as :attr:`HardwareProfile.os` names it; by default that of the machine.
+        libraries: Returns which of some shared libraries are installed.
     """
+    system = system or (hardware.os if hardware else "")
+    if version is not None and not choice.admits(version):
+        return Misfit(subject="version", reason=f"{framework} {version} does not know it")
+    if system and choice.systems and system not in choice.systems:
+        return Misfit(subject="system", reason=f"only {' and '.join(choice.systems)} has it")
+    if libraries is not None and choice.library and not libraries(choice.library):
+        return Misfit(subject="library", reason=f"{' or '.join(choice.library)} is not installed")
+    if hardware is None:
+        return None
     device = device or ("cuda" if hardware.gpu else "cpu")
-    if not choice.admits(version):
-        return f"{framework} {version} does not know it"
-    if choice.systems and hardware.os not in choice.systems:
-        return f"only {' and '.join(choice.systems)} has it"
     if choice.devices and device not in choice.devices:
-        return f"it has an effect on {' and '.join(choice.devices)} only"
-    clause, is_unknown = (_missing_capability if device == "cuda" else _missing_features)(choice, hardware)
-    return clause if counts_unknown or not is_unknown else ""
+        return Misfit(subject="device", reason=f"it has an effect on {' and '.join(choice.devices)} only")
+    return _missing_capability(choice, hardware) if device == "cuda" else _missing_features(choice, hardware)
 
 
-def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> tuple[str, bool]:
-    """Return the clause about the processor, and whether its features are unknown."""
+def _missing_features(choice: SettingChoice, hardware: HardwareProfile) -> Misfit | None:
     # A named profile has those of its microarchitecture.
     present = hardware.cpu.features or features_by_name(hardware.cpu.microarchitecture)
     if not choice.features or set(choice.features) & set(present or ()):
-        return "", False
-    clause = f"it needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"
+        return None
+    reason = f"it needs {'one of ' if len(choice.features) > 1 else ''}{', '.join(choice.features)}"
     if present is None:
-        return f"{clause}, and the features of the processor are not known", True
-    return clause, False
+        reason += ", and the features of the processor are not known"
+    return Misfit(subject="features", reason=reason, is_unknown=present is None)
 
 
-def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> tuple[str, bool]:
-    """Return the clause about the GPU, and whether its compute capability is unknown."""
+def _missing_capability(choice: SettingChoice, hardware: HardwareProfile) -> Misfit | None:
     capability = hardware.gpu.compute_capability if hardware.gpu else None
-    if not choice.capability:
-        return "", False
+    if not choice.capability or (capability and SpecifierSet(choice.capability).contains(Version(capability))):
+        return None
+    reason = f"compute capability {capability} is below {choice.capability.removeprefix('>=')}"
     if capability is None:
-        return f"it needs compute capability {choice.capability}, and that of the GPU is not known", True
-    if SpecifierSet(choice.capability).contains(Version(capability)):
-        return "", False
-    return f"compute capability {capability} is below {choice.capability.removeprefix('>=')}", False
+        reason = f"it needs compute capability {choice.capability}, and that of the GPU is not known"
+    return Misfit(subject="capability", reason=reason, is_unknown=capability is None)
 
 
 def contradictions(settings: Mapping[str, Scalar], *, backend: str = ANY) -> list[str]:

@@ -35,7 +35,7 @@ class KubernetesOptions:
     Attributes:
         image: Container image with this program (see the Containerfile), and with CUDA and cuDNN if the stack uses the
             system's.
-        namespace: Namespace; by default that of the context.
+        namespace: Namespace; by default the context's.
         context: Context of the kubeconfig; by default the current one.
         kubeconfig: Path of the kubeconfig; by default the usual files, or the service account of the pod.
         gpus: Number of GPUs (``nvidia.com/gpu``) of each task; by default one if the campaign computes on GPUs.
@@ -55,7 +55,7 @@ class KubernetesOptions:
         priority_class: Priority class.
         runtime_class: Runtime class, such as ``nvidia``.
         uv_cache_claim: Persistent volume claim for uv's cache, shared by the nodes.
-        push: URL of a knowledge base service, to which tasks also push their observations.
+        push: URL of a knowledge base service; tasks also push their observations there.
         token_secret: Secret with the token for that service, under the key ``token``.
     """
 

@@ -9,6 +9,7 @@ from os import environ
 
 from packaging.version import Version
 
+from knowledge.catalogue.fit import misfit_of
 from knowledge.catalogue.settings import SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.observation import Scalar
@@ -47,9 +48,10 @@ def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Sta
             choice = framework.choice(value) if framework else None
             if choice is None:
                 continue
-            if choice.systems and platform.system().lower() not in choice.systems:
+            misfit = misfit_of(choice, system=platform.system().lower(), libraries=installed_libraries)
+            if misfit is not None and misfit.subject == "system":
                 return f"`{name}={value}` needs {' or '.join(choice.systems)}, and this is {platform.system()}"
-            if choice.library and not installed_libraries(choice.library):
+            if misfit is not None:
                 return f"`{name}={value}` needs {' or '.join(f'`{n}`' for n in choice.library)}, which is not installed"
             for distribution, provided in FRAMEWORKS.items():
                 version = stack.version_of(distribution)

@@ -240,7 +240,7 @@ def client_of(index: PackageIndex, cache: Path, address: str, *, offline: bool =
 def vulnerabilities(client: IndexClient, *names: str) -> list[tuple[str, ...] | None]:
     files = [(client.files(canonicalize_name(name))[0], name, "1.0+cpu") for name in names]
     client.prefetch_vulnerabilities(files)
-    for _, future in list(client._records.items()):
+    for _, future in client._records.started().items():
         future.result()
     return [client.vulnerabilities(*one) for one in files]
 

@@ -223,7 +223,7 @@ def test_the_way_back_to_an_old_version_reads_more_versions_at_once(index: Packa
     read, known = source.dependencies, set[str]()
 
     def dependencies(candidate: Candidate, extra: NormalizedName | None = None) -> tuple[Dependency, ...] | None:
-        if candidate.file.identity not in source._client._metadata and candidate.file.url not in known:
+        if candidate.file.identity not in source._client._metadata.started() and candidate.file.url not in known:
             waits.append(candidate.version)
         known.add(candidate.file.url)
         return read(candidate, extra)

@@ -12,6 +12,7 @@ import pytest
 from advisor.domain.direct_reference import DirectReference, is_direct_reference, parse_direct_reference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import make_target
+from advisor.project.interface import SelectedParts
 from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
@@ -171,7 +172,7 @@ def test_a_source_of_uv_may_depend_on_the_target_and_on_extras(tmp_path: Path) -
     )
 
     linux = read_project(tmp_path).on_target(LINUX)
-    windows = read_project(tmp_path, extras=["gpu"]).on_target(WINDOWS)
+    windows = read_project(tmp_path, selection=SelectedParts(extras=("gpu",))).on_target(WINDOWS)
 
     assert linux.roots[0].direct is not None
     assert "n" not in linux.bindings

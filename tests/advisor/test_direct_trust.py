@@ -26,6 +26,7 @@ from advisor.index.git import GitError, GitRepositories
 from advisor.index.http.transport import Transport
 from advisor.index.metadata.build import unpack
 from advisor.project.formats.setup_files import read_setup_files
+from advisor.project.interface import SelectedParts
 from advisor.project.metadata.copy import copied_project, list_files
 from advisor.project.metadata.source_tree import read_source_tree
 from advisor.project.read import read_project
@@ -211,7 +212,7 @@ def test_extras_of_a_setup_file_may_have_markers(tmp_path: Path) -> None:
         "setup(name='m', version='1', install_requires=['a'], extras_require=extras)\n"
     )
 
-    project = read_setup_files(tmp_path, extras=["x"])
+    project = read_setup_files(tmp_path, SelectedParts(extras=("x",)))
     header = read_source_tree(tmp_path, LINUX, locate=lambda r: r) or ""
 
     assert [str(root.requirement) for root in project.roots] == [

@@ -18,6 +18,7 @@ from packaging.version import Version
 from advisor.locks.current import read_current
 from advisor.locks.formats.cyclonedx import FORMAT as CYCLONEDX
 from advisor.locks.registry import read_lock
+from advisor.project.interface import SelectedParts
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
 from pi_runners.execution.environment import find_uv
@@ -73,7 +74,7 @@ def test_markers_of_a_lock_are_evaluated_for_the_target(lock: Path) -> None:
 
 
 def test_a_poetry_project_is_read() -> None:
-    project = read_project(FIXTURES / "poetry", groups=("dev",))
+    project = read_project(FIXTURES / "poetry", selection=SelectedParts(groups=("dev",)))
 
     lines = {str(root.requirement) for root in project.roots}
     assert {"pandas<3.0,>=2.2", "numpy<2.3", "requests[socks]<3.0,>=2.31", "iniconfig<3.0,>=2.0"} <= lines
@@ -92,7 +93,7 @@ def test_a_pipfile_is_read_with_its_index_bindings(tmp_path: Path) -> None:
         '[dev-packages]\npytest = "*"\n[requires]\npython_version = "3.12"\n'
     )
 
-    project = read_project(tmp_path, groups=("dev-packages",))
+    project = read_project(tmp_path, selection=SelectedParts(groups=("dev-packages",)))
 
     assert [str(r.requirement) for r in project.roots] == [
         "torch>=2",

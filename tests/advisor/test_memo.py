@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from advisor.index.cache import DiskCache
-from advisor.index.memo import Memo, files_digest, plain
+from advisor.index.memo import Memo, files_digest
+from knowledge.domain.identity import plain
 
 
 @dataclass(frozen=True)

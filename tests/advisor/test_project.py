@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from advisor.domain.target import make_target
+from advisor.project.interface import SelectedParts
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
 from tests.advisor.factories import MACHINE
@@ -52,8 +53,8 @@ def test_dependencies_are_read_with_their_lines(tmp_path: Path) -> None:
 def test_extras_and_groups_are_added(tmp_path: Path) -> None:
     write(tmp_path, pyproject_toml=PYPROJECT)
 
-    assert names(tmp_path, extras=["gpu"]) == ["numpy", "pandas", "torch", "matplotlib"]
-    assert names(tmp_path, groups=["test"]) == ["numpy", "pandas", "pytest", "ruff"]
+    assert names(tmp_path, selection=SelectedParts(extras=("gpu",))) == ["numpy", "pandas", "torch", "matplotlib"]
+    assert names(tmp_path, selection=SelectedParts(groups=("test",))) == ["numpy", "pandas", "pytest", "ruff"]
 
 
 def test_a_requirements_file_is_read_with_included_files(tmp_path: Path) -> None:
@@ -118,9 +119,9 @@ def test_the_error_of_an_unknown_extra_or_group_lists_the_existing_ones(tmp_path
     write(tmp_path, pyproject_toml=PYPROJECT)
 
     with pytest.raises(InputError, match="has no extra `cuda`") as extra:
-        read_project(tmp_path, extras=["cuda"])
+        read_project(tmp_path, selection=SelectedParts(extras=("cuda",)))
     with pytest.raises(InputError, match="dependency groups") as group:
-        read_project(tmp_path, groups=["docs"])
+        read_project(tmp_path, selection=SelectedParts(groups=("docs",)))
 
     assert "`gpu`" in extra.value.hint
     assert "`lint`" in group.value.hint
@@ -230,7 +231,7 @@ def test_releases_decide_a_comparison_of_poetry_with_a_local_version(tmp_path: P
     table = '[tool.poetry.dependencies]\ntorch = "^2.0.0+cu118"\nvision = "0.15.1+cu118"\n'
     write(tmp_path, pyproject_toml=table + '[tool.poetry.dev-dependencies]\npytest = "^7"\n')
 
-    project = read_project(tmp_path, groups=["dev"])
+    project = read_project(tmp_path, selection=SelectedParts(groups=("dev",)))
 
     assert [str(root.requirement) for root in project.roots] == [
         "torch<3.0.0,>=2.0.0",

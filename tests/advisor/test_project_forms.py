@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from advisor.project.formats.conda import specifier_of
-from advisor.project.interface import ProjectRequirements
+from advisor.project.interface import ProjectRequirements, SelectedParts
 from advisor.project.read import read_project
 from knowledge.domain.errors import InputError
 
@@ -139,7 +139,7 @@ pytest = ">=8"
 def test_pixi_is_read_with_features(tmp_path: Path) -> None:
     write(tmp_path, "pixi.toml", PIXI)
 
-    project = read_project(tmp_path, groups=["test"])
+    project = read_project(tmp_path, selection=SelectedParts(groups=("test",)))
 
     assert requirements(project) == ["numpy==2.1.*", "torch[opt-einsum]>=2.4", "einops", "pytest>=8"]
     assert project.requires_python in (">=3.10,<3.13", "<3.13,>=3.10")
@@ -169,7 +169,7 @@ setup(
 def test_setup_py_is_read_without_running_it(tmp_path: Path) -> None:
     write(tmp_path, "setup.py", SETUP_PY)
 
-    project = read_project(tmp_path, extras=["all"])
+    project = read_project(tmp_path, selection=SelectedParts(extras=("all",)))
 
     assert requirements(project) == [
         "numpy>=1.20",
@@ -231,7 +231,7 @@ def test_setup_cfg_replaces_setup_py(tmp_path: Path) -> None:
         "[options.extras_require]\nplots =\n    matplotlib\n",
     )
 
-    project = read_project(tmp_path, extras=["plots"])
+    project = read_project(tmp_path, selection=SelectedParts(extras=("plots",)))
 
     assert (requirements(project), project.requires_python) == (["numpy>=1.20", "scipy", "matplotlib"], ">=3.9")
 
@@ -262,7 +262,7 @@ def test_dynamic_dependencies_of_setuptools_are_read_from_their_file(tmp_path: P
     write(tmp_path, "needed.txt", "numpy>=1.26\n")
     write(tmp_path, "plots.txt", "matplotlib\n")
 
-    project = read_project(tmp_path, extras=["plots"])
+    project = read_project(tmp_path, selection=SelectedParts(extras=("plots",)))
 
     assert requirements(project) == ["numpy>=1.26", "matplotlib"]
     assert (project.requires_python, project.settings) == (">=3.10", {"hardware": "h200"})

@@ -15,6 +15,7 @@ from advisor.api.configuration import check_table
 from advisor.index.configuration import read_configuration
 from advisor.index.metadata.core import parse_metadata
 from advisor.locks.registry import read_lock
+from advisor.project.interface import SelectedParts
 from advisor.project.read import read_project
 from knowledge.domain.errors import AdvisorError, InputError
 from tests.advisor.inputs import target
@@ -171,7 +172,7 @@ def test_project_readers_accept_or_refuse_values_of_any_type(
     for name in ("pyproject.toml", "Pipfile"):
         (folder / name).write_text(text)
         for read in (
-            lambda: check_table(read_project(folder, extras=("a",)).settings, "the project"),
+            lambda: check_table(read_project(folder, selection=SelectedParts(extras=("a",))).settings, "the project"),
             lambda: read_configuration(folder, environment={}, home=folder),
         ):
             try:

@@ -9,7 +9,7 @@ from advisor.domain.words import speed_text
 from advisor.gate.findings import Finding, Place
 from advisor.gate.scope import Scope
 from advisor.project.settings.interface import ProjectSetting
-from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.fit import contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, setting_error, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 
@@ -139,7 +139,8 @@ def _value_error(used: ProjectSetting) -> str | None:
 def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
     """Return why a value has no effect with the locked version or on the target; none if it has."""
     version, hardware = scope.lock.versions[package], scope.problem.target.hardware
-    return missing_for(choice, hardware, version, framework=package, counts_unknown=False) or None
+    misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
+    return None if misfit is None or misfit.is_unknown else misfit.reason
 
 
 def _condition(used: ProjectSetting) -> str:

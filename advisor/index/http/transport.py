@@ -110,13 +110,12 @@ class Transport:
         self.request_counts["GET"] += 1
         return self._connection.request("GET", url, headers, self._response_reader(url, limit))
 
-    def post(self, url: str, body: bytes, *, limit: int = PAGE_BYTES) -> IndexResponse:
+    def post(self, url: str, body: bytes) -> IndexResponse:
         """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
 
         Args:
             url: The address.
             body: The query.
-            limit: Maximum size of the answer in bytes.
 
         Raises:
             IndexUnreachableError: If there is no answer, or an error.
@@ -124,7 +123,7 @@ class Transport:
         """
         headers = {"Accept": "application/json", "Accept-Encoding": "gzip", "Content-Type": "application/json"}
         self.request_counts["POST"] += 1
-        return self._connection.request("POST", url, headers, self._response_reader(url, limit), body=body)
+        return self._connection.request("POST", url, headers, self._response_reader(url, PAGE_BYTES), body=body)
 
     def _response_reader(self, url: str, limit: int) -> Callable[[requests.Response], IndexResponse]:
         """Return a function that reads an answer up to a limit."""

@@ -164,8 +164,8 @@ class Distributions:
                 return path.stat().st_size
             except OSError as error:
                 raise _unreadable(file, error) from None
-        if (cached := self._cache.read("size", file.identity)) is not None:
-            return int(cached)
+        if (cached := self._number("size", file.identity)) is not None:
+            return cached
         if self._offline:
             return None
         length = self._transport.length(file.url)
@@ -173,12 +173,16 @@ class Distributions:
             self._cache.write("size", file.identity, str(length).encode())
         return length
 
+    def _number(self, bucket: str, key: str) -> int | None:
+        """Return a cached number of bytes; `None` if it is not cached."""
+        cached = self._cache.read(bucket, key)
+        return None if cached is None else int(cached)
+
     def known_sizes(self, file: DistributionFile) -> tuple[int | None, int | None]:
         """Return the size and the unpacked size of a file in bytes, as far as page and cache contain them."""
         key = _cache_key(file) or ""
-        unpacked = self._cache.read("unpacked", key) if file.filename.endswith(".whl") else None
-        size = str(file.size).encode() if file.size is not None else self._cache.read("size", key)
-        return (None if size is None else int(size)), (None if unpacked is None else int(unpacked))
+        unpacked = self._number("unpacked", key) if file.filename.endswith(".whl") else None
+        return file.size if file.size is not None else self._number("size", key), unpacked
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
         """Return the unpacked size of a wheel in bytes; none for an sdist, and if it is not in the cache while offline.
@@ -191,8 +195,8 @@ class Distributions:
         """
         if not file.filename.endswith(".whl"):
             return None
-        if (key := _cache_key(file)) and (cached := self._cache.read("unpacked", key)) is not None:
-            return int(cached)
+        if (key := _cache_key(file)) and (cached := self._number("unpacked", key)) is not None:
+            return cached
         if (path := local_path(file.url)) is not None:
             try:
                 with path.open("rb") as wheel:

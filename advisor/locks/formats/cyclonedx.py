@@ -29,7 +29,7 @@ class _CycloneDX(DocumentFormat):
         return path.name.endswith((".cdx.json", "bom.json"))
 
     def current(self, directory: Path) -> None:
-        """Return none: a bill of materials is a lock only if somebody names it."""
+        """Return `None`: a bill of materials is a lock only if somebody names it."""
 
     def entries(self, document: Document, target: Target) -> Iterator[Entry]:
         """Yield the Python packages."""
@@ -90,7 +90,7 @@ def _timestamp(serial: str, path: Path) -> str:
 
 
 def _stored_time(serial: str, path: Path) -> str | None:
-    """Return the time in the present file if it has the same serial number; none if there is no valid one."""
+    """Return the time in the present file if it has the same serial number; `None` if there is no valid one."""
     try:
         document: Any = json.loads(path.read_text(encoding="utf-8"))
         if document["serialNumber"] != serial:

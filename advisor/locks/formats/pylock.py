@@ -65,11 +65,6 @@ class _Pylock(DocumentFormat):
         match = _MINOR.fullmatch(str(parse_toml(text).get("requires-python", "")))
         return match[1] if match else None
 
-    def pythons(self, document: Document) -> Mapping[str, str]:
-        """Return `requires-python` (PEP 751, installing)."""
-        stated = document.get("requires-python")
-        return {} if stated is None else {str(stated): str(stated)}
-
     def environments(self, document: Document) -> Sequence[str]:
         """Return `environments` (PEP 751, installing)."""
         return [str(marker) for marker in document.get("environments", ())]
@@ -139,7 +134,7 @@ class _Pylock(DocumentFormat):
 
 
 def _source(package: Package, entry: Document) -> LockedSource | None:
-    """Return the source of a package; none if it comes from an index.
+    """Return the source of a package; `None` if it comes from an index.
 
     Args:
         package: The package.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from packaging.utils import canonicalize_name
@@ -34,11 +34,6 @@ class _UvLock(DocumentFormat):
         """Return the command that sets packages to versions."""
         return " ".join(["uv lock", *(f"--upgrade-package {pin}" for pin in pins)])
 
-    def pythons(self, document: Document) -> Mapping[str, str]:
-        """Return `requires-python`."""
-        stated = document.get("requires-python")
-        return {} if stated is None else {str(stated): str(stated)}
-
     def entries(self, document: Document, target: Target) -> Iterator[Entry]:
         """Yield the packages. The target installs those that the packages of the project depend on."""
         packages = document["package"]
@@ -61,7 +56,7 @@ class _UvLock(DocumentFormat):
 
 
 def _source(package: Document) -> LockedSource | None:
-    """Return the source of a package; none if it comes from an index.
+    """Return the source of a package; `None` if it comes from an index.
 
     Raises:
         ValueError: If it has several sources, or files in addition to a directory.

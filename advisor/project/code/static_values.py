@@ -76,7 +76,7 @@ class StaticModule:
             yield {**local, **_unpacked(target, item)}
 
     def definition(self, name: str) -> ast.expr | None:
-        """Return the expression that a name stands for; none if it is bound more than once, or if it is changed."""
+        """Return the expression that a name stands for; `None` if it is bound more than once, or if it is changed."""
         is_constant = name in self._top and len(self._bound[name]) == 1 and name not in self._changed
         return self._top[name] if is_constant else None
 

@@ -85,7 +85,7 @@ def _lines(cells: Any) -> Iterator[str]:
 
 
 def _arguments(line: str) -> list[str] | None:
-    """Return the lines of a requirements file for a line of a notebook; none if it cannot be said."""
+    """Return the lines of a requirements file for a line of a notebook; `None` if it cannot be said."""
     match = _INSTALL.match(line)
     assert match is not None
     try:

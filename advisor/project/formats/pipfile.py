@@ -75,7 +75,7 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
 
 
 def required_python(requires: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; none if it has none.
+    """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; `None` without one.
 
     As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
 

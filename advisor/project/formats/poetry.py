@@ -12,7 +12,9 @@ from packaging.utils import canonicalize_name
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
+    NOTHING,
     ProjectRequirements,
+    SelectedParts,
     check_available,
     defined_source,
     entry_place,
@@ -27,7 +29,7 @@ _CONDITIONS = ("python", "platform", "markers", "extras", "optional")
 
 
 def read_poetry(
-    path: Path, text: str, table: Mapping[str, Any], *, extras: Iterable[str] = (), groups: Iterable[str] = ()
+    path: Path, text: str, table: Mapping[str, Any], selection: SelectedParts = NOTHING
 ) -> ProjectRequirements:
     """Read the requirements in `[tool.poetry]`.
 
@@ -35,8 +37,7 @@ def read_poetry(
         path: The `pyproject.toml`.
         text: Its content, for line numbers.
         table: Its `[tool.poetry]`.
-        extras: Extras of the project to include.
-        groups: Dependency groups to include.
+        selection: What the user selected.
 
     Raises:
         InputError: If a table is malformed.
@@ -46,10 +47,10 @@ def read_poetry(
     dependencies = dict(_table(table, "dependencies", path))
     python = dependencies.pop("python", None)
     sources = _sources(table)
-    optional_packages = _packages_of_extras(table, extras, path)
+    optional_packages = _packages_of_extras(table, selection.extras, path)
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
-    tables = [dependencies, *(_group(table, group, path) for group in groups)]
+    tables = [dependencies, *(_group(table, group, path) for group in selection.groups)]
     for name, constraints in ((name, c) for one in tables for name, c in one.items()):
         for constraint in constraints if isinstance(constraints, list) else [constraints]:
             options = constraint if isinstance(constraint, dict) else {}

@@ -54,10 +54,10 @@ def requirement_text(name: str, constraint: Any, origin: str) -> str:
 
 
 def python_range(constraint: Any, path: Path) -> str | None:
-    """Return the specifier of the interpreters that a constraint admits; none if it admits all, or several ranges.
+    """Return the specifier of the interpreters that a constraint admits; `None` if it admits all, or several ranges.
 
     Args:
-        constraint: `tool.poetry.dependencies.python`, or none.
+        constraint: `tool.poetry.dependencies.python`, or `None`.
         path: The `pyproject.toml`, for messages.
 
     Raises:
@@ -106,7 +106,7 @@ def specifier_of_ranges(ranges: Sequence[VersionRangeConstraint]) -> str | None:
         ranges: The ranges, ascending.
 
     Returns:
-        The specifier; none if a gap cannot be written with prefixes, as that from 1.3 to 2.0.
+        The specifier; `None` if a gap cannot be written with prefixes, as that from 1.3 to 2.0.
     """
     excluded: list[str] = []
     for lower, upper in pairwise(ranges):
@@ -135,7 +135,7 @@ def _is_release(bound: Version) -> bool:
 
 
 def _prefixes(start: tuple[int, ...], end: tuple[int, ...]) -> list[str] | None:
-    """Return prefixes of exactly the releases from ``start`` up to, but not including, ``end``; none if there are none.
+    """Return prefixes of exactly the releases from ``start`` to before ``end``; `None` if there are none.
 
     The last number is increased until it agrees with ``end``; then the next number starts at 0.
     """

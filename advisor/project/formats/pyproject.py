@@ -7,7 +7,7 @@ https://github.com/repo-helper/hatch-requirements-txt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,9 @@ from advisor.project.formats.requirements import read_requirements
 from advisor.project.formats.setup_files import has_setup_files, read_setup_files
 from advisor.project.formats.uv_sources import read_uv_sources, uv_requirements
 from advisor.project.interface import (
+    NOTHING,
     ProjectRequirements,
+    SelectedParts,
     check_available,
     line_of,
     merge_requirements,
@@ -32,7 +34,7 @@ from advisor.project.interface import (
     shape_checked,
     table_in,
 )
-from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
+from advisor.project.metadata.built_metadata import built_requirements
 from advisor.project.metadata.stated_metadata import uv_metadata
 from advisor.project.text_file import read_toml
 from knowledge.domain.errors import InputError
@@ -46,7 +48,7 @@ class ProjectIdentity:
 
     Attributes:
         name: The name, as written.
-        version: The version, as written; none if it is dynamic.
+        version: The version, as written; `None` if it is dynamic.
     """
 
     name: str
@@ -54,7 +56,7 @@ class ProjectIdentity:
 
 
 def read_identity(path: Path) -> ProjectIdentity | None:
-    """Return the name and version in ``[project]`` or ``[tool.poetry]``; none without a file or a name.
+    """Return the name and version in ``[project]`` or ``[tool.poetry]``; `None` without a file or a name.
 
     Args:
         path: The `pyproject.toml`.
@@ -74,16 +76,12 @@ def read_identity(path: Path) -> ProjectIdentity | None:
     return None
 
 
-def read_pyproject(
-    path: Path, *, extras: Iterable[str] = (), groups: Iterable[str] = (), build: ProjectBuilder | None = None
-) -> ProjectRequirements:
+def read_pyproject(path: Path, selection: SelectedParts = NOTHING) -> ProjectRequirements:
     """Read the requirements of a project.
 
     Args:
         path: The file.
-        extras: Extras of the project to include.
-        groups: Dependency groups to include.
-        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
+        selection: What the user selected.
 
     Raises:
         InputError: If the file cannot be read or is invalid; the message contains the line if it is known.
@@ -91,29 +89,20 @@ def read_pyproject(
     """
     text, document = read_toml(path)
     with shape_checked(path):
-        return _read(path, text, document, extras=extras, groups=groups, build=build)
+        return _read(path, text, document, selection)
 
 
-def _read(
-    path: Path,
-    text: str,
-    document: Mapping[str, Any],
-    *,
-    extras: Iterable[str],
-    groups: Iterable[str],
-    build: ProjectBuilder | None,
-) -> ProjectRequirements:
-    extras, groups = tuple(extras), tuple(groups)
+def _read(path: Path, text: str, document: Mapping[str, Any], selection: SelectedParts) -> ProjectRequirements:
     project = table_in(document, "project", path) or _flit_project(document)
     poetry = document.get("tool", {}).get("poetry", {})
     if isinstance(poetry, dict) and "dependencies" in poetry and "dependencies" not in project:
-        requirements = read_poetry(path, text, poetry, extras=extras, groups=groups)
+        requirements = read_poetry(path, text, poetry, selection)
         return replace(requirements, settings=_settings(document))
     dynamic = None
     if "dependencies" in project.get("dynamic", ()):
-        dynamic = read_dynamic(path, document, extras=extras, build=build)
-    own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else extras
-    lines = [*_dependencies(project, own_extras, path), *_groups(document, groups, path)]
+        dynamic = read_dynamic(path, document, selection)
+    own_extras = [] if dynamic and "optional-dependencies" in project.get("dynamic", ()) else selection.extras
+    lines = [*_dependencies(project, own_extras, path), *_groups(document, selection.groups, path)]
     requirements = ProjectRequirements(
         roots=tuple(parse_root(line, line_of(path, text, line) or path.name, path.parent) for line in lines),
         requires_python=python_specifier(project.get("requires-python"), f"`{path}`: `project.requires-python`"),
@@ -136,7 +125,7 @@ def _read(
         requirements,
         roots=(*requirements.roots, *constraints),
         overrides=(*requirements.overrides, *overrides),
-        sources=read_uv_sources(path, text, document, extras=extras, groups=groups),
+        sources=read_uv_sources(path, text, document, selection),
     )
 
 
@@ -218,12 +207,9 @@ def _dependencies(project: Mapping[str, Any], extras: Iterable[str], path: Path)
                 yield line
 
 
-def _groups(document: Mapping[str, Any], groups: Iterable[str], path: Path) -> Iterator[str]:
-    selected = tuple(groups)
-    if not selected:
-        return
+def _groups(document: Mapping[str, Any], groups: Sequence[str], path: Path) -> Iterator[str]:
     try:
-        yield from resolve_dependency_groups(document.get("dependency-groups", {}), *selected)
+        yield from resolve_dependency_groups(document.get("dependency-groups", {}), *groups) if groups else ()
     except (LookupError, ValueError, TypeError, ExceptionGroup) as error:
         available = quoted(sorted(document.get("dependency-groups", {}))) or "none"
         causes = error.exceptions if isinstance(error, ExceptionGroup) else (error,)
@@ -236,38 +222,35 @@ def _strings(value: Any, where: str) -> list[str]:
     return value
 
 
-def read_dynamic(
-    path: Path, document: Mapping[str, Any], *, extras: Iterable[str] = (), build: ProjectBuilder | None = None
-) -> ProjectRequirements:
+def read_dynamic(path: Path, document: Mapping[str, Any], selection: SelectedParts) -> ProjectRequirements:
     """Read the dynamic dependencies of a project, and those of extras that are dynamic, too.
 
     Args:
         path: The `pyproject.toml`.
         document: Its content.
-        extras: Extras of the project to include.
-        build: Builds the metadata if the dependencies are only known after a build; none to refuse this.
+        selection: What the user selected.
 
     Raises:
         InputError: If they are known only after a build, which is refused, or a file cannot be read.
         BuildError: If the build fails.
     """
     dynamic = document["project"]["dynamic"]
-    selected = tuple(extras) if "optional-dependencies" in dynamic else ()
+    extras = selection.extras if "optional-dependencies" in dynamic else ()
     tool = document.get("tool", {})
     setuptools = tool.get("setuptools", {}).get("dynamic", {})
     hatch = tool.get("hatch", {}).get("metadata", {}).get("hooks", {}).get("requirements_txt", {})
     if "dependencies" in setuptools:
         tables = setuptools.get("optional-dependencies", {})
-        return _read_files(path, [setuptools["dependencies"], *_extras(path, tables, selected)])
+        return _read_files(path, [setuptools["dependencies"], *_extras(path, tables, extras)])
     if hatch:
         files = hatch.get("files") or [hatch.get("filename", "requirements.txt")]
         tables = {name: {"file": names} for name, names in hatch.get("optional-dependencies", {}).items()}
-        return _read_files(path, [{"file": files}, *_extras(path, tables, selected)])
+        return _read_files(path, [{"file": files}, *_extras(path, tables, extras)])
     backend = str(document.get("build-system", {}).get("build-backend", ""))
     if not backend.startswith(_OTHER_BACKENDS) and has_setup_files(path.parent):
-        return read_setup_files(path.parent, extras=selected, build=build)
+        return read_setup_files(path.parent, replace(selection, extras=extras))
     reason = f"`{path}`: `project.dependencies` is dynamic: it is only known after a build"
-    return built_requirements(path, reason, extras=selected, build=build)
+    return built_requirements(path, reason, replace(selection, extras=extras))
 
 
 def _extras(path: Path, tables: Mapping[str, Any], extras: Iterable[str]) -> list[Any]:

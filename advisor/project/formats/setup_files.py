@@ -22,7 +22,9 @@ from advisor.domain.words import quoted
 from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.formats.requirements import read_requirements
 from advisor.project.interface import (
+    NOTHING,
     ProjectRequirements,
+    SelectedParts,
     UnbuiltProjectError,
     check_available,
     line_of,
@@ -30,7 +32,7 @@ from advisor.project.interface import (
     parse_root,
     python_specifier,
 )
-from advisor.project.metadata.built_metadata import ProjectBuilder, built_requirements
+from advisor.project.metadata.built_metadata import built_requirements
 from advisor.project.text_file import read_text
 from knowledge.domain.errors import InputError
 
@@ -47,11 +49,11 @@ class _SetupValues:
     Attributes:
         path: The file with the requirements.
         text: Its content, for line numbers.
-        requires: Requirements; none if no file states any.
+        requires: Requirements; `None` if no file states any.
         extras: Requirements of each extra.
-        python: Specifier of the interpreter, or none.
-        name: Name of the project, or none.
-        version: Its version, or none.
+        python: Specifier of the interpreter, or `None`.
+        name: Name of the project, or `None`.
+        version: Its version, or `None`.
         files: Requirements files that are read for the requirements.
         computed: Keys of `setup.py` whose values are known only when it runs.
     """
@@ -72,31 +74,27 @@ def has_setup_files(directory: Path) -> bool:
     return (directory / "setup.py").is_file() or "install_requires" in _section(directory / "setup.cfg", "options")
 
 
-def read_setup_files(
-    directory: Path, *, extras: Iterable[str] = (), build: ProjectBuilder | None = None
-) -> ProjectRequirements:
+def read_setup_files(directory: Path, selection: SelectedParts = NOTHING) -> ProjectRequirements:
     """Read the requirements in `setup.cfg` and `setup.py`.
 
     A list that `setup.py` computes is read from the one requirements file that it mentions for it.
 
     Args:
         directory: The directory of the project.
-        extras: Extras of the project to include.
-        build: Builds the metadata if the requirements are only known after a build; none to refuse this.
+        selection: What the user selected; no groups.
 
     Raises:
         InputError: If a file cannot be read, or the requirements are known only after a build, which is refused.
         BuildError: If the build fails.
     """
-    extras = tuple(extras)
     try:
         values = _declared(directory) or _programmed(directory / "setup.py")
     except UnbuiltProjectError as error:
-        return built_requirements(directory / "setup.py", error.message, extras=extras, build=build)
-    if unknown := _unknown_lists(values, with_extras=any(extras)):
+        return built_requirements(directory / "setup.py", error.message, selection)
+    if unknown := _unknown_lists(values, with_extras=any(selection.extras)):
         reason = f"`{values.path}` computes its {quoted(unknown)}, so that they are only known after a build"
-        return built_requirements(values.path, reason, extras=extras, build=build)
-    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *extras))]
+        return built_requirements(values.path, reason, selection)
+    roots = [*_roots(values, _lines(values.requires)), *_extra_roots(values, ("", *selection.extras))]
     project = ProjectRequirements(
         roots=tuple(roots),
         requires_python=python_specifier(values.python or None, f"`{values.path}`: `python_requires`"),
@@ -203,7 +201,7 @@ def variable_in(path: Path, variable: str) -> str:
 
 
 def _declared(directory: Path) -> _SetupValues | None:
-    """Return the values in `setup.cfg`; none if it has no requirements."""
+    """Return the values in `setup.cfg`; `None` if it has no requirements."""
     path = directory / "setup.cfg"
     options = _section(path, "options")
     if "install_requires" not in options:

@@ -7,7 +7,7 @@ https://docs.astral.sh/uv/concepts/projects/workspaces/ and https://docs.astral.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.words import quoted
-from advisor.project.interface import parse_root
+from advisor.project.interface import SelectedParts, parse_root
 from advisor.project.package_sources import PackageSource, reference_of
 from advisor.project.text_file import line_in
 from knowledge.domain.documents import parse_toml
@@ -52,7 +52,7 @@ class _SourceTable:
 
 
 def read_uv_sources(
-    path: Path, text: str, document: Mapping[str, Any], *, extras: Collection[str] = (), groups: Collection[str] = ()
+    path: Path, text: str, document: Mapping[str, Any], selection: SelectedParts
 ) -> dict[str, tuple[PackageSource, ...]]:
     """Return the places that packages come from, by normalised name.
 
@@ -60,13 +60,15 @@ def read_uv_sources(
         path: The `pyproject.toml`.
         text: Its content, for line numbers.
         document: Its content, parsed.
-        extras: The selected extras of the project.
-        groups: The selected dependency groups.
+        selection: What the user selected.
 
     Raises:
         InputError: If a source is malformed, or its index or its member of the workspace does not exist.
     """
-    selected = {"extra": {"", *map(canonicalize_name, extras)}, "group": {"", *map(canonicalize_name, groups)}}
+    selected = {
+        "extra": {"", *map(canonicalize_name, selection.extras)},
+        "group": {"", *map(canonicalize_name, selection.groups)},
+    }
     sources: dict[str, tuple[PackageSource, ...]] = {}
     for table in _source_tables(path, text, document.get("tool", {}).get("uv", {})):
         for key, value in table.entries.items():
@@ -177,7 +179,7 @@ def _source_tables(path: Path, text: str, uv: Mapping[str, Any]) -> Iterator[_So
 
 
 def _workspace_root(path: Path) -> Path | None:
-    """Return the `pyproject.toml` with the workspace that a project belongs to; none if it belongs to none."""
+    """Return the `pyproject.toml` with the workspace that a project belongs to; `None` if it belongs to none."""
     if isinstance(_uv_of(path)[1].get("workspace"), dict):
         return path
     project = path.parent.absolute()

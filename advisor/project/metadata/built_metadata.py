@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,13 +15,17 @@ from packaging.version import Version
 
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.core import CoreMetadata, header_of, parse_metadata
-from advisor.project.interface import ProjectRequirements, UnbuiltProjectError, check_available, parse_root
+from advisor.project.interface import (
+    ProjectBuilder,
+    ProjectRequirements,
+    SelectedParts,
+    UnbuiltProjectError,
+    check_available,
+    parse_root,
+)
 from advisor.project.metadata.copy import copied_project, list_files
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
-
-ProjectBuilder = Callable[[Path], CoreMetadata]
-"""Builds the metadata of the project in a directory, which runs its code."""
 
 _EXTRA = re.compile(r'extra (?P<operator>[=!]=) "(?P<name>[^"]*)"|"(?P<first>[^"]*)" (?P<reverse>[=!]=) extra')
 _HOST = ".".join(map(str, sys.version_info[:2]))
@@ -63,26 +66,23 @@ def cached_builder(cache: DiskCache) -> ProjectBuilder:
     return build
 
 
-def built_requirements(
-    path: Path, reason: str, *, extras: Iterable[str] = (), build: ProjectBuilder | None
-) -> ProjectRequirements:
+def built_requirements(path: Path, reason: str, selection: SelectedParts) -> ProjectRequirements:
     """Return the requirements of a project from a build.
 
     Args:
         path: The file that computes the requirements.
         reason: Why they are only known after a build.
-        extras: Extras of the project to include.
-        build: Builds the metadata; none if builds were not allowed.
+        selection: What the user selected.
 
     Raises:
         UnbuiltProjectError: If builds were not allowed.
         InputError: If the project does not have an extra.
         BuildError: If the build fails.
     """
-    if build is None:
+    if selection.build is None:
         raise UnbuiltProjectError(reason)
-    metadata = build(path.parent)
-    selected = frozenset(map(canonicalize_name, extras))
+    metadata = selection.build(path.parent)
+    selected = frozenset(map(canonicalize_name, selection.extras))
     check_available(sorted(selected), metadata.extras, path)
     roots = tuple(
         parse_root(str(_without_extras(requirement, selected)), f"{path.name} (built)", path.parent)

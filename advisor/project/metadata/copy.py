@@ -114,7 +114,7 @@ def _copy_history(source: Path, copy: Path) -> None:
 
 
 def _listed_by_git(directory: Path) -> list[str]:
-    """Return the paths that git tracks or does not ignore; none without git or a repository."""
+    """Return the paths that git tracks or does not ignore; nothing without git or a repository."""
     # The repository's own configuration may not run a program.
     safe = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"]
     command = ["git", *safe, "-C", str(directory), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]

@@ -29,7 +29,7 @@ from advisor.project.formats.setup_files import (
     setup_identity,
     variable_in,
 )
-from advisor.project.interface import ProjectRequirements
+from advisor.project.interface import ProjectRequirements, SelectedParts
 from advisor.project.text_file import read_text, read_toml
 from knowledge.domain.errors import InputError
 
@@ -42,7 +42,7 @@ Locate = Callable[[DirectReference], DirectReference]
 def read_source_tree(
     directory: Path, target: Target, *, locate: Locate, kind: Literal["vcs", "archive", "directory"] = "directory"
 ) -> str | None:
-    """Return the header of the core metadata of a source tree; none if only a build generates it.
+    """Return the header of the core metadata of a source tree; `None` if only a build generates it.
 
     Args:
         directory: The tree.
@@ -76,9 +76,8 @@ def _lines(directory: Path, target: Target, locate: Locate) -> Iterator[str]:
     states_requirements = "project" in document or "dependencies" in document.get("tool", {}).get("poetry", {})
 
     def read(extras: Iterable[str]) -> ProjectRequirements:
-        project = (
-            read_pyproject(path, extras=extras) if states_requirements else read_setup_files(directory, extras=extras)
-        )
+        selection = SelectedParts(extras=tuple(extras))
+        project = read_pyproject(path, selection) if states_requirements else read_setup_files(directory, selection)
         return project.on_target(target)
 
     project = read(())

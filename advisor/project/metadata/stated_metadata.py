@@ -26,10 +26,10 @@ class StatedMetadata:
 
     Attributes:
         name: The package.
-        version: The version; none for all.
+        version: The version; `None` for all.
         requires: Requirements, markers not evaluated.
         extras: Normalised names of the extras.
-        requires_python: Specifier of supported interpreters, or none.
+        requires_python: Specifier of supported interpreters, or `None`.
     """
 
     name: NormalizedName

@@ -49,7 +49,7 @@ class CodePattern:
         value: Value of the setting, or :data:`knowledge.catalogue.settings.ANY`: that of the argument.
         backend: The framework.
         target: The function or the attribute; it begins with a point if it belongs to any object.
-        arguments: What arguments must be, by their names or positions, none for an absent argument; of an assignment,
+        arguments: What arguments must be, by their names or positions, `None` for an absent argument; of an assignment,
             by an empty name.
         modules: Modules of which a file imports at least one.
     """
@@ -84,7 +84,7 @@ class CodeSign:
 
     Attributes:
         word: The word.
-        parents: Usual names of its module; none for a method or an argument.
+        parents: Usual names of its module; `None` for a method or an argument.
     """
 
     word: bytes
@@ -230,7 +230,7 @@ def _target_of(line: str) -> str:
 
 
 def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, str, dict[str, object]] | None:
-    """Return whether a line is a call, its target, and its arguments; none if it is neither call nor assignment."""
+    """Return whether a line is a call, its target, and its arguments; `None` if it is neither call nor assignment."""
     try:
         statement = ast.parse(line.replace("{value}", _PLACEHOLDER)).body[0]
     except SyntaxError:

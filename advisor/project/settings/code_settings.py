@@ -303,7 +303,7 @@ class _Reader:
                 yield ProjectSetting(name=setting, value=value, backends=(backend,))
 
     def _setting_value(self, patterns: list[CodePattern], arguments: Mapping[str, ast.expr]) -> str | None:
-        """Return the value that a call or an assignment gives a setting, empty if it is not known; none if none."""
+        """Return the value that a call or an assignment gives a setting, empty if unknown; `None` without one."""
         for name, off in _OFF.items():
             if name in arguments and (value := self._value(arguments[name])) is not (not off):
                 return None if value is off else ""
@@ -323,7 +323,7 @@ class _Reader:
         return None
 
     def _matches(self, node: ast.expr | None, expected: object) -> bool | None:
-        """Whether an argument is what a pattern expects; none if it is known only when the code runs."""
+        """Whether an argument is what a pattern expects; `None` if it is known only when the code runs."""
         if node is None or expected is None:
             return node is expected or (isinstance(node, ast.Constant) and node.value is expected)
         if expected is ANYTHING:

@@ -61,7 +61,7 @@ class Variable:
 
     Attributes:
         name: Its name.
-        text: Its value; none if it is known only when the file is run.
+        text: Its value; `None` if it is known only when the file is run.
         line: Line in the file, from 1; 0 if unknown.
         is_conditional: Whether it is set under a condition.
         is_default: Whether a value of the environment takes precedence.

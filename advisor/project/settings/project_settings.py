@@ -103,7 +103,7 @@ def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> Proje
 
 
 def settings_in_file(path: Path) -> tuple[ProjectSetting, ...]:
-    """Return the run-time settings of one file; none if it is not what its name says, or cannot be read."""
+    """Return the run-time settings of one file; nothing if it is not what its name says, or cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -126,7 +126,7 @@ def _from_table(path: Path, settings: Mapping[str, Any]) -> Iterator[ProjectSett
 
 
 def _of_file(file: SourceFile) -> Iterator[ProjectSetting | UnreadFile]:
-    """Yield the settings of a file, each value once; none if it is not what its name says."""
+    """Yield the settings of a file, each value once; nothing if it is not what its name says."""
     try:
         content = file.read()
         listed = _of_code(content, file) if file.is_code else _of_variables(content, file)

@@ -150,7 +150,7 @@ def _commands(words: list[str]) -> Iterator[list[str]]:
 
 
 def _words(line: str) -> list[str]:
-    """Return the words of a command; none if its quotes are not closed on the line."""
+    """Return the words of a command; nothing if its quotes are not closed on the line."""
     lexer = shlex.shlex(line[:_MOST_LINE], posix=True, punctuation_chars=";&|()")
     lexer.whitespace_split = True
     try:

@@ -41,7 +41,7 @@ def settings_of_variable(variable: str, text: str | None) -> tuple[ProjectSettin
 
     Args:
         variable: Name of the variable.
-        text: Its value; none if it is known only when the program runs. A word, or a number that is none of the
+        text: Its value; `None` if it is known only when the program runs. A word, or a number that is none of the
             values, is the value of the setting as it is where only numbers have a meaning.
     """
     forms = _forms().get(variable, ())

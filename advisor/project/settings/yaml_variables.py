@@ -72,7 +72,7 @@ def _of_environment(node: yaml.Node) -> Iterator[Variable]:
 
 
 def _entry(node: yaml.Node, key: str) -> yaml.ScalarNode | None:
-    """Return the scalar value of a key of a mapping; none if the node is something else."""
+    """Return the scalar value of a key of a mapping; `None` if the node is something else."""
     for name, value in node.value if isinstance(node, yaml.MappingNode) else ():
         if isinstance(name, yaml.ScalarNode) and name.value == key and isinstance(value, yaml.ScalarNode):
             return value

@@ -20,7 +20,7 @@ _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\
 
 
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
-    """Return the profiled workloads of a project, in the order of its file; none if the file does not exist.
+    """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist.
 
     Args:
         project: Directory of the project.
@@ -55,7 +55,7 @@ def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
 
     Args:
         project: Directory of the project.
-        name: Its name; none for the only one.
+        name: Its name; `None` for the only one.
 
     Raises:
         InputError: If the file is not valid, or has no workload with this name, or several and no name is given.

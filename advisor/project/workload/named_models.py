@@ -79,7 +79,7 @@ def named_kind(kind: str) -> NamedModel:
 
 
 def named_model(call: str) -> NamedModel | None:
-    """Return the model that a call names; none if it names none that is known.
+    """Return the model that a call names; `None` if it names none that is known.
 
     Args:
         call: Full name of the call, such as ``timm.create_model("resnet50.a1")``, ``torchvision.models.resnet50``,

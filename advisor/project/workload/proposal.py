@@ -86,7 +86,7 @@ class _Content:
         imports: Known libraries that its lines import; of a notebook, only if it was parsed.
         trains: Whether its text calls a method that trains a model.
         matters: Whether it has to be parsed: its calls may indicate something.
-        signs: Calls that indicate a kind of model, each with the lines; none if the file was not parsed.
+        signs: Calls that indicate a kind of model, each with the lines; `None` if the file was not parsed.
         error: Why it could not be parsed.
     """
 
@@ -98,7 +98,7 @@ class _Content:
 
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
-    """Return the workload that the imports and calls of a project indicate; none if they indicate none.
+    """Return the workload that the imports and calls of a project indicate; `None` if they indicate none.
 
     Args:
         directory: The project.
@@ -128,7 +128,7 @@ def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposa
 
 
 def _most_named(signs: Mapping[str, Sequence[str]]) -> NamedModel | None:
-    """Return the model that calls name most often; none if several are named as often: the user chooses one of them."""
+    """Return the model that calls name most often; `None` if the user chooses one of several."""
     counts: Counter[NamedModel] = Counter()
     for sign, places in signs.items():
         if model := named_model(sign):
@@ -146,7 +146,7 @@ class _Memory:
         self._stored = (self._memo.read(self._directory) if self._memo else None) or {}
 
     def content(self, file: SourceFile) -> _Content | None:
-        """Return what a file contains; none if it is new or has changed."""
+        """Return what a file contains; `None` if it is new or has changed."""
         size, modified, record = self._stored.get(file.name, (-1, -1, {}))
         return _Content(**record) if (size, modified) == (file.size, file.modified) else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
 
 from advisor.domain.words import interval_text, ratio_text
 from advisor.report.advice.formats.text import evidence_lines
@@ -14,6 +13,7 @@ from advisor.report.layout import Block, Layout, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, version_change
 from advisor.resolve.explanation.alternatives import Alternative, Explanation, alternatives_of
 from advisor.resolve.explanation.prices import Price
+from knowledge.domain.identity import plain
 from knowledge.estimate.interface import Prediction
 
 _MAX_CHANGES = 6
@@ -92,7 +92,7 @@ def explanation_json(explanation: Explanation) -> str:
     for name in ("against_newest", "runner_up"):
         if alternative := getattr(explanation, name):
             document[name] = {**asdict(alternative), "prediction": prediction_document(alternative.prediction)}
-    return json.dumps({"schema_version": 2, **_plain(document)}, indent=2)
+    return json.dumps({"schema_version": 2, **plain(document)}, indent=2)
 
 
 def _explanation_blocks(e: Explanation) -> Iterator[Block]:
@@ -123,12 +123,3 @@ def _alternative_lines(a: Alternative) -> Iterator[str]:
     yield ", ".join(worse) if worse else "same score; the recommended stack comes first by name and version"
     yield _speed(a.prediction)
     yield f"with it: {_changes(a.changes)}"
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with versions as text and tuples as lists."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

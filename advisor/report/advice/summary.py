@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from advisor.api.locked_stack import no_deps_reasons
 from advisor.api.session import AdviceResult
 from advisor.domain.words import (
     count,
-    interval_text,
     operations_text,
     quoted,
-    ratio_text,
     size_text,
     speed_text,
     workload_text,
 )
+from advisor.index.configuration import without_credentials
+from advisor.locks.registry import format_to_read
 from advisor.report.phrases import change_groups, changes, changes_from_current, version_change
 from advisor.resolve.explanation.advice import ScoreBasis
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES, AdviceFinding
@@ -254,7 +257,30 @@ def alike_lines(findings: Iterable[AdviceFinding], listed: Sequence[AdviceFindin
             yield f"{total[code] - number} more [{code}]: `--details` lists them"
 
 
-def range_lines(prediction: Prediction) -> Iterator[str]:
-    """Yield the predicted speed for each kind of workload."""
-    for kind in prediction.kinds:
-        yield f"{kind.workload}: {ratio_text(kind.speedup)} {interval_text(kind)}"
+def output_lines(report: AdviceResult) -> Iterator[str]:
+    """Yield the path of each written lock, with the command that installs it if the usual one does not."""
+    request, stack = report.request, report.advice.optimum.stack
+    reasons = no_deps_reasons(request.problem, request.source, stack) if report.outputs else ()
+    for path in report.outputs:
+        yield f"`{path}`"
+        if reasons and (commands := format_to_read(Path(path)).install_commands(path)):
+            yield f"install it with {' or '.join(f'`{command}`' for command in commands)}: {'; '.join(reasons)}"
+
+
+def uv_sources(report: AdviceResult) -> str:
+    """Return the tables for uv; empty if the stack has no further builds."""
+    indexes: dict[str, str] = {}
+    sources: dict[str, str] = {}
+    for candidate in report.advice.optimum.stack:
+        if report.request.source.is_further_build(candidate):
+            name = report.request.score.builds.index_name(candidate)
+            indexes[name] = without_credentials(candidate.file.index)
+            sources[candidate.name] = name
+    if not sources:
+        return ""
+    # With `explicit`, uv takes nothing else from these indexes. Strings of JSON are strings of TOML.
+    lines: list[str] = []
+    for name, url in sorted(indexes.items()):
+        lines += ["[[tool.uv.index]]", f"name = {json.dumps(name)}", f"url = {json.dumps(url)}", "explicit = true", ""]
+    lines += ["[tool.uv.sources]", *(f"{name} = {{ index = {json.dumps(index)} }}" for name, index in sources.items())]
+    return "\n".join(lines) + "\n"

@@ -1,9 +1,9 @@
 """Run-time settings as decisions: the best settings for each version of a framework, and what they are worth.
 
 A setting needs nothing but a version of its framework that knows it. So the best settings for a version do not depend
-on other packages, and the best stack with the best settings is the optimum over versions of which each has the gain of
-its best settings: exact, without further variables in the model of the solver. Settings of the whole process about
-which several frameworks disagree are left out before.
+on other packages, and each version counts with the gain of its best settings. The result is the exact optimum, without
+further variables in the model of the solver. Some settings apply to the whole process: values that several frameworks
+disagree about are left out before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from packaging.version import Version
 
 from advisor.resolve.score.costs import Candidates
 from advisor.resolve.score.speed_steps import SPEED_STEP, BestSettings, speed_steps
-from knowledge.catalogue.fit import contradictions, missing_for
+from knowledge.catalogue.fit import contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import DETECTED, HardwareProfile
@@ -52,12 +52,13 @@ class TargetSettings:
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; `None` if the framework's version or the machine does not have it."""
         choice = self._of_device(framework, value)
-        return None if choice is None or missing_for(choice, self.hardware, version) else choice
+        return None if choice is None or misfit_of(choice, version=version, hardware=self.hardware) else choice
 
     def may_have(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether nothing is known to be missing for a value; true for values that the catalogue does not have."""
         choice = self._of_device(framework, value)
-        return choice is None or not missing_for(choice, self.hardware, version, counts_unknown=False)
+        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
         """Return a value for which only a feature of the machine is missing, and which; `None` for other values.
@@ -65,11 +66,10 @@ class TargetSettings:
         The framework emulates it, or ignores it.
         """
         choice = self._of_device(framework, value)
-        clause = missing_for(choice, self.hardware, version, counts_unknown=False) if choice else ""
-        if choice is None or not clause:
+        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        if choice is None or misfit is None or misfit.is_unknown or misfit.subject not in ("features", "capability"):
             return None
-        is_feature = not missing_for(replace(choice, features=(), capability=""), self.hardware, version)
-        return (choice, clause) if is_feature else None
+        return choice, misfit.reason
 
     def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
         setting = shipped_settings().get(value[0])
@@ -182,9 +182,10 @@ def _loses(gains: SettingGains, version: Version, value: SettingValue) -> bool:
 def best_settings(gains: SettingGains, version: Version, admissible: Iterable[SettingValue]) -> BestSettings:
     """Return the settings with the largest gain; of several, the fewest, then the first by name.
 
-    A gain is that of the settings alone and, for two that were measured together, that of both. Gains that are not
-    significant count as nothing. What a setting gains more where another one is set counts only if it is significant
-    there, and the other gains alone, or both gain where the other is set; what two gain less counts in any case.
+    Settings have their gains alone; two that were measured together have the gain of both. Gains that are not
+    significant count as nothing. A setting may gain more where another one is set. That counts only if it is
+    significant there, and the other gains alone, or both gain where the other is set. If two gain less together, that
+    counts in any case.
 
     Args:
         gains: Gains of the framework.

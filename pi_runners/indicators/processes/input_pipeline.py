@@ -67,7 +67,7 @@ class InputPipeline(Operation):
         "32. PyTorch: a `DataLoader`, with the worker processes alive between epochs. TensorFlow: `tf.data` with "
         "`map`, `batch` and `prefetch`, which uses threads. The sum of all pixels and the number of images are "
         "checked.",
-        "`tokens`: WordPiece with a given vocabulary. All tokens are compared with those of the same algorithm in "
+        "`tokens`: WordPiece with a given vocabulary. All tokens are compared with the tokens of the same algorithm in "
         "Python.",
         "Pillow also needs NumPy in its stack, as users need it to normalise images.",
     )

@@ -65,7 +65,7 @@ def _notes(networks: Mapping[str, Network]) -> Tuple[str, ...]:
         "Without the setting `xla`, Keras 2 compiles the training step without XLA. Keras 3 compiles it with XLA if "
         "TensorFlow lists a device other than CPUs and all layers support XLA.",
         "Before it is timed, a small batch is computed. Its logits, and in training its loss and the derivative of the "
-        "loss in one direction, are compared with those of NumPy in double precision. In training, the loss must be "
+        "loss in one direction, are compared with NumPy in double precision. In training, the loss must be "
         "smaller at the end.",
     )
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, interval_text, no_speedup_text, range_text, ratio_text, workload_text
 from advisor.report.advice.interpreters import interpreter_rows, interpreters_text, measured_lines
-from advisor.report.advice.outputs import output_lines, uv_sources
 from advisor.report.advice.reasons import price_text
 from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
 from advisor.report.advice.sizes import package_sizes, size_rows, startup_lines, tiles
@@ -16,11 +15,13 @@ from advisor.report.advice.summary import (
     current_line,
     listed_changes,
     listed_findings,
+    output_lines,
     proof_line,
     replaceable_line,
     score_lines,
     stated_text,
     unknown_lines,
+    uv_sources,
     workload_line,
 )
 from advisor.report.formats import Presentation

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from advisor.api.session import AdviceResult
 from advisor.domain.words import count, indicator_text, interval_text, range_text, ratio_text
 from advisor.report.advice.interpreters import interpreters_text, measured_lines
-from advisor.report.advice.outputs import output_lines, uv_sources
 from advisor.report.advice.settings import combined_line, setting_lines, setting_rows
 from advisor.report.advice.sizes import size_lines, startup_lines
 from advisor.report.advice.summary import (
@@ -16,11 +15,13 @@ from advisor.report.advice.summary import (
     listed_changes,
     listed_findings,
     lock_line,
+    output_lines,
     proof_line,
     replaceable_line,
     score_lines,
     speed_lines,
     unknown_lines,
+    uv_sources,
     workload_line,
 )
 from advisor.report.environment import settings_code
