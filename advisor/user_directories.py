@@ -34,7 +34,7 @@ def cache_directory(directory: Path | None) -> Path:
 
 
 def advisory_database_path() -> Path | None:
-    """Return the file of the user's copy of an advisory database; none without a home directory."""
+    """Return the file of the user's copy of an advisory database; ``None`` without a home directory."""
     from knowledge.store.state_hash import default_path
 
     knowledge = default_path()

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.api.benchmark import measure_benchmark
-from advisor.api.measurement import EnvironmentOptions, SamplingOptions
-from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions
+from advisor.api.measurement_options import EnvironmentOptions, SamplingOptions
+from advisor.api.options import ResolutionOptions
 from knowledge.catalogue.rules import shipped_rules
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.errors import AdvisorError
@@ -103,12 +103,11 @@ def measure(
         knowledge: Address of the knowledge base for the observations.
     """
     observations = measure_benchmark(
-        ProjectOptions(
-            files=ProjectFiles(directory=regression.directory), resolution=ResolutionOptions(knowledge=knowledge)
-        ),
+        regression.directory,
         [regression.old, regression.new],
         sampling=SamplingOptions(rounds=rounds, samples=samples),
         environment=EnvironmentOptions(python=python),
+        resolution=ResolutionOptions(knowledge=knowledge),
     )
     if failures := sorted({o.failure for o in observations if o.status != "ok"}):
         raise AdvisorError(f"`{regression.name}` failed: {failures[0]}")

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import NormalizedName
 
+from advisor.api.session import AdviceSession
 from advisor.index.memo import Memo
 from advisor.locks.registry import format_to_write
+from advisor.project.code.files import FILE_PATTERNS, project_files
+from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import UnavailableError, UnsatisfiableError
-
-if TYPE_CHECKING:
-    from advisor.api.session import AdviceSession
-    from advisor.resolve.candidates.problem import NoStackError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +26,7 @@ class RememberedAnswer:
     Attributes:
         report: The report.
         locks: Text of each lock.
-        conflict: Why there is no stack; none if there is one.
+        conflict: Why there is no stack; ``None`` if there is one.
     """
 
     report: str = ""
@@ -71,7 +70,7 @@ class AnswerMemory:
         )
 
     def recall(self) -> RememberedAnswer | None:
-        """Return the stored answer; none if there is none, or anything that it depends on has changed."""
+        """Return the stored answer; ``None`` if there is none, or anything that it depends on has changed."""
         document = self._memo.read(self._question) if self._is_possible else None
         client = self._session.client
         if document is None or not (document["final"] or client.offline):
@@ -84,8 +83,6 @@ class AnswerMemory:
             # The search reports an index that cannot be read.
             return None
         if "conflict" in document:
-            from advisor.resolve.candidates.problem import NoStackError
-
             cause = document["conflict"]
             error = NoStackError(cause["message"], details=tuple(cause["details"]), hint=cause["hint"])
             return RememberedAnswer(conflict=error)
@@ -108,8 +105,6 @@ class AnswerMemory:
 
         What was not found in time, a cause or a hint, may be found the next time.
         """
-        from advisor.resolve.candidates.problem import NoStackError
-
         client = self._session.client
         is_read = not (client.failed_builds or client.offline or self._session.context.problem.policy.build_sdists)
         if type(error) is NoStackError and self._is_possible and is_read and error.details and error.hint:
@@ -138,6 +133,4 @@ class AnswerMemory:
 
 def _project_state(directory: Path) -> list[list[Any]]:
     """Return the names, sizes and times of the files that may set run-time settings."""
-    from advisor.project.code.files import FILE_PATTERNS, project_files
-
     return sorted([f.name, f.size, f.modified] for f in project_files(directory, FILE_PATTERNS))

@@ -8,24 +8,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target
-from advisor.api.measurement import EnvironmentOptions, MeasurementStore, SamplingOptions, block_name, run_block
-from advisor.api.options import ProjectOptions, TargetOptions
+from advisor.api.measurement import block_name, run_block
+from advisor.api.measurement_options import EnvironmentOptions, MeasurementStore, SamplingOptions
+from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
 from advisor.api.project import load_project, project_builder
 from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
+from advisor.campaign.stack_lock import StackLocker
+from advisor.index.client import IndexClient
+from advisor.project.benchmark import read_benchmark
+from advisor.project.interface import parse_root
+from advisor.project.metadata.copy import copy_files, list_files
+from advisor.resolve.candidates.problem import Candidate, CandidateStack
+from knowledge.catalogue.fit import contradictions
+from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
-
-if TYPE_CHECKING:
-    from advisor.campaign.stack_lock import StackLocker
-    from advisor.index.client import IndexClient
-    from advisor.resolve.candidates.problem import Candidate, CandidateStack
-    from knowledge.domain.observation import IndicatorRun, Observation, Scalar
-    from pi_runners.execution.campaign import Block
-    from pi_runners.execution.environment import StackLock
-    from pi_runners.plan.matrix import Arm
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.observation import IndicatorRun, Observation, Scalar
+from knowledge.hardware.detect import detect
+from pi_runners.execution.campaign import Block
+from pi_runners.execution.environment import StackLock
+from pi_runners.plan.matrix import Arm, expand_settings
 
 _RUNS = 3
 
@@ -83,13 +88,6 @@ def plan_benchmark(
         NoStackError: If the project cannot be resolved with the requirements of a stack.
         UnavailableError: If an index cannot be read.
     """
-    from advisor.campaign.stack_lock import StackLocker
-    from advisor.project.benchmark import read_benchmark
-    from advisor.project.metadata.copy import copy_files, list_files
-    from knowledge.hardware.detect import detect
-    from pi_runners.execution.campaign import Block
-    from pi_runners.plan.matrix import expand_settings
-
     combinations = ({}, *expand_settings(settings)) if settings else ({},)
     directory = options.files.directory
     project = load_project(options.files, build=project_builder(options))
@@ -131,24 +129,42 @@ def plan_benchmark(
 
 
 def measure_benchmark(
-    options: ProjectOptions,
-    stacks: Sequence[str],
+    project: Project = ".",
+    stacks: Sequence[str] | str = (),
     *,
-    sampling: SamplingOptions,
-    environment: EnvironmentOptions,
-    settings: Mapping[str, Sequence[Scalar]] = MappingProxyType({}),
+    sampling: SamplingOptions | None = None,
+    environment: EnvironmentOptions | None = None,
+    indexes: IndexOptions | None = None,
+    resolution: ResolutionOptions | None = None,
 ) -> tuple[Observation, ...]:
-    """Measure the benchmark of a project; see :func:`plan_benchmark` and :func:`advisor.api.measurement.run_block`."""
+    """Measure the benchmark of a project on this machine, and store the observations.
+
+    The command in ``[tool.advisor.benchmark]`` of ``pyproject.toml`` runs in copies of the project; this executes the
+    project's own code. The stacks take turns in rounds, as those of :func:`measure`.
+
+    Args:
+        project: The project's directory, or its files.
+        stacks: Requirements of each stack, separated by spaces: a stack is the project's lock that also satisfies
+            them. The first is the reference. Without any, the baseline and the recommended stack are measured.
+        sampling: Rounds, runs in each round, time limit of a run, memory limit.
+        environment: Interpreter and environments.
+        indexes: The package indexes.
+        resolution: What the best stack is, and the knowledge base.
+
+    Returns:
+        The observations of the block, oldest first; failures are observations, too.
+
+    Raises:
+        InputError: If the project has no benchmark, or the benchmark or a stack is wrong (exit code 2).
+        UnsatisfiableError: If the project cannot be resolved with the requirements of a stack (exit code 3).
+        UnavailableError: If an index or the knowledge base is not available (exit code 4).
+    """
+    sampling, environment = sampling or SamplingOptions(), environment or EnvironmentOptions()
     if sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="request at least one round")
+    options = ProjectOptions.of(project, None, indexes, resolution)
     store = MeasurementStore(knowledge=options.resolution.knowledge, cache_directory=options.indexes.cache_directory)
-    with plan_benchmark(
-        options,
-        stacks,
-        sampling=sampling,
-        python=environment.python,
-        settings=settings,
-    ) as plan:
+    with plan_benchmark(options, listed(stacks), sampling=sampling, python=environment.python) as plan:
         return run_block(plan.block, plan.client, environment=environment, store=store)
 
 
@@ -206,8 +222,6 @@ def _lock_stacks(
 
 def _with_requirements(context: TargetContext, text: str) -> tuple[TargetContext, frozenset[str]]:
     """Return a project that also has the requirements of a stack, and the names of these packages."""
-    from advisor.project.interface import parse_root
-
     origin = f"--stack '{text}'"
     roots = tuple(parse_root(word, origin, Path()) for word in text.split())
     if not roots:
@@ -238,8 +252,6 @@ def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     It is one whose version differs between the stacks: a framework, if one differs, NumPy only if the stacks name it or
     nothing else differs; otherwise one that the stacks name.
     """
-    from knowledge.domain.frameworks import FRAMEWORKS
-
     versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
     common = set.intersection(*(set(listed) for listed in versions))
     differing = {name for name in common if len({listed[name] for listed in versions}) > 1}
@@ -260,8 +272,6 @@ def _plan_arms(
     Raises:
         InputError: If a setting cannot be applied from outside the program.
     """
-    from pi_runners.plan.matrix import Arm
-
     package = _compared_package(stacks)
     arms: list[Arm] = []
     for stack in stacks:
@@ -287,9 +297,6 @@ def _check_settings(arm: Arm) -> None:
     Raises:
         InputError: If there is one.
     """
-    from knowledge.catalogue.fit import contradictions
-    from knowledge.catalogue.settings import code_of, shipped_settings
-
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from advisor.api.options import at_least_one
 from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
+from advisor.campaign.coordinator import Coordinator
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name, write_manifests
+from advisor.campaign.engines import Engine, open_engine
+from advisor.campaign.prometheus import PrometheusSink
+from advisor.campaign.status import CampaignStatus, campaign_status
+from advisor.campaign.submission_log import batch_of
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
-
-if TYPE_CHECKING:
-    from advisor.campaign.coordinator import Coordinator
-    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
-    from advisor.campaign.engines import Engine
-    from advisor.campaign.status import CampaignStatus
-    from knowledge.domain.observation import Observation
+from knowledge.domain.observation import Observation
+from pi_runners.execution.environment import remove_environment
+from pi_runners.executors.kubernetes import KubernetesExecutor
 
 _PATIENCE_SECONDS = 60.0
 """Time that another coordinator has to cancel its tasks."""
@@ -51,8 +53,8 @@ class CampaignSession:
     Attributes:
         directory: The campaign directory.
         plan: The blocks that the campaign measures.
-        knowledge: Address of the knowledge base; none for the user's own.
-        engine: Engine that runs the tasks; none for the engine of the last submission.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
+        engine: Engine that runs the tasks; ``None`` for the engine of the last submission.
         warn: Receives each temporary problem: a message and a hint, which may be empty.
     """
 
@@ -64,16 +66,12 @@ class CampaignSession:
 
     def status(self) -> CampaignStatus:
         """Return the progress of the campaign, with the state of its tasks in the engines."""
-        from advisor.campaign.status import campaign_status
-
         coordinator = self._reader()
         coordinator.poll()
         return campaign_status(coordinator)
 
     def stored_status(self) -> CampaignStatus:
         """Return the progress of the campaign according to the files in its directory and processes of this machine."""
-        from advisor.campaign.status import campaign_status
-
         coordinator = self._reader()
         coordinator.poll(engine="local")
         return campaign_status(coordinator)
@@ -94,7 +92,7 @@ class CampaignSession:
             attempts: Give up on a task after this many attempts without a new result.
             detach: Whether to submit the tasks and return.
             keep_environments: Whether environments on this machine stay after the campaign is complete.
-            prometheus: File that holds the newest figures for node_exporter; none writes no such file.
+            prometheus: File that holds the newest figures for node_exporter; ``None`` writes no such file.
             progress: Called with a short text for each block and for each problem of a task.
             report: Called with the status after each poll of the engine. If it raises an exception, the tasks continue:
                 another call follows them.
@@ -197,8 +195,6 @@ class CampaignSession:
                 2).
             KnowledgeBaseError: If the knowledge base cannot be opened (exit code 4).
         """
-        from advisor.campaign.status import campaign_status
-
         self._check_exists()
         directory = self.directory
         with self._coordinator() as coordinator:
@@ -222,8 +218,6 @@ class CampaignSession:
             InputError: If the campaign was never run, another process coordinates it, tasks run, or results were not
                 stored (exit code 2).
         """
-        import shutil
-
         self._check_exists()
         name, directory = self.plan.name, self.directory
         with directory.lock_coordinator() as is_free:
@@ -245,8 +239,6 @@ class CampaignSession:
 
     def block_names(self) -> tuple[str, ...]:
         """Return the names of the campaign's blocks on the machines that ran them."""
-        from advisor.campaign.directory import block_name
-
         cells = self.directory.cells(self.directory.stored)
         return tuple(dict.fromkeys(block_name(self.plan.blocks[cell.block], cell.machine) for cell in cells))
 
@@ -271,10 +263,6 @@ class CampaignSession:
         Raises:
             InputError: If the executor is not Kubernetes, or the directory cannot be written (exit code 2).
         """
-        from advisor.campaign.directory import write_manifests
-        from advisor.campaign.submission_log import batch_of
-        from pi_runners.executors.kubernetes import KubernetesExecutor
-
         engine = self.engine or self._open_engine(None, {})
         if not isinstance(engine.executor, KubernetesExecutor):
             raise InputError("only Kubernetes has manifests", hint="add `--executor kubernetes`")
@@ -289,8 +277,6 @@ class CampaignSession:
 
     def _reader(self) -> Coordinator:
         """Return a coordinator that only reads."""
-        from advisor.campaign.coordinator import Coordinator
-
         return Coordinator(self.directory, self.plan, sink=_NoSink(), warn=self.warn)
 
     @contextmanager
@@ -300,9 +286,6 @@ class CampaignSession:
         Raises:
             InputError: If another process coordinates it.
         """
-        from advisor.campaign.coordinator import Coordinator
-        from advisor.campaign.prometheus import PrometheusSink
-
         with ExitStack() as opened:
             store = opened.enter_context(open_writable_store(self.knowledge))
             sink = AdmittingSink(store, warn=self.warn)
@@ -328,8 +311,6 @@ class CampaignSession:
         Raises:
             InputError: If nothing was submitted, or an option is wrong.
         """
-        from advisor.campaign.engines import open_engine
-
         last = next(reversed(self._reader().submissions()), None)
         if last is None and executor is None:
             raise InputError(f"nothing of `{self.plan.name}` was submitted", hint="name an `--executor`")
@@ -340,8 +321,6 @@ class CampaignSession:
 
     def _remove_environments(self, engine: Engine) -> None:
         """Remove the environments that the tasks of an engine on this machine shared."""
-        from pi_runners.execution.environment import remove_environment
-
         if engine.name == "local" and (environments := engine.options["environments"]):
             for block in self.plan.blocks:
                 for arm in block.arms:
@@ -364,8 +343,6 @@ def _coordinate(
     report: Callable[[CampaignStatus], None],
 ) -> CampaignStatus:
     """Coordinate a campaign until no task runs or waits."""
-    from advisor.campaign.status import campaign_status
-
     remarks: set[str] = set()
     try:
         waiting = coordinator.step(engine)

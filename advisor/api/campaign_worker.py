@@ -4,46 +4,15 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
-from advisor.api.option import Option, option_group, read_gigabytes
+from advisor.api.measurement_options import WorkerOptions
 from advisor.api.resources import Warn, log_warning, warn_of_quarantine
+from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
+from advisor.campaign.worker import WorkerSettings, cell_line, run_task
 from knowledge.domain.errors import InputError, UnavailableError
-
-if TYPE_CHECKING:
-    from advisor.campaign.directory import Cell
-
-
-TOKEN = Option("--token", has_variable=True, help="Token for the service.")
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class WorkerOptions:
-    """How a worker measures, and where it delivers observations."""
-
-    environments: Annotated[
-        Path | None, Option("--environments", help="Directory of environments.\nBy default a temporary one.")
-    ] = None
-    keep_environments: Annotated[
-        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
-    ] = False
-    memory_limit_bytes: Annotated[
-        float | None,
-        Option(
-            "--memory-limit",
-            metavar="GB",
-            reads=float,
-            parse=read_gigabytes,
-            help="Maximum memory of one process.",
-        ),
-    ] = None
-    service: Annotated[
-        str | None, Option("--push", metavar="URL", help="Also deliver to the service of a knowledge base.")
-    ] = None
-    token: Annotated[str, TOKEN] = ""
+from knowledge.hardware.detect import detect
+from knowledge.service.client import KnowledgeService
 
 
 def run_worker(
@@ -63,7 +32,7 @@ def run_worker(
         task: Number of the task.
         options: Environments, limits and service.
         plan: File of the plan, if it is not in the directory.
-        print_line: Receives each cell as a line of output, for engines that store only the output; none for no lines.
+        print_line: Receives each cell as a line of output, for engines that store only the output, or ``None``.
         warn: Receives each temporary problem: a message and a hint, which may be empty.
         progress: Called with a short text before each step.
 
@@ -75,10 +44,6 @@ def run_worker(
         UnavailableError: If this machine is not of the kind that the campaign was planned for, or the service did not
             receive all observations (exit code 4).
     """
-    from advisor.campaign.directory import CampaignDirectory, read_plan
-    from advisor.campaign.worker import WorkerSettings, cell_line, run_task
-    from knowledge.hardware.detect import detect
-
     directory = CampaignDirectory(folder)
     campaign = directory.plan() if plan is None else read_plan(_read_bytes(plan), where=str(plan))
     if task >= len(campaign.tasks):
@@ -113,8 +78,6 @@ class _Delivery:
     """Delivers observations to a service, oldest first; what the service does not receive waits."""
 
     def __init__(self, service: str, token: str, warn: Warn) -> None:
-        from knowledge.service.client import KnowledgeService
-
         self._service = KnowledgeService(service, token)
         self._warn = warn
         self._waiting: list[bytes] = []

@@ -3,81 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 from advisor.api.campaign_session import CampaignSession
-from advisor.api.measurement import DISK_BUDGET, choose_device
-from advisor.api.option import Option, option_group, read_pairs
-from advisor.api.options import HARDWARE, IndexOptions, at_least_one
+from advisor.api.measurement import choose_device
+from advisor.api.measurement_options import CampaignOptions, ExecutorOptions
+from advisor.api.options import IndexOptions
 from advisor.api.resources import Warn, log_warning, make_client, open_writable_store
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan
+from advisor.campaign.engines import open_engine
+from advisor.campaign.plan import (
+    BlockCost,
+    Campaign,
+    CampaignTarget,
+    campaign_name,
+    check_disk,
+    estimate,
+    run_seconds_by_label,
+)
+from advisor.campaign.plan import plan_campaign as expand_matrix
+from advisor.campaign.status import CampaignStatus
+from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
-
-if TYPE_CHECKING:
-    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
-    from advisor.campaign.plan import BlockCost, Campaign
-    from advisor.campaign.status import CampaignStatus
-    from advisor.index.client import IndexClient
-    from knowledge.domain.hardware import HardwareProfile
-    from pi_runners.plan.matrix_file import Matrix
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class CampaignOptions:
-    """What a campaign is planned for."""
-
-    max_runs: Annotated[int, Option("--max-runs", minimum=1, help="Most indicator runs in a round.")] = 20000
-    python: Annotated[
-        str | None,
-        Option(
-            "--python",
-            help="Interpreter if the matrix names none.\nA path, or a version for other machines.",
-            default_text="the running one",
-        ),
-    ] = None
-    repetition: Annotated[int, Option("--repetition", minimum=1, help="A new number measures everything again.")] = 1
-    hardware: Annotated[str, HARDWARE] = "detect"
-
-    def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            InputError: If one is less than 1.
-        """
-        at_least_one("max_runs", self.max_runs)
-        at_least_one("repetition", self.repetition)
-
-
-def read_engine_options(texts: Sequence[str]) -> dict[str, str]:
-    """Read ``NAME=VALUE`` options of an executor.
-
-    Raises:
-        InputError: If one is not written like this.
-    """
-    return dict(read_pairs(texts, "--engine", example="partition=gpu", allow_empty=True))
-
-
-ENGINE_OPTIONS = Option(
-    "--engine",
-    metavar="NAME=VALUE",
-    reads=list[str],
-    parse=read_engine_options,
-    help="Option of the executor (repeatable).\nSuch as `partition=gpu`.",
-)
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class ExecutorOptions:
-    """Where a campaign runs."""
-
-    name: Annotated[str, Option("--executor -e", metavar="NAME", help="local, slurm or kubernetes.")] = "local"
-    options: Annotated[Mapping[str, str], ENGINE_OPTIONS] = field(default_factory=dict)
-    disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.hardware.profiles import find_profile
+from knowledge.store.state_hash import default_address
+from pi_runners.plan.matrix_file import Matrix, read_matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,10 +76,6 @@ def plan_campaign(
         InputError: If the matrix or an option is wrong, or no combination can be resolved (exit code 2).
         UnavailableError: If an index or the knowledge base cannot be read (exit code 4).
     """
-    from advisor.campaign.plan import estimate, run_seconds_by_label
-    from knowledge.hardware.profiles import find_profile
-    from pi_runners.plan.matrix_file import read_matrix
-
     options, indexes = options or CampaignOptions(), indexes or IndexOptions()
     client = make_client(indexes, Path.cwd())
     try:
@@ -171,12 +121,6 @@ def open_campaign(
             would exceed the disk budget (exit code 2).
         UnavailableError: If an index cannot be read, or the disk has too little free space (exit code 4).
     """
-    from advisor.campaign.directory import CampaignDirectory, CampaignPlan
-    from advisor.campaign.engines import open_engine
-    from advisor.campaign.plan import campaign_name
-    from knowledge.hardware.profiles import find_profile
-    from pi_runners.plan.matrix_file import read_matrix
-
     options, executor, indexes = options or CampaignOptions(), executor or ExecutorOptions(), indexes or IndexOptions()
     content, hardware = read_matrix(Path(matrix)), find_profile(options.hardware)
     python = options.python or _default_python(executor)
@@ -231,8 +175,6 @@ def find_campaign(
     Raises:
         InputError: If there is none of that name, or several (exit code 2).
     """
-    from advisor.campaign.directory import CampaignDirectory
-
     directory = CampaignDirectory(home or _select_directory(name, knowledge))
     return CampaignSession(directory=directory, plan=directory.plan(), knowledge=knowledge, warn=warn)
 
@@ -256,8 +198,6 @@ def list_campaigns(*, knowledge: str | None = None, warn: Warn = log_warning) ->
 
 def campaigns_directory(knowledge: str | None) -> Path:
     """Return the default directory of campaigns: next to the knowledge base if that is a file."""
-    from knowledge.store.state_hash import default_address
-
     address = knowledge or default_address()
     if "://" not in address or address.startswith("sqlite:///"):
         return Path(address.removeprefix("sqlite:///").partition("?")[0]).absolute().parent / "campaigns"
@@ -280,15 +220,14 @@ def _plan(
     is_remote: bool = False,
     progress: Callable[[str], None],
 ) -> Campaign:
-    from advisor.campaign import plan
 
-    target = plan.CampaignTarget(
+    target = CampaignTarget(
         hardware=hardware,
         device=choose_device(matrix.content.device, hardware),
         python=python,
         is_remote=is_remote,
     )
-    return plan.plan_campaign(
+    return expand_matrix(
         matrix,
         target,
         client=client,
@@ -299,8 +238,6 @@ def _plan(
 
 
 def _check_disk(campaign: Campaign, client: IndexClient, environments: Path, budget_bytes: float | None) -> None:
-    from advisor.campaign.plan import check_disk, estimate
-
     costs = [estimate(block, client, {}) for block in campaign.blocks]
     check_disk(costs, environments, budget_bytes=budget_bytes)
 

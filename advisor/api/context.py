@@ -27,6 +27,7 @@ from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
 from advisor.domain.time_limit import TimeLimit
 from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
 from advisor.project.benchmark import read_benchmark
@@ -40,23 +41,25 @@ from advisor.project.interface import (
 )
 from advisor.project.metadata.stated_metadata import read_stated_metadata
 from advisor.project.workload.proposal import Proposal, propose_workload
-from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem, prefetch_roots
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
+from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
+from knowledge.estimate.interface import Estimator
+from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
+from pi_runners.catalogue import amounts_of_profile
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
     from advisor.resolve.optimum.request import ResolutionRequest
     from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
     from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
-    from knowledge.estimate.interface import Estimator
-    from knowledge.estimate.workloads import Workload
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +111,7 @@ class TargetContext:
 
     @property
     def target_settings(self) -> TargetSettings | None:
-        """The run-time settings that may be chosen; none if none may."""
+        """The run-time settings that may be chosen; ``None`` if none may."""
         from advisor.resolve.score.setting_choice import TargetSettings
 
         if not self.options.recommend_settings:
@@ -142,7 +145,6 @@ class TargetContext:
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
         from advisor.resolve.score.builds import TargetBuilds
-        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -152,10 +154,6 @@ class TargetContext:
         Raises:
             InputError: If there is no workload of the name.
         """
-        from knowledge.domain.frameworks import MEASURED
-        from knowledge.estimate.workloads import find_workload, workload_of_profile
-        from pi_runners.catalogue import amounts_of_profile
-
         if self.profile is not None:
             flops, moved = amounts_of_profile(self.profile)
             backend = MEASURED.get(self.profile.framework, "")
@@ -203,7 +201,6 @@ class TargetContext:
         """
         from advisor.resolve.candidates.direct import with_direct_packages
         from advisor.resolve.candidates.index import IndexCandidates
-        from advisor.resolve.candidates.problem import prefetch_roots
         from advisor.resolve.optimum.solver import Effort
         from advisor.resolve.recommendation.recommend import make_request
         from advisor.resolve.score.criteria import OBJECTIVES, StackScore
@@ -308,7 +305,7 @@ def _present_lock(directory: Path, table: TargetTable, project: ProjectRequireme
 
 
 def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) -> Path | None:
-    """Return the lock that is named after a target, if the project has several targets; else none."""
+    """Return the lock that is named after a target, if the project has several targets; else ``None``."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
     return directory / f"pylock.{name}.toml" if is_one_of_several else None
 
@@ -373,7 +370,7 @@ def _target(project: ProjectRequirements, *, hardware: str | None, python: str |
 
 
 def read_current_lock(context: TargetContext) -> Lock | None:
-    """Return the present lock; none if there is none, or if one that nobody named is damaged.
+    """Return the present lock; ``None`` if there is none, or if one that nobody named is damaged.
 
     Raises:
         InputError: If a named lock cannot be read.

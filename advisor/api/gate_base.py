@@ -32,10 +32,10 @@ class Base:
     Attributes:
         name: Its name, for people.
         reference: Its name for git, or the path of the lock.
-        files: The files of a commit, in the directory to which it was exported; none for a lock.
-        project: What they require; none if it could not be read.
+        files: The files of a commit, in the directory to which it was exported; ``None`` for a lock.
+        project: What they require; ``None`` if it could not be read.
         requirements_known: Whether its requirements are known; not if that needs a build.
-        lock: The lock; none for a commit.
+        lock: The lock; ``None`` for a commit.
     """
 
     name: str
@@ -67,7 +67,7 @@ def read_base(files: ProjectFiles, base: str, project_settings: ProjectSettings,
 def policy_source(
     files: ProjectFiles, base: Base | None, project_settings: ProjectSettings, stack: ExitStack
 ) -> Base | None:
-    """Return the commit whose policy is in force; none in a repository without commits.
+    """Return the commit whose policy is in force; ``None`` in a repository without commits.
 
     Args:
         files: The project's files.
@@ -101,7 +101,7 @@ def policy_of_base(source: Base, directory: Path, own: Path) -> BasePolicy:
 
 
 def lock_of_base(directory: Path, project: ProjectRequirements, context: TargetContext, lock: Lock) -> Lock | None:
-    """Return the base's lock of the same name as the project's, else any lock of the base; none without one.
+    """Return the base's lock of the same name as the project's, else any lock of the base; ``None`` without one.
 
     Args:
         directory: Where the files of the base are.

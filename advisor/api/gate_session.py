@@ -38,7 +38,9 @@ from advisor.project.settings.project_settings import ProjectSettings, read_proj
 from advisor.project.text_file import UnreadableFileError, read_text
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import ResolutionProblem
+from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings
 from advisor.resolve.recommendation.package_choices import locked_extras, locked_replacements
+from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
@@ -51,7 +53,7 @@ class GateOptions:
     """What the gate judges.
 
     Attributes:
-        base: A commit or a lock to compare with; none to judge the whole lock.
+        base: A commit or a lock to compare with; ``None`` to judge the whole lock.
         policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
     """
 
@@ -286,10 +288,11 @@ def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
 
 
 def _settings_of_base(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that the lock of a base records; none if they cannot be read: a change may repair them."""
+    """Return the settings that the lock of a base records; empty if they cannot be read."""
     try:
         return _settings_of(lock)
     except InputError as error:
+        # The change may repair them.
         logger.warning("the run-time settings of the base cannot be read: %s", error.message)
         return {}
 
@@ -330,7 +333,7 @@ def _lock(context: TargetContext) -> Lock:
 def _base_state(
     base: Base, context: TargetContext, head: ProjectState, shared: _Head
 ) -> tuple[str, ProjectState] | None:
-    """Return the base for a target; none if it has no lock."""
+    """Return the base for a target; ``None`` if it has no lock."""
     target = context.target
     if base.lock is not None:
         own = read_lock(base.lock, target)
@@ -380,14 +383,10 @@ def _recommend(
     ]
 
     def solve() -> Any:
-        from advisor.resolve.recommendation.recommend import recommend
-
         selection = replace(context, problem=problem).select(client, predictor)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
-        from advisor.resolve.explanation.recommended_settings import combined_gain, recommended_settings
-
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
         if context.target_settings is None:
             return best

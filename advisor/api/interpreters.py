@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from advisor.api.context import TargetContext
+from advisor.domain.target import NEWEST_PYTHON
 from advisor.domain.time_limit import TimeLimit
+from advisor.index.client import IndexClient
 from advisor.project.interface import supported_pythons
+from advisor.resolve.candidates.problem import NoStackError
+from knowledge.domain.errors import UnavailableError
+from knowledge.estimate.interface import Estimator
 
 if TYPE_CHECKING:
-    from advisor.api.context import TargetContext
-    from advisor.index.client import IndexClient
     from advisor.resolve.recommendation.problem_variants import VariantComparison
-    from knowledge.estimate.interface import Estimator
 
 _MAINTAINED = 5
 """Number of minor versions of CPython that are maintained at a time: one a year, each for five years (PEP 602)."""
@@ -44,14 +47,12 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
 def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
     """Return another interpreter that the project supports and for which a stack runs on the target, the nearest first.
 
-    Interpreters whose stack needs no build that was not tried come before others. None if no stack was found for those
-    tried, or an index cannot be read.
+    Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found, or an
+    index cannot be read.
     """
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.request import solve_newest
     from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
     from advisor.resolve.score.criteria import untried_sdists
-    from knowledge.domain.errors import UnavailableError
 
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
@@ -97,8 +98,6 @@ def compare_interpreters(
     Raises:
         NoStackError: If there is no stack for any of them.
     """
-    from advisor.domain.target import NEWEST_PYTHON
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.result import SearchLimitError
     from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
     from advisor.resolve.score.criteria import HOURS_A_YEAR
@@ -152,11 +151,10 @@ def _first_with_stack(
 ) -> str | None:
     """Return the interpreter with a stack that needs the fewest builds that were not tried, the first of equal ones.
 
-    None if there is no stack among those that the time limit admits.
+    ``None`` if there is no stack among those that the time limit admits.
     """
     from advisor.resolve.candidates.direct import with_direct_packages
     from advisor.resolve.candidates.index import IndexCandidates
-    from advisor.resolve.candidates.problem import NoStackError
     from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
     from advisor.resolve.score.criteria import untried_sdists
 

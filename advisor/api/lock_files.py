@@ -6,11 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from advisor.api.context import TargetContext
+from advisor.index.client import IndexClient
+from advisor.locks.registry import format_to_write
+from advisor.locks.setting_value import AppliedSetting
+from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from advisor.locks.setting_value import AppliedSetting
     from advisor.resolve.optimum.request import ResolutionRequest
     from advisor.resolve.optimum.result import Optimum
 
@@ -29,13 +32,12 @@ def lock_texts(
         optimum: The stack.
         request: What was resolved.
         client: The indexes.
-        settings: Run-time settings; `None` if they are not recommended at all.
+        settings: Run-time settings; ``None`` if they are not recommended at all.
 
     Raises:
         InputError: If a path has no known format, or its directory does not exist.
     """
     from advisor.api.locked_stack import stack_to_lock
-    from advisor.locks.registry import format_to_write
     from advisor.locks.settings_table import settings_texts
 
     formats = {path: format_to_write(path) for path in paths}
@@ -54,3 +56,19 @@ def write_locks(texts: Mapping[Path, str]) -> None:
     """
     for path, text in texts.items():
         write_atomically(path, text)
+
+
+def check_only_target(context: TargetContext, paths: Sequence[Path]) -> None:
+    """Check that locks to be written for one target are not those of other targets, too.
+
+    Raises:
+        InputError: If writing one would remove another target from it.
+    """
+    tables = context.project.settings.get("targets", {})
+    for name, table in tables.items():
+        lock = context.files.directory / str(table["lock"]) if "lock" in table else None
+        if name != context.name and lock is not None and lock in paths:
+            raise InputError(
+                f"`{lock}` is the lock of target `{name}`, too, and would lose it",
+                hint="run `advisor advise` without `--target`, or name another file with `--output`",
+            )

@@ -36,7 +36,7 @@ def stack_to_lock(
         problem: What was resolved.
         source: The candidates.
         client: The indexes.
-        settings: Run-time settings; `None` if they are not recommended at all.
+        settings: Run-time settings; ``None`` if they are not recommended at all.
     """
     with_files = [c for c in stack if c.direct is None or c.direct.kind == "archive"]
     client.prefetch_sizes(c.file for c in with_files)

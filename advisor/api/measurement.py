@@ -3,132 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Any
 
-from advisor.api.option import Option, Scalar, option_group, read_gigabytes, read_pairs, read_scalar
-from advisor.api.options import KNOWLEDGE, IndexOptions
+import psutil
+
+from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor.api.options import IndexOptions, listed
 from advisor.api.resources import make_client, open_writable_store
+from advisor.campaign.plan import check_disk, estimate, lock_loadgen
+from advisor.campaign.prometheus import PrometheusSink
+from advisor.campaign.stack_lock import StackLocker
+from advisor.index.client import IndexClient
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
-from knowledge.domain.workload import ProfiledWorkload
-
-if TYPE_CHECKING:
-    from advisor.campaign.stack_lock import StackLocker
-    from advisor.index.client import IndexClient
-    from knowledge.domain.hardware import HardwareProfile
-    from knowledge.domain.observation import Observation
-    from pi_runners.execution.campaign import Block
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import content_hash
+from knowledge.domain.observation import Observation
+from knowledge.hardware.detect import detect
+from pi_runners.execution import campaign
+from pi_runners.execution.campaign import Block, FailureLimit
+from pi_runners.execution.subprocess_runner import FreshProcesses
+from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms, workload_cases
 
 _INDICATOR_SAMPLES = 7
-
-
-MEMORY_LIMIT = Option(
-    "--memory-limit",
-    metavar="GB",
-    reads=float,
-    parse=read_gigabytes,
-    minimum=0.01,
-    help="Kill a process that holds more memory than this.\nResident memory, with its children.",
-)
-DISK_BUDGET = Option(
-    "--disk-budget",
-    metavar="GB",
-    reads=float,
-    parse=read_gigabytes,
-    minimum=0.001,
-    help="Refuse blocks that would take more disk than this.",
-)
-
-
-def _read_parameters(text: str) -> dict[str, Scalar]:
-    return {name: read_scalar(value) for name, value in read_pairs(text.split(","), "--parameters")}
-
-
-def _read_axes(texts: Sequence[str]) -> dict[str, Sequence[Scalar]]:
-    """Read `threads=1,2` into the values of each setting."""
-    return {name: [read_scalar(v) for v in values.split(",")] for name, values in read_pairs(texts, "--settings")}
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class IndicatorOptions:
-    """What is measured: indicators, or with ``workload`` the parts of a profiled workload."""
-
-    size: Annotated[str, Option("--size", help="Parameter set: small, medium or large.")] = "small"
-    shapes: Annotated[
-        str | None, Option("--shapes", metavar="NAME", help="List of shapes instead, such as deepbench.")
-    ] = None
-    parameters: Annotated[
-        Mapping[str, Scalar] | None,
-        Option("--parameters", metavar="NAME=VALUE", parse=_read_parameters, help="Parameters of your own instead."),
-    ] = None
-    settings: Annotated[
-        Mapping[str, Sequence[Scalar]],
-        Option(
-            "--settings",
-            metavar="NAME=VALUE",
-            reads=list[str],
-            parse=_read_axes,
-            help="Sweep a run-time setting (repeatable).\n"
-            "Every stack is measured without and with each combination of the values.",
-        ),
-    ] = field(default_factory=dict)
-    dtypes: Annotated[tuple[str, ...], Option("--dtype", help="Element type (repeatable).")] = ("float32",)
-    device: Annotated[str, Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto"
-    workload: ProfiledWorkload | None = None
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class SamplingOptions:
-    """How often, and for how long, it is measured."""
-
-    rounds: Annotated[int, Option("--rounds", minimum=1, help="Passes over all stacks.")] = 8
-    samples: Annotated[
-        int | None,
-        Option(
-            "--samples",
-            minimum=1,
-            help="Samples in each process.\n"
-            "Of an indicator (default: 7, up to three times as many if they vary), or runs of the benchmark "
-            "(default: 3).",
-        ),
-    ] = None
-    min_seconds: Annotated[float, Option("--min-time", minimum=0.001, help="Minimum seconds of one sample.")] = 0.05
-    timeout_seconds: Annotated[
-        float, Option("--timeout", minimum=1, help="Most seconds of a process or benchmark run.")
-    ] = 600.0
-    memory_limit_bytes: Annotated[float | None, MEMORY_LIMIT] = None
-    controls: Annotated[bool, Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class EnvironmentOptions:
-    """Where stacks are installed."""
-
-    python: Annotated[str, Option("--python", help="Interpreter: path or version.", default_text="the running one")] = (
-        sys.executable
-    )
-    keep: Annotated[
-        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next block.")
-    ] = True
-    disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
-
-
-@option_group
-@dataclass(frozen=True, kw_only=True)
-class MeasurementStore:
-    """Where observations go; ``cache_directory`` holds the environments and is by default the user's."""
-
-    prometheus: Annotated[
-        Path | None, Option("--prometheus", metavar="FILE", help="Write figures to a file for node_exporter.")
-    ] = None
-    knowledge: Annotated[str | None, KNOWLEDGE] = None
-    cache_directory: Path | None = None
 
 
 def choose_device(choice: str, hardware: HardwareProfile) -> str:
@@ -170,14 +70,6 @@ def plan_block(
         NoStackError: If a stack cannot be resolved.
         UnavailableError: If an index cannot be read.
     """
-    import psutil
-
-    from advisor.campaign.plan import lock_loadgen
-    from advisor.campaign.stack_lock import StackLocker
-    from knowledge.hardware.detect import detect
-    from pi_runners.execution.campaign import Block
-    from pi_runners.plan.matrix import backends_of, check_fit, choose_cases, expand_settings, plan_arms, workload_cases
-
     hardware = detect()
     device = choose_device(indicator_options.device, hardware)
     cases = choose_cases(
@@ -242,12 +134,6 @@ def run_block(
         KnowledgeBaseError: If the knowledge base cannot be opened.
         UnavailableError: If the metrics file cannot be written.
     """
-    from advisor.campaign.plan import check_disk, estimate
-    from advisor.campaign.prometheus import PrometheusSink
-    from pi_runners.execution import campaign
-    from pi_runners.execution.campaign import FailureLimit
-    from pi_runners.execution.subprocess_runner import FreshProcesses
-
     environments = cache_directory(store.cache_directory) / "environments"
     if environment.disk_budget_bytes is not None:
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
@@ -267,17 +153,43 @@ def run_block(
         return tuple(knowledge.observations(block=block.name))
 
 
-def measure_stacks(
-    indicators: Sequence[str],
-    stacks: Sequence[str],
+def measure(
+    indicators: Sequence[str] | str,
+    stacks: Sequence[str] | str,
     *,
-    indicator_options: IndicatorOptions,
-    sampling: SamplingOptions,
-    environment: EnvironmentOptions,
-    indexes: IndexOptions,
+    options: IndicatorOptions | None = None,
+    sampling: SamplingOptions | None = None,
+    environment: EnvironmentOptions | None = None,
+    indexes: IndexOptions | None = None,
     knowledge: str | None = None,
 ) -> tuple[Observation, ...]:
-    """Measure indicators over stacks; see :func:`plan_block` and :func:`run_block`."""
+    """Measure indicators over stacks on this machine, and store the observations.
+
+    Each stack is installed in an environment of its own; rounds are interleaved, each in a fresh process.
+
+    Args:
+        indicators: Names of indicators.
+        stacks: Requirements of each stack, separated by spaces; the first of each framework is its reference.
+        options: Sizes, element types, device and settings.
+        sampling: Rounds, samples, time and memory limits.
+        environment: Interpreter and environments.
+        indexes: The package indexes.
+        knowledge: Address of the knowledge base; by default the user's own.
+
+    Returns:
+        The observations of the block, oldest first; failures are observations, too.
+
+    Raises:
+        InputError: If an indicator, a size, a setting or a stack does not exist (exit code 2).
+        UnsatisfiableError: If a stack cannot be resolved (exit code 3).
+        UnavailableError: If an index or the knowledge base is not available (exit code 4).
+    """
+    indicators, stacks = listed(indicators), listed(stacks)
+    indexes, sampling, environment = (
+        indexes or IndexOptions(),
+        sampling or SamplingOptions(),
+        environment or EnvironmentOptions(),
+    )
     if not indicators or not stacks or sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="name an indicator, a stack, and at least one round")
     client = make_client(indexes, Path.cwd())
@@ -286,7 +198,7 @@ def measure_stacks(
             indicators,
             stacks,
             client,
-            indicator_options=indicator_options,
+            indicator_options=options or IndicatorOptions(),
             sampling=sampling,
             python=environment.python,
         )
@@ -298,9 +210,5 @@ def measure_stacks(
 
 def block_name(arms: Sequence[Any]) -> str:
     """Name a block by its time and by what it measures."""
-    from datetime import UTC, datetime
-
-    from knowledge.domain.identity import content_hash
-
     content = content_hash([[s.lock.requirements, dict(s.settings), [r.label for r in s.indicators]] for s in arms])
     return f"{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}-{content[:8]}"

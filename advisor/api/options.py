@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from advisor.api.option import INDEX, OBJECTIVE, PROJECT, TARGET, Option, option_group, read_moment
 from advisor.domain.words import parse_size, quoted
@@ -480,6 +480,31 @@ class ProjectOptions:
     target: TargetOptions = TargetOptions()
     resolution: ResolutionOptions = ResolutionOptions()
     indexes: IndexOptions = field(default_factory=IndexOptions)
+
+    @classmethod
+    def of(
+        cls,
+        project: Project,
+        target: TargetOptions | None = None,
+        indexes: IndexOptions | None = None,
+        resolution: ResolutionOptions | None = None,
+    ) -> ProjectOptions:
+        """Return the options of a project with defaults for those that are not named."""
+        return cls(
+            files=project if isinstance(project, ProjectFiles) else ProjectFiles(directory=Path(project)),
+            target=target or TargetOptions(),
+            indexes=indexes or IndexOptions(),
+            resolution=resolution or ResolutionOptions(),
+        )
+
+
+Project = ProjectFiles | Path | str
+"""A project: its directory, or its files."""
+
+
+def listed(values: Sequence[Any] | Path | str) -> Sequence[Any]:
+    """Return values as a sequence: one text or path is one value."""
+    return (values,) if isinstance(values, str | Path) else values
 
 
 GROUPS: list[type] = [ProjectFiles, TargetOptions, ResolutionOptions, IndexOptions]

@@ -5,12 +5,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from advisor.api.configuration import check_table
 from advisor.api.options import ProjectFiles, ProjectOptions, TargetOptions
-
-if TYPE_CHECKING:
-    from advisor.project.interface import ProjectBuilder, ProjectRequirements
+from advisor.index.cache import DiskCache
+from advisor.project.benchmark import check_benchmark
+from advisor.project.interface import ProjectBuilder, ProjectRequirements, SelectedParts
+from advisor.project.metadata.built_metadata import cached_builder
+from advisor.project.read import read_project
+from advisor.user_directories import cache_directory
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 logger = logging.getLogger(__name__)
 
@@ -26,17 +32,13 @@ def load_project(
     Args:
         files: The project's files.
         report: Whether to log what is not read, and why.
-        build: Builds the metadata of the project if its requirements are only known after a build; none to refuse this.
+        build: Builds the metadata of the project if only a build knows its requirements; ``None`` to refuse this.
 
     Raises:
         InputError: If a file cannot be read, or the settings are wrong.
         UnbuiltProjectError: If the project must be built, and may not.
         BuildError: If a build fails.
     """
-    from advisor.api.configuration import check_table
-    from advisor.project.interface import SelectedParts
-    from advisor.project.read import read_project
-
     project = read_project(
         files.directory,
         requirements=files.requirements,
@@ -53,20 +55,14 @@ def load_project(
             logger.warning("the project requires no packages%s", further)
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
-        from advisor.project.benchmark import check_benchmark
-
         check_benchmark(project.settings["benchmark"], "pyproject.toml")
     return project
 
 
 def project_builder(options: ProjectOptions) -> ProjectBuilder | None:
-    """Return what builds the metadata of a project, which runs its code; none if the options do not allow it."""
+    """Return what builds the metadata of a project, which runs its code; ``None`` if the options do not allow it."""
     if not (options.resolution.build_project or options.resolution.build_sdists):
         return None
-    from advisor.index.cache import DiskCache
-    from advisor.project.metadata.built_metadata import cached_builder
-    from advisor.user_directories import cache_directory
-
     return cached_builder(DiskCache(cache_directory(options.indexes.cache_directory)))
 
 
@@ -76,9 +72,6 @@ def select_targets(options: TargetOptions, project: ProjectRequirements) -> Sequ
     Raises:
         InputError: If the project has no target of a name.
     """
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
-
     tables: Mapping[str, Mapping[str, Any]] = project.settings.get("targets", {})
     for name in options.names:
         if name not in tables:

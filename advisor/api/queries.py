@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 
 from advisor.api.resources import open_readable_store
-
-if TYPE_CHECKING:
-    from packaging.version import Version
-
-    from knowledge.domain.hardware import Accelerator
-    from knowledge.domain.observation import Observation
-    from knowledge.estimate.accelerator_ratio import AcceleratorRatio
-    from knowledge.estimate.framework_evidence import Estimate
-    from knowledge.evidence.stacks import StackComparisons
-    from knowledge.hardware.accelerators import AcceleratorModel
+from advisor.domain.words import quoted
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.hardware import Accelerator
+from knowledge.domain.observation import Observation
+from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
+from knowledge.estimate.estimator import WorkloadEstimator
+from knowledge.estimate.framework_evidence import Estimate
+from knowledge.estimate.model_cache import ModelCache, shipped_ratio_variances
+from knowledge.estimate.workloads import TASKS, find_workload, kinds_of, one_indicator, workload_catalogue
+from knowledge.evidence.accelerator_pairs import load_pairs
+from knowledge.evidence.contrasts import features_of
+from knowledge.evidence.stacks import StackComparisons, compare_stacks, is_machine
+from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator, model_of
+from knowledge.hardware.partitions import states_part
+from knowledge.hardware.peaks import ratio_bounds
+from knowledge.hardware.profiles import find_profile
+from knowledge.hardware.shipped_machines import find_machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,15 +94,12 @@ def select_observations(
         indicator: Name of the indicator.
         hardware: Only this machine: a profile, a microarchitecture, an accelerator model, an identity or ``detect``.
         framework: Only this distribution.
-        knowledge: Address of the knowledge base; none for the user's own.
+        knowledge: Address of the knowledge base; ``None`` for the user's own.
 
     Raises:
         InputError: If there is none; the hint lists what there is.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from knowledge.domain.errors import InputError
-    from knowledge.evidence.stacks import is_machine
-
     with open_readable_store(knowledge) as store:
         machine = None if hardware is None else _machine_name(hardware)
         every = list(store.observations(indicator=indicator, frameworks=[framework] if framework else None))
@@ -133,8 +140,6 @@ def compare(
         InputError: If there is no such observation (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from knowledge.evidence.stacks import compare_stacks
-
     observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
     return compare_stacks(observations, stacks=(stacks,) if isinstance(stacks, str) else stacks)
 
@@ -165,14 +170,6 @@ def estimate(
         InputError: If the stack is not written as above, or was not measured on such a device (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.frameworks import FRAMEWORKS
-    from knowledge.estimate.estimator import WorkloadEstimator
-    from knowledge.estimate.model_cache import ModelCache
-    from knowledge.estimate.workloads import find_workload, kinds_of, one_indicator
-    from knowledge.hardware.profiles import find_profile
-
     versions = _versions(stack)
     framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
     if indicator is None and workload is None:
@@ -226,15 +223,6 @@ def compare_hardware(
         InputError: If an accelerator or the workload is unknown, or nothing was published for it (exit code 2).
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-    from knowledge.estimate.accelerator_ratio import accelerator_ratios, are_connected
-    from knowledge.estimate.model_cache import shipped_ratio_variances
-    from knowledge.estimate.workloads import TASKS, find_workload, workload_catalogue
-    from knowledge.evidence.accelerator_pairs import load_pairs
-    from knowledge.evidence.contrasts import features_of
-    from knowledge.hardware.peaks import ratio_bounds
-
     models = [_accelerator(name) for name in (accelerator, reference)]
     if models[0].name == models[1].name:
         raise InputError(f"`{accelerator}` and `{reference}` are the same accelerator")
@@ -275,11 +263,6 @@ def compare_hardware(
 
 def _accelerator(name: str) -> AcceleratorModel:
     """Return the catalogue's entry of an accelerator, by its name or that of a profile."""
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-    from knowledge.hardware.accelerators import closest_models, find_accelerator, model_of
-    from knowledge.hardware.partitions import states_part
-
     profile = _accelerator_of_profile(name)
     model = find_accelerator(name) or (model_of(profile) if profile is not None else None)
     if model is not None and (states_part(name) or (profile is not None and profile.partition)):
@@ -295,10 +278,7 @@ def _accelerator(name: str) -> AcceleratorModel:
 
 
 def _accelerator_of_profile(name: str) -> Accelerator | None:
-    """Return the accelerators of a profile or a cloud instance; none if there is no such profile, or it has none."""
-    from knowledge.domain.errors import InputError
-    from knowledge.hardware.profiles import find_profile
-
+    """Return the accelerator of a profile or a cloud instance; ``None`` if there is no such profile or accelerator."""
     try:
         accelerators = find_profile(name).accelerators
     except InputError:
@@ -312,9 +292,6 @@ def _machine_name(hardware: str) -> str:
     This machine's identity for ``detect``; of a shipped profile or a cloud instance its accelerator or its
     microarchitecture.
     """
-    from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped_machines import find_machine
-
     if hardware == "detect":
         return find_profile(hardware).identity
     machine = find_machine(hardware)
@@ -326,11 +303,6 @@ def _machine_name(hardware: str) -> str:
 
 def _versions(text: str) -> dict[str, Version]:
     """Read ``NAME==VERSION`` words, separated by spaces or commas."""
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
-    from knowledge.domain.errors import InputError
-
     versions: dict[str, Version] = {}
     for word in text.replace(",", " ").split():
         name, separator, version = word.partition("==")

@@ -9,18 +9,27 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.utils import canonicalize_name
+
 from advisor.api.option import with_settings
 from advisor.api.options import IndexOptions
 from advisor.domain.words import count
+from advisor.index.cache import DiskCache
+from advisor.index.client import IndexClient
+from advisor.index.configuration import check_strategy, read_configuration
+from advisor.index.vulnerabilities.database import AdvisoryDatabase
+from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
+from advisor.project.interface import ProjectRequirements
 from advisor.user_directories import advisory_database_path, cache_directory, readable_address
+from knowledge.catalogue.builds import shipped_builds
+from knowledge.domain.errors import InputError
+from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.observation import Observation
+from knowledge.store.base import KnowledgeBase
+from knowledge.store.state_hash import default_address
 
 if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from advisor.project.interface import ProjectRequirements
-    from knowledge.domain.hardware import HardwareProfile
-    from knowledge.domain.observation import Observation
     from knowledge.exchange.admission import AdmissionResult
-    from knowledge.store.base import KnowledgeBase
     from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
@@ -68,13 +77,6 @@ def make_client(
     Raises:
         InputError: If the configuration is wrong.
     """
-    from packaging.utils import canonicalize_name
-
-    from advisor.index.cache import DiskCache
-    from advisor.index.client import IndexClient
-    from advisor.index.configuration import check_strategy, read_configuration
-    from advisor.index.vulnerabilities.database import AdvisoryDatabase
-
     configuration = read_configuration(directory)
     settings: Mapping[str, Any] = {} if project is None else project.settings
     default = options.index_url or (project.index_url if project else None)
@@ -115,7 +117,6 @@ def _framework_indexes(
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
     if not machines or not options.framework_indexes:
         return {}
-    from knowledge.catalogue.builds import shipped_builds
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import shipped_rules
 
@@ -139,14 +140,11 @@ def _mirror_of(url: str, mirrors: Mapping[str, str]) -> str:
 
 
 def _advisory_service(choice: str | None) -> str | None:
-    """Return the address of the service for known vulnerabilities; none if none is used.
+    """Return the address of the service for known vulnerabilities; ``None`` if none is used.
 
     Raises:
         InputError: If the choice is neither an address nor `off`.
     """
-    from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
-    from knowledge.domain.errors import InputError
-
     if choice == "off":
         return None
     if choice is not None and not choice.startswith(("http://", "https://")):
@@ -162,7 +160,7 @@ def open_readable_store(address: str | None) -> SqlKnowledgeBase:
     If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
 
     Args:
-        address: Address of the knowledge base; none for the user's own.
+        address: Address of the knowledge base; ``None`` for the user's own.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened.
@@ -176,13 +174,12 @@ def open_writable_store(address: str | None) -> SqlKnowledgeBase:
     """Open a knowledge base to add observations to.
 
     Args:
-        address: Address of the knowledge base; none for the user's own.
+        address: Address of the knowledge base; ``None`` for the user's own.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened.
     """
     from knowledge.store.engine import open_knowledge_base
-    from knowledge.store.state_hash import default_address
 
     return open_knowledge_base(address or default_address())
 

@@ -13,12 +13,11 @@ from advisor.locks.setting_value import AppliedSetting
 from knowledge.catalogue.fit import Misfit, misfit_of
 from knowledge.catalogue.settings import JOINED_VARIABLES, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.hardware.detect import detect
 from knowledge.hardware.this_machine import allowed_processors, installed_libraries, node_processors
 
 
 def _detect() -> HardwareProfile:
-    from knowledge.hardware.detect import detect
-
     return detect()
 
 
@@ -28,8 +27,8 @@ class RunMachine:
 
     Attributes:
         system: Operating system, as :func:`platform.system` names it in lower case.
-        processors: Processors that a program may use; none if the system has no processor affinity.
-        node: Function that returns the processors of a NUMA node; none if there is no such node.
+        processors: Processors that a program may use; ``None`` if the system has no processor affinity.
+        node: Function that returns the processors of a NUMA node; ``None`` if there is no such node.
         libraries: Function that returns the paths of installed shared libraries by file name.
         detect: Function that returns the hardware; it is called only if a setting needs features of it.
     """
@@ -195,7 +194,7 @@ def _flag(part: str) -> str:
 
 
 def obstacle(setting: AppliedSetting, machine: RunMachine) -> SkippedSetting | None:
-    """Return why a setting cannot be applied on a machine, whatever its environment has; none if it can."""
+    """Return why a setting cannot be applied on a machine, whatever its environment has; ``None`` if it can."""
     choice = setting.choice
     misfit = _misfit(choice, setting, machine)
     if misfit is not None:
@@ -223,7 +222,7 @@ def _misfit(choice: SettingChoice, setting: AppliedSetting, machine: RunMachine)
 
 
 def conflict(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
-    """Return which variable of the caller contradicts a setting, or none."""
+    """Return which variable of the caller contradicts a setting, or ``None``."""
     for name, text in variables_of(setting, machine.libraries).items():
         if value := _present_value(name, text, present, _libraries_of(setting)):
             return SkippedSetting(

@@ -29,7 +29,7 @@ class RunSettings:
 
     Attributes:
         settings: The settings, sorted by framework and name.
-        source: The lock or the settings file; none if the user named all settings.
+        source: The lock or the settings file; ``None`` if the user named all settings.
         changed: Settings of which the file records something else than the catalogue says today, as ``name=value``.
     """
 

@@ -10,24 +10,33 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import Version
+
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
+from advisor.api.interpreters import compare_interpreters, find_other_python, with_supported_python
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
 from advisor.domain.progress import activity, announcing
+from advisor.domain.target import Target
 from advisor.domain.time_limit import TimeLimit
+from advisor.domain.words import count, quoted
+from advisor.index.client import IndexClient
+from advisor.locks.lock import Lock
+from advisor.project.workload.proposal import Proposal
+from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
+from advisor.resolve.score.predictor import Predictor
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.estimate.interface import StartupTime
+from knowledge.estimate.setting_effect import SettingEffect
 
 if TYPE_CHECKING:
     import networkx
-    from packaging.utils import NormalizedName
-    from packaging.version import Version
 
-    from advisor.domain.target import Target
-    from advisor.index.client import IndexClient
-    from advisor.locks.lock import Lock
     from advisor.project.settings.interface import ProjectSetting
-    from advisor.project.workload.proposal import Proposal
     from advisor.resolve.explanation.advice import Advice
     from advisor.resolve.explanation.alternatives import Explanation
     from advisor.resolve.explanation.prices import Price
@@ -35,9 +44,6 @@ if TYPE_CHECKING:
     from advisor.resolve.explanation.sizes import AdviceSizes
     from advisor.resolve.optimum.request import ResolutionRequest, Solved
     from advisor.resolve.recommendation.problem_variants import Selection, VariantComparison
-    from advisor.resolve.score.predictor import Predictor
-    from knowledge.estimate.interface import StartupTime
-    from knowledge.estimate.setting_effect import SettingEffect
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +62,14 @@ class AdviceResult:
         sizes: How much of the stack, the baseline and the current lock is downloaded and installed.
         startup: Measured import time and memory of the frameworks in the stack.
         settings: The run-time settings of the advice.
-        settings_gain: What all recommended ones gain together; none if there are none.
+        settings_gain: What all recommended ones gain together; ``None`` if there are none.
         setting_effects: What run-time settings are worth on the target, as far as measurements say it.
         present_settings: What the project's files set instead, or the same, by framework and setting as ``name=value``;
             each with its place.
-        proposal: The workload that the project's sources suggest, if nobody chose one; none without evidence.
+        proposal: The workload that the project's sources suggest, if nobody chose one; ``None`` without evidence.
         outputs: Paths of the locks that were written.
         uses_uv: Whether the project is managed with uv.
-        interpreters: The interpreters that were compared; none if one was chosen.
+        interpreters: The interpreters that were compared; ``None`` if one was chosen.
     """
 
     advice: Advice
@@ -107,7 +113,7 @@ class AdviceSession:
         context: The project, prepared for the target.
         client: The package indexes.
         estimator: Predictions for the target.
-        current: The project's present lock; none if it has none.
+        current: The project's present lock; ``None`` if it has none.
         keeps_result: Whether Ctrl-C ends the search with the best stack so far; else it ends the program.
         announces: Whether a conflict is printed before the hint about it is known.
         reads_sizes: Whether sizes of the baseline are read during the search, because a report will need them.
@@ -149,8 +155,6 @@ class AdviceSession:
 
     def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
-        from advisor.api.interpreters import compare_interpreters
-
         self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
@@ -161,8 +165,6 @@ class AdviceSession:
     @property
     def _not_compared(self) -> str:
         """Which interpreters were not compared; empty if all were, or the target names one."""
-        from advisor.domain.words import count
-
         compared = self._interpreters
         if compared is None or not compared.undecided:
             return ""
@@ -177,7 +179,7 @@ class AdviceSession:
 
     @property
     def current_versions(self) -> dict[str, Version] | None:
-        """Version of each package that the project has now; none if it has no lock."""
+        """Version of each package that the project has now; ``None`` if it has no lock."""
         return None if self.current is None else dict(self.current.versions)
 
     def recommend(self) -> Advice:
@@ -216,9 +218,6 @@ class AdviceSession:
     @contextmanager
     def _other_python_named(self) -> Iterator[None]:
         """Add the name of an interpreter for which there is a stack to the error that there is none."""
-        from advisor.api.interpreters import find_other_python
-        from advisor.resolve.candidates.problem import BuildsNeededError, NoStackError, SizeLimitError
-
         try:
             with announcing(enabled=self.announces):
                 yield
@@ -285,8 +284,6 @@ class AdviceSession:
 
     def _present(self, package: str, name: str) -> Iterator[ProjectSetting]:
         """Yield where files of the project set a setting of a framework."""
-        from knowledge.domain.frameworks import FRAMEWORKS
-
         return (own for own in self._project_settings if own.name == name and own.applies_to(FRAMEWORKS[package]))
 
     @cached_property
@@ -320,8 +317,6 @@ class AdviceSession:
         Raises:
             InputError: If the stack does not contain the package.
         """
-        from packaging.utils import canonicalize_name
-
         from advisor.resolve.explanation.alternatives import explain_package
 
         advice = self.recommend()
@@ -387,9 +382,6 @@ def open_session(options: ProjectOptions) -> Iterator[AdviceSession]:
         InputError: If a file or an option is wrong, or there are several targets.
         KnowledgeBaseError: If the knowledge base cannot be opened.
     """
-    from advisor.domain.words import quoted
-    from knowledge.domain.errors import InputError
-
     with open_sessions(options) as sessions:
         if len(sessions) > 1:
             raise InputError(
@@ -434,8 +426,6 @@ def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]
 
 def _with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with an interpreter that the project supports; report it if this program has another one."""
-    from advisor.api.interpreters import with_supported_python
-
     if not context.other_pythons:
         return context
     with activity("looking for an interpreter that the project supports"):

@@ -6,19 +6,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from advisor.api.context import TargetContext
 from advisor.api.lock_files import write_locks
+from advisor.api.locked_stack import stack_to_lock
 from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
+from advisor.locks.formats.pylock import distinguishing_markers
+from advisor.locks.registry import format_to_write
+from advisor.locks.settings_table import locked_settings
+from advisor.resolve.explanation.prices import Price, agreement_price
+from advisor.resolve.explanation.recommended_settings import values_to_set
+from advisor.resolve.recommendation.agreement import Agreement
+from advisor.resolve.recommendation.shared_versions import share_versions
 from knowledge.domain.errors import AdvisorError, InputError
-
-if TYPE_CHECKING:
-    from advisor.resolve.explanation.prices import Price
-    from advisor.resolve.recommendation.agreement import Agreement
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +29,7 @@ class TargetResults:
 
     Attributes:
         advice: The advice by the name of the target.
-        agreement: The versions that the targets have in common; none if each has its own best stack.
+        agreement: The versions that the targets have in common; ``None`` if each has its own best stack.
         prices: What each target loses by the agreement.
     """
 
@@ -75,7 +77,6 @@ def advise_targets(sessions: Sequence[AdviceSession], *, agree: bool = False, dr
 
 def _agree(sessions: Sequence[AdviceSession]) -> tuple[Agreement, dict[str, Price]]:
     """Recommend stacks with common versions for all targets; return these, and what each target loses by them."""
-    from advisor.resolve.explanation.prices import agreement_price
     from advisor.resolve.recommendation.agreement import agree
 
     own = {session.context.name: session.solved() for session in sessions}
@@ -107,9 +108,6 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
     Raises:
         InputError: If a lock has no known format, or cannot be that of several targets.
     """
-    from advisor.locks.formats.pylock import distinguishing_markers
-    from advisor.locks.registry import format_to_write
-
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
         owners.setdefault(session.context.default_lock, []).append(session)
@@ -136,8 +134,6 @@ def _names(sessions: Sequence[AdviceSession]) -> str:
 
 def _share_versions(sessions: Sequence[AdviceSession]) -> None:
     """Recommend stacks with common versions for targets with one lock."""
-    from advisor.resolve.recommendation.shared_versions import share_versions
-
     solved = {session.context.name: session.solved() for session in sessions}
     with activity("looking for versions that the targets can share"):
         requests = share_versions(solved, limit=TimeLimit(sessions[0].context.options.time_limit))
@@ -146,11 +142,6 @@ def _share_versions(sessions: Sequence[AdviceSession]) -> None:
 
 
 def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
-    from advisor.api.locked_stack import stack_to_lock
-    from advisor.locks.registry import format_to_write
-    from advisor.locks.settings_table import locked_settings
-    from advisor.resolve.explanation.recommended_settings import values_to_set
-
     stacks = []
     for session in sessions:
         settings = locked_settings(values_to_set(session.settings())) or None
@@ -158,19 +149,3 @@ def _shared_lock(path: Path, sessions: Sequence[AdviceSession]) -> str:
         with activity("reading hashes and sizes"):
             stacks.append(stack_to_lock(stack, request.problem, request.source, session.client, settings=settings))
     return format_to_write(path).write(path, stacks)
-
-
-def check_only_target(context: TargetContext, paths: Sequence[Path]) -> None:
-    """Check that locks to be written for one target are not those of other targets, too.
-
-    Raises:
-        InputError: If writing one would remove another target from it.
-    """
-    tables = context.project.settings.get("targets", {})
-    for name, table in tables.items():
-        lock = context.files.directory / str(table["lock"]) if "lock" in table else None
-        if name != context.name and lock is not None and lock in paths:
-            raise InputError(
-                f"`{lock}` is the lock of target `{name}`, too, and would lose it",
-                hint="run `advisor advise` without `--target`, or name another file with `--output`",
-            )

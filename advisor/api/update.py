@@ -13,10 +13,9 @@ from packaging.version import Version
 
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
-from advisor.api.lock_files import lock_texts, write_locks
+from advisor.api.lock_files import check_only_target, lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.session import AdviceSession
-from advisor.api.targets import check_only_target
 from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.comparison import PackageChange, changes_between, effect_order
@@ -45,9 +44,9 @@ class LockChange:
 
     Attributes:
         target: What the lock is for.
-        before: Versions of the lock; none if there was no lock to compare with.
+        before: Versions of the lock; ``None`` if there was no lock to compare with.
         optimum: The stack after the change, and its proof.
-        prediction: Predicted speed-up over the lock; none if there was none or it cannot run.
+        prediction: Predicted speed-up over the lock; ``None`` if there was none or it cannot run.
         effects: The same at each indicator.
         cleared: Failing findings of the gate that the change resolves.
         remaining: Failing findings of the gate that it does not resolve.

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+from advisor.domain.target import Target
 from advisor.project.code.files import source_files
 from advisor.project.workload.file import (
     WORKLOAD_FILE,
@@ -18,10 +22,10 @@ from advisor.project.workload.file import (
     write_workload,
 )
 from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.workload import ProfiledWorkload
 
 if TYPE_CHECKING:
-    from advisor.domain.target import Target
     from pi_runners.profile.run import ProfileRequest
 
 logger = logging.getLogger(__name__)
@@ -144,15 +148,10 @@ def _name_of(words: tuple[str, ...]) -> str:
 
 def _distribution(framework: str, versions: Mapping[str, str]) -> str:
     """Return the installed distribution of a framework, such as ``tensorflow-cpu``."""
-    from knowledge.domain.frameworks import FRAMEWORKS
-
     return next((name for name, backend in FRAMEWORKS.items() if backend == framework and name in versions), framework)
 
 
 def _framework_version(text: str) -> tuple[str, str]:
-    from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
-
     name, _, version = text.partition("==")
     try:
         return canonicalize_name(name.strip()), str(Version(version))
@@ -163,14 +162,12 @@ def _framework_version(text: str) -> tuple[str, str]:
 
 
 def _check_framework(framework: str, distribution: str) -> None:
-    from knowledge.domain.frameworks import FRAMEWORKS
-
     if distribution and FRAMEWORKS.get(distribution, distribution) != framework:
         raise InputError(f"the trace is of `{framework}`, not of `{distribution}`")
 
 
 def find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
-    """Return the profiled workload of a name, or the only one of a project without a name; none if there is none."""
+    """Return the profiled workload of a name, or the only one if no name is given; ``None`` if there is none."""
     profiles = read_workloads(directory)
     if name is None and len(profiles) > 1:
         logger.warning(

@@ -5,47 +5,56 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from advisor import api
 from advisor.api.option import Option
-from advisor.api.options import ProjectOptions
+from advisor.api.options import ProjectOptions, TargetOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import expand_options, with_consent
-from advisor.cli.options import check_format
-from advisor.domain.words import in_words
+from advisor.cli.options import check_format, expand_options, with_consent
+from advisor.domain.words import in_words, quoted
 from advisor.report.advice.formats import ADVICE_FORMATS
 from advisor.report.formats import Presentation
-
-if TYPE_CHECKING:
-    from advisor.api.session import AdviceSession
+from knowledge.domain.errors import InputError, UnsatisfiableError
+from knowledge.domain.shared_files import write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """Options about what is printed."""
+class AdviceOptions:
+    """What an advice is printed and written as."""
 
     format: Annotated[str, Option("--format", metavar="FORMAT", help=f"{in_words(ADVICE_FORMATS.names, 'or')}.")] = (
         "text"
     )
     details: Annotated[bool, Option("--details", help="Print evidence, sizes, all settings, too.")] = False
     show_code: Annotated[bool, Option("--show-code", help="Print the code that settings need, too.")] = False
-
-    def check(self) -> None:
-        """Check the format.
-
-        Raises:
-            InputError: If it is not known, or has no place for details or lines of code.
-        """
-        from knowledge.domain.errors import InputError
-
-        check_format(self.format, among=ADVICE_FORMATS.names)
-        for option, is_set in (("--details", self.details), ("--show-code", self.show_code)):
-            if is_set and self.format != "text":
-                raise InputError(
-                    f"`{option}` and `--format {self.format}` contradict each other", hint="take `--format text`"
-                )
+    output: Annotated[
+        tuple[Path, ...],
+        Option(
+            "--output -o",
+            metavar="FILE",
+            help="Lock to write (default: pylock.toml).\n"
+            "Also pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
+        ),
+    ] = ()
+    dry_run: Annotated[bool, Option("--dry-run", help="Write no lock.")] = False
+    update: Annotated[
+        bool,
+        Option(
+            "--update",
+            help="Change the lock only as much as needed.\n"
+            "Make the smallest change of the lock that passes `advisor check`.",
+        ),
+    ] = False
+    upgrade: Annotated[bool, Option("--upgrade", help="Ignore the versions of the lock (the default).")] = False
+    targets: Annotated[
+        str | None, Option("--targets", metavar="all", help="`all`: equal versions for all targets if possible.")
+    ] = None
+    pr_body: Annotated[
+        Path | None, Option("--pr-body", metavar="FILE", help="Write the changes and their reasons as Markdown.")
+    ] = None
 
     @property
     def question(self) -> str:
@@ -53,122 +62,106 @@ class ReportOptions:
         layout = f" {report_layout()} {self.details} {self.show_code}" if self.format == "text" else ""
         return f"{self.format}{layout}"
 
+    def render(self, session: api.session.AdviceSession, outputs: Sequence[Path] = ()) -> str:
+        """Return the report of an advice that wrote locks."""
+        presentation = Presentation(
+            layout=report_layout(),
+            details=self.details,
+            show_code=self.show_code,
+            prices=lambda: session.prices(other_pythons=()),
+        )
+        return ADVICE_FORMATS.render(self.format, session.result(outputs=outputs), presentation)
+
+    def check(self, target: TargetOptions) -> None:
+        """Check that the options exist and do not contradict each other.
+
+        Args:
+            target: Options that also contradict `--targets`.
+
+        Raises:
+            InputError: At the first one that does.
+        """
+        from advisor.locks.registry import format_to_write
+
+        check_format(self.format, among=ADVICE_FORMATS.names)
+        for path in self.output:
+            format_to_write(path)
+        if self.pr_body is not None and not self.pr_body.parent.is_dir():
+            raise InputError(f"`{self.pr_body.parent}` is not a directory")
+        text_only = "take `--format text`"
+        contradictions = (
+            (self.details and self.format != "text", f"`--details` and `--format {self.format}`", text_only),
+            (self.show_code and self.format != "text", f"`--show-code` and `--format {self.format}`", text_only),
+            (self.update and self.upgrade, "`--update` and `--upgrade`", "name one of them"),
+        )
+        for is_wrong, options, hint in contradictions:
+            if is_wrong:
+                raise InputError(f"{options} contradict each other", hint=hint)
+        if self.update:
+            self._check_update()
+        if self.targets is not None:
+            self._check_targets(target)
+
+    def _check_update(self) -> None:
+        if self.show_code:
+            raise InputError("`--update` recommends no settings", hint="take `--show-code` without `--update`")
+        if self.details:
+            raise InputError("`--update` has no further details", hint="take `--update` without `--details`")
+        if self.format == "html":
+            raise InputError(
+                "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
+            )
+
+    def _check_targets(self, target: TargetOptions) -> None:
+        if self.targets != "all":
+            raise InputError(
+                f"`--targets {self.targets}` is not known", hint="write `--targets all`, or name one `--target`"
+            )
+        others = {
+            "--target": target.names,
+            "--hardware": target.hardware,
+            "--platform": target.platform,
+            "--python": target.python,
+            "--update": self.update,
+        }
+        for name, value in others.items():
+            if value:
+                raise InputError(f"`--targets all` and `{name}` contradict each other", hint="name one of them")
+
 
 @expand_options
-def advise(
-    project: ProjectOptions,
-    printed: ReportOptions,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Lock to write (default: pylock.toml).\n"
-            "Also pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Write no lock.")] = False,
-    update: Annotated[
-        bool,
-        typer.Option(
-            "--update",
-            help="Change the lock only as much as needed.\n"
-            "Make the smallest change of the lock that passes `advisor check`.",
-        ),
-    ] = False,
-    upgrade: Annotated[bool, typer.Option("--upgrade", help="Ignore the versions of the lock (the default).")] = False,
-    targets: Annotated[
-        str | None,
-        typer.Option("--targets", metavar="all", help="`all`: equal versions for all targets if possible."),
-    ] = None,
-    pr_body: Annotated[
-        Path | None, typer.Option("--pr-body", metavar="FILE", help="Write the changes and their reasons as Markdown.")
-    ] = None,
-) -> None:
+def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
     """Recommend, verify and lock the best-scored stack of a project for a target machine."""
-    from advisor.locks.registry import format_to_write
-    from knowledge.domain.errors import InputError
-
-    printed.check()
-    for path in output or ():
-        format_to_write(path)
-    if pr_body is not None and not pr_body.parent.is_dir():
-        raise InputError(f"`{pr_body.parent}` is not a directory")
-    if update and upgrade:
-        raise InputError("`--update` and `--upgrade` contradict each other", hint="name one of them")
-    if update and printed.show_code:
-        raise InputError("`--update` recommends no settings", hint="take `--show-code` without `--update`")
-    if update and printed.details:
-        raise InputError("`--update` has no further details", hint="take `--update` without `--details`")
-    if update and printed.format == "html":
-        raise InputError(
-            "`--update` has no HTML report", hint="take `--pr-body FILE`, or `advisor check --format html`"
-        )
-
-    if targets is not None:
-        _check_targets(targets, project, update=update)
+    printed.check(project.target)
 
     def run(options: ProjectOptions) -> None:
-        if update:
-            _update(options, output or (), printed.format, dry_run=dry_run, pr_body=pr_body)
-        else:
-            _advise(options, output, printed, dry_run=dry_run, pr_body=pr_body, agree=targets is not None)
+        if printed.update:
+            _update(options, printed)
+            return
+        with api.session.open_sessions(options) as sessions:
+            if len(sessions) == 1 and printed.targets is None:
+                _advise_one(sessions[0], printed)
+            else:
+                _advise_all(sessions, printed)
 
     with_consent(run, project)
 
 
-def _advise(
-    project: ProjectOptions,
-    output: Sequence[Path] | None,
-    printed: ReportOptions,
-    *,
-    dry_run: bool,
-    pr_body: Path | None,
-    agree: bool,
-) -> None:
-    from advisor.api.session import open_sessions
-
-    with open_sessions(project) as sessions:
-        if len(sessions) == 1 and not agree:
-            _advise_one(sessions[0], output, printed, dry_run=dry_run, pr_body=pr_body)
-        else:
-            refused = {
-                "--output": output,
-                "--pr-body": pr_body,
-                "--format html": printed.format == "html",
-                "--details": printed.details,
-                "--show-code": printed.show_code,
-            }
-            options = [name for name, value in refused.items() if value]
-            _advise_all(sessions, options, printed.format, dry_run=dry_run, agree=agree)
-
-
-def _advise_one(
-    session: AdviceSession,
-    output: Sequence[Path] | None,
-    printed: ReportOptions,
-    *,
-    dry_run: bool,
-    pr_body: Path | None,
-) -> None:
-    from advisor.api.answer_memory import AnswerMemory, RememberedAnswer
-    from advisor.api.lock_files import write_locks
-    from advisor.api.targets import check_only_target
+def _advise_one(session: api.session.AdviceSession, printed: AdviceOptions) -> None:
     from advisor.locks.registry import format_to_write
-    from knowledge.domain.errors import UnsatisfiableError
-    from knowledge.domain.shared_files import write_atomically
 
-    paths = [] if dry_run else output or [session.context.default_lock]
+    paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
     for path in paths:
         format_to_write(path)
-    check_only_target(session.context, paths)
-    memory = None if pr_body else AnswerMemory(session, format=printed.question, outputs=paths)
+    api.lock_files.check_only_target(session.context, paths)
+    memory = (
+        None if printed.pr_body else api.answer_memory.AnswerMemory(session, format=printed.question, outputs=paths)
+    )
     answer = memory.recall() if memory else None
     if answer is not None:
         if answer.conflict is not None:
             raise answer.conflict
-        write_locks(answer.locks)
+        api.lock_files.write_locks(answer.locks)
         print_report(answer.report)
         return
     session.keeps_result = session.announces = session.reads_sizes = True
@@ -179,86 +172,48 @@ def _advise_one(
             memory.store_conflict(error)
         raise
     if session.recommend().optimum.interrupted:
-        print_report(_report(session, (), printed))
+        print_report(printed.render(session))
         raise KeyboardInterrupt
-    answer = RememberedAnswer(locks=session.lock_texts(paths), report=_report(session, paths, printed))
-    write_locks(answer.locks)
-    if pr_body is not None:
-        from advisor.api.update import change_to_best
+    answer = api.answer_memory.RememberedAnswer(locks=session.lock_texts(paths), report=printed.render(session, paths))
+    api.lock_files.write_locks(answer.locks)
+    if printed.pr_body is not None:
         from advisor.report.advice.update import pull_request_body
 
-        write_atomically(pr_body, pull_request_body(change_to_best(session, outputs=paths)))
+        write_atomically(printed.pr_body, pull_request_body(api.update.change_to_best(session, outputs=paths)))
     print_report(answer.report)
     if memory is not None:
         memory.store(answer)
 
 
-def _check_targets(targets: str, project: ProjectOptions, *, update: bool) -> None:
-    """Check `--targets`.
-
-    Raises:
-        InputError: If the value is unknown, or another option contradicts it.
-    """
-    from knowledge.domain.errors import InputError
-
-    if targets != "all":
-        raise InputError(f"`--targets {targets}` is not known", hint="write `--targets all`, or name one `--target`")
-    others = {
-        "--target": project.target.names,
-        "--hardware": project.target.hardware,
-        "--platform": project.target.platform,
-        "--python": project.target.python,
-        "--update": update,
-    }
-    for name, value in others.items():
-        if value:
-            raise InputError(f"`--targets all` and `{name}` contradict each other", hint="name one of them")
-
-
-def _advise_all(
-    sessions: Sequence[AdviceSession], refused: Sequence[str], format: str, *, dry_run: bool, agree: bool
-) -> None:
+def _advise_all(sessions: Sequence[api.session.AdviceSession], printed: AdviceOptions) -> None:
     """Recommend a stack for each target, each with a lock of its own.
 
-    Args:
-        sessions: The targets.
-        refused: Options in use that are for one target only.
-        format: ``text`` or ``json``.
-        dry_run: Whether to write no lock.
-        agree: Whether all targets have the same versions where possible.
+    Raises:
+        InputError: If an option is in use that is for one target only.
     """
-    from advisor.api.targets import advise_targets
-    from advisor.domain.words import quoted
     from advisor.report.advice.targets import targets_json, targets_text
-    from knowledge.domain.errors import InputError
 
-    if refused:
-        names = quoted([session.context.name for session in sessions])
-        raise InputError(f"`{refused[0]}` is for one target, and the project has {names}", hint="name one `--target`")
-    results = advise_targets(sessions, agree=agree, dry_run=dry_run)
-    print_report(targets_json(results) if format == "json" else targets_text(results, report_layout()))
-
-
-def _report(session: AdviceSession, outputs: Sequence[Path], printed: ReportOptions) -> str:
-    presentation = Presentation(
-        layout=report_layout(),
-        details=printed.details,
-        show_code=printed.show_code,
-        prices=lambda: session.prices(other_pythons=()),
-    )
-    return ADVICE_FORMATS.render(printed.format, session.result(outputs=outputs), presentation)
+    refused = {
+        "--output": printed.output,
+        "--pr-body": printed.pr_body,
+        "--format html": printed.format == "html",
+        "--details": printed.details,
+        "--show-code": printed.show_code,
+    }
+    for name, value in refused.items():
+        if value:
+            names = quoted([session.context.name for session in sessions])
+            raise InputError(f"`{name}` is for one target, and the project has {names}", hint="name one `--target`")
+    results = api.targets.advise_targets(sessions, agree=printed.targets is not None, dry_run=printed.dry_run)
+    print_report(targets_json(results) if printed.format == "json" else targets_text(results, report_layout()))
 
 
-def _update(
-    project: ProjectOptions, output: Sequence[Path], format: str, *, dry_run: bool, pr_body: Path | None
-) -> None:
-    from advisor.api.update import update_lock
+def _update(project: ProjectOptions, printed: AdviceOptions) -> None:
     from advisor.report.advice.update import pull_request_body, update_json, update_text
-    from knowledge.domain.shared_files import write_atomically
 
-    change = update_lock(project, outputs=output, dry_run=dry_run)
-    if pr_body is not None:
-        write_atomically(pr_body, pull_request_body(change))
-    print_report(update_json(change) if format == "json" else update_text(change, report_layout()))
+    change = api.update.update_lock(project, outputs=printed.output, dry_run=printed.dry_run)
+    if printed.pr_body is not None:
+        write_atomically(printed.pr_body, pull_request_body(change))
+    print_report(update_json(change) if printed.format == "json" else update_text(change, report_layout()))
     if not change.passes:
         raise typer.Exit(1)

@@ -17,7 +17,7 @@ from advisor.cli.command_help import CommandGroup, PlainCommand, with_plain_abse
 from advisor.cli.console import say_cause, say_error, show_warnings
 from advisor.cli.progress import show_progress
 from advisor.domain.progress import set_announcer
-from knowledge.domain.errors import AdvisorError
+from knowledge.domain.errors import AdvisorError, InputError
 
 _CLOSED_PIPE = 141
 """Exit code of a program that SIGPIPE ends, in a shell."""
@@ -147,8 +147,6 @@ def documentation_address() -> str:
         InputError: If the metadata of the installed program does not hold it.
     """
     from importlib.metadata import metadata
-
-    from knowledge.domain.errors import InputError
 
     for text in metadata("seshat-advisor").get_all("Project-URL") or ():
         label, _, address = text.partition(",")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,14 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.campaign_session import CampaignSession
-from advisor.api.campaigns import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, open_campaign, plan_campaign
-from advisor.api.measurement import MeasurementStore
+from advisor import api
+from advisor.api.measurement_options import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, MeasurementStore
 from advisor.api.option import Option
 from advisor.cli.console import duration, redraw, say, warn
 from advisor.cli.measure import OUTPUT_FILE, write_output
-from advisor.cli.option_groups import IndexPlaces, expand_options, typer_option
-from advisor.cli.options import KnowledgeOption
+from advisor.cli.options import IndexPlaces, KnowledgeOption, expand_options, typer_option
 from advisor.domain.words import count
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def plan(
     matrix: MatrixArgument, options: CampaignOptions, indexes: IndexPlaces, knowledge: KnowledgeOption = None
 ) -> None:
     """Print what a matrix expands to, which combinations are dropped and why, and the cost. Nothing is installed."""
-    planned = plan_campaign(matrix, options=options, indexes=indexes, knowledge=knowledge, progress=say)
+    planned = api.campaigns.plan_campaign(matrix, options=options, indexes=indexes, knowledge=knowledge, progress=say)
     for block, cost in zip(planned.campaign.blocks, planned.costs, strict=True):
         size = f"{count(len(block.arms), 'arm')} x {count(block.rounds, 'round')} = {cost.processes} processes"
         space = f"download at most {cost.download_bytes / 1e9:.2f} GB, disk {cost.disk_bytes / 1e9:.2f} GB"
@@ -82,7 +81,7 @@ def campaign(
     After an interruption the same command continues. A task is one round of one block on one machine. A task whose
     machine is lost is tried again; a stack that crashes, hangs or cannot be installed is an observation.
     """
-    session = open_campaign(
+    session = api.campaigns.open_campaign(
         matrix,
         options=options,
         executor=executor,
@@ -110,10 +109,8 @@ def campaign(
         raise typer.Exit(4)
 
 
-def _render(campaign: CampaignSession, folder: Path) -> None:
+def _render(campaign: api.campaign_session.CampaignSession, folder: Path) -> None:
     """Write the manifests of a campaign, and print the commands that use them."""
-    import shlex
-
     instance = campaign.render(folder)
     typer.echo(f"kubectl apply -k {shlex.quote(str(folder))}")
     typer.echo(f"kubectl logs --tail=-1 -l app.kubernetes.io/instance={instance} > output.log")
@@ -139,7 +136,9 @@ def progress_display() -> Callable[[CampaignStatus], None]:
     return line
 
 
-def print_result(campaign: CampaignSession, status: CampaignStatus, *, detach: bool = False) -> None:
+def print_result(
+    campaign: api.campaign_session.CampaignSession, status: CampaignStatus, *, detach: bool = False
+) -> None:
     """Print the status of a campaign that was coordinated, and what to do next.
 
     Args:

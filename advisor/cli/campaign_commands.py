@@ -10,12 +10,11 @@ from typing import Annotated
 
 import typer
 
-from advisor.api.campaign_worker import WorkerOptions, run_worker
-from advisor.api.campaigns import campaigns_directory, find_campaign, list_campaigns, read_engine_options
+from advisor import api
+from advisor.api.measurement_options import WorkerOptions, read_engine_options
 from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.option_groups import expand_options
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, expand_options
 from advisor.domain.words import count
 
 CampaignArgument = Annotated[
@@ -39,7 +38,7 @@ def status(
     if campaign is None and home is None:
         _list(knowledge, format)
         return
-    session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
+    session = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
     while True:
         progress = session.status()
         if format == "json":
@@ -54,19 +53,19 @@ def status(
 
 def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
-    campaigns = list_campaigns(knowledge=knowledge, warn=warn)
+    campaigns = api.campaigns.list_campaigns(knowledge=knowledge, warn=warn)
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in campaigns]}, indent=2))
         return
     for o in campaigns:
         typer.echo(f"{o.name}: {o.state}, {o.measured} of {o.total.total()} measured")
     if not campaigns:
-        typer.echo(f"there are no campaigns in `{campaigns_directory(knowledge)}`")
+        typer.echo(f"there are no campaigns in `{api.campaigns.campaigns_directory(knowledge)}`")
 
 
 def cancel(campaign: CampaignArgument = None, home: HomeOption = None, knowledge: KnowledgeOption = None) -> None:
     """Cancel running and waiting tasks; the observations so far are stored."""
-    results = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).cancel()
+    results = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).cancel()
     typer.echo(f"cancelled; {count(results, 'result')} stored")
 
 
@@ -86,7 +85,7 @@ def retry(
 
     A stack that crashed or could not be installed is an observation, and is not measured again.
     """
-    session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
+    session = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
     progress = session.retry(
         failed=failed,
         executor=executor,
@@ -111,7 +110,7 @@ def collect(
     """Store the observations so far; nothing is submitted."""
     from advisor.campaign.status import status_text
 
-    result = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).collect(logs or ())
+    result = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).collect(logs or ())
     typer.echo(status_text(result.status))
     waiting = f", {result.waiting} not yet stored" if result.waiting else ""
     typer.echo(f"{count(result.stored, 'result')} collected{waiting}")
@@ -126,7 +125,7 @@ def forget(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Delete the directory of a campaign; its observations stay in the knowledge base."""
-    session = find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
+    session = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn)
     session.forget(force=force)
     typer.echo(f"forgot campaign `{session.plan.name}`: deleted `{session.directory.path}`")
 
@@ -143,7 +142,7 @@ def work(
     plan: Annotated[Path | None, typer.Option("--plan", help="File of the plan, if it is not in HOME.")] = None,
 ) -> None:
     """Measure one task of a campaign on this machine: what batch jobs run."""
-    run_worker(
+    api.campaign_worker.run_worker(
         folder,
         task,
         options,

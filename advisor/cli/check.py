@@ -8,11 +8,15 @@ from typing import Annotated
 
 import typer
 
+from advisor import api
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout, say, say_error
-from advisor.cli.option_groups import expand_options
+from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import in_words, quoted
 from advisor.report.check.formats import CHECK_FORMATS
+from advisor.report.formats import Presentation
+from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 
 
 @expand_options
@@ -54,13 +58,8 @@ def check(
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
-    from advisor.api.gate_session import GateOptions, open_gate
-    from advisor.cli.options import check_format
     from advisor.gate.check import GateResult, unreadable
     from advisor.project.text_file import UnreadableFileError
-    from advisor.report.formats import Presentation
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.shared_files import write_atomically
 
     check_format(format, among=CHECK_FORMATS.names)
     if details and format != "text":
@@ -73,7 +72,9 @@ def check(
         print_report(CHECK_FORMATS.render(format, result, Presentation(layout=report_layout(), details=details)))
 
     try:
-        with open_gate(project, GateOptions(base=base, policy_from_base=policy_from_base)) as gate:
+        with api.gate_session.open_gate(
+            project, api.gate_session.GateOptions(base=base, policy_from_base=policy_from_base)
+        ) as gate:
             result = gate.result
             report(result)
     except UnreadableFileError as failure:
@@ -90,8 +91,6 @@ def check(
 
 def _files(words: Sequence[str]) -> list[tuple[str, Path]]:
     """Return the format and path of each file; options are checked before anything is resolved."""
-    from knowledge.domain.errors import InputError
-
     files = []
     for word in words:
         kind, separator, path = word.partition("=")

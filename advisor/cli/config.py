@@ -13,6 +13,7 @@ import typer
 from advisor.api.configuration import check_table, keys
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.options import FormatOption, check_format
+from knowledge.domain.errors import InputError
 
 app = CommandGroup(help="Show the configuration that is in force.")
 
@@ -31,7 +32,6 @@ def show(
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
     from advisor.project.formats.pyproject import read_settings
     from advisor.project.text_file import read_text
-    from knowledge.domain.errors import InputError
 
     check_format(format)
     if not directory.is_dir():

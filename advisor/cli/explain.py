@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
+from advisor import api
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.option_groups import expand_options, with_consent
-from advisor.cli.options import FormatOption, check_format
+from advisor.cli.options import FormatOption, check_format, expand_options, with_consent
 
 
 @expand_options
@@ -21,13 +21,12 @@ def explain(
     format: FormatOption = "text",
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""
-    from advisor.api.session import open_session
     from advisor.report.advice.reasons import explanation_json, explanation_text
 
     check_format(format)
 
     def run(options: ProjectOptions) -> None:
-        with open_session(options) as session:
+        with api.session.open_session(options) as session:
             explanation = session.explain(package)
         is_json = format == "json"
         print_report(explanation_json(explanation) if is_json else explanation_text(explanation, report_layout()))
@@ -48,14 +47,13 @@ def prices(
     format: FormatOption = "text",
 ) -> None:
     """Price each of the project's own constraints, and other interpreters: what giving it up would buy."""
-    from advisor.api.session import OTHER_PYTHONS, open_session
     from advisor.report.advice.reasons import prices_json, prices_text
 
     check_format(format)
 
     def run(options: ProjectOptions) -> None:
-        with open_session(options) as session:
-            all_prices = session.prices(other_pythons=() if no_pythons else pythons or OTHER_PYTHONS)
+        with api.session.open_session(options) as session:
+            all_prices = session.prices(other_pythons=() if no_pythons else pythons or api.session.OTHER_PYTHONS)
         print_report(prices_json(all_prices) if format == "json" else prices_text(all_prices, report_layout()))
 
     with_consent(run, project)
@@ -74,14 +72,13 @@ def tree(
     """Show the advised stack as a tree of requirements."""
     from packaging.utils import canonicalize_name
 
-    from advisor.api.session import open_session
     from advisor.report.advice.tree import FORMATS, tree_report
 
     check_format(format, among=FORMATS)
     start = canonicalize_name(package) if package else None
 
     def run(options: ProjectOptions) -> None:
-        with open_session(options) as session:
+        with api.session.open_session(options) as session:
             graph = session.tree()
         typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
 

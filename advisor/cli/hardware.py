@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 if TYPE_CHECKING:
     from knowledge.hardware.shipped_machines import ShippedMachine
@@ -29,11 +32,10 @@ def compare_hardware(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how much faster one accelerator is than another, from published measurements."""
-    from advisor.api.queries import compare_hardware as compare
     from advisor.report.accelerators import hardware_comparison_document, hardware_comparison_text
 
     check_format(format)
-    comparison = compare(accelerator, reference, workload=workload, knowledge=knowledge)
+    comparison = api.queries.compare_hardware(accelerator, reference, workload=workload, knowledge=knowledge)
     if format == "json":
         typer.echo(json.dumps(hardware_comparison_document(comparison), indent=2))
     else:
@@ -102,7 +104,6 @@ def list_profiles(
 ) -> None:
     """List the shipped profiles, or instances of cloud providers."""
     from advisor.report.hardware import hardware_table, machine_record
-    from knowledge.domain.errors import InputError
     from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
 
     check_format(format)
@@ -137,9 +138,6 @@ def _check_filter(option: str, value: str, values: Iterable[str]) -> None:
     Raises:
         InputError: If no profile has it.
     """
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
-
     choices = sorted(choice for choice in values if choice)
     if value.lower() not in choices:
         raise InputError(f"no profile has {option} `{value}`", hint=suggest(value.lower(), choices))

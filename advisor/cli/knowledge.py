@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor import api
 from advisor.api.option import read_moment
-from advisor.api.resources import AdmittingSink, open_readable_store, open_writable_store
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.user_directories import advisory_database_path
+from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
+from knowledge.domain.suggestions import suggest
 
 if TYPE_CHECKING:
     from knowledge.exchange.admission import AdmissionResult
@@ -33,7 +37,7 @@ _MANY = 20
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
     check_format(format)
-    with open_readable_store(knowledge) as store:
+    with api.resources.open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, **asdict(content)}, indent=2))
@@ -68,8 +72,8 @@ def import_(
 
     Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
-    with open_writable_store(knowledge) as store:
-        sink = AdmittingSink(store, source=source or "", warn=warn)
+    with api.resources.open_writable_store(knowledge) as store:
+        sink = api.resources.AdmittingSink(store, source=source or "", warn=warn)
         for place in sources:
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
@@ -96,8 +100,6 @@ def import_advisories(
 ) -> None:
     """Store a copy of an advisory database, so that known vulnerabilities need no network."""
     from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
-    from advisor.user_directories import advisory_database_path
-    from knowledge.domain.errors import InputError
 
     path = advisory_database_path()
     if path is None:
@@ -127,8 +129,7 @@ def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
     return open_import_source(source)
 
 
-def _import_file(sink: AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
-    from knowledge.domain.errors import InputError
+def _import_file(sink: api.resources.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     from knowledge.exchange.files import DamagedLine, read_lines, read_observations
 
     try:
@@ -161,14 +162,12 @@ def export(
 
     Those of benchmarks are private to their project: `--block` or `--indicator benchmark` exports them.
     """
-    from knowledge.domain.errors import InputError
     from knowledge.domain.observation import BENCHMARK
-    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file, write_observations
 
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
-    with open_readable_store(knowledge) as store:
+    with api.resources.open_readable_store(knowledge) as store:
         observations = store.observations(block=block, indicator=indicator)
         if block is None and indicator is None:
             private = sum(1 for _ in store.observations(indicator=BENCHMARK))
@@ -189,7 +188,7 @@ def export(
 @app.command("verify")
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
-    with open_readable_store(knowledge) as store:
+    with api.resources.open_readable_store(knowledge) as store:
         damaged = 0
         for description in store.find_damage():
             damaged += 1
@@ -216,12 +215,9 @@ def prune(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Remove whole blocks permanently; blocks that ship with the program return only if you import them again."""
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
-
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
-    with open_writable_store(knowledge) as store:
+    with api.resources.open_writable_store(knowledge) as store:
         blocks = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in blocks:

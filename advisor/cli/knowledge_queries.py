@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.resources import open_readable_store, open_writable_store
+from advisor import api
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 
 if TYPE_CHECKING:
     from packaging.version import Version
@@ -55,13 +57,14 @@ def compare(
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
     from advisor import api
-    from advisor.api.queries import select_observations
     from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
     from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)
     if indicator == TRAINING:
-        observations = select_observations(indicator, hardware=hardware, framework=framework, knowledge=knowledge)
+        observations = api.queries.select_observations(
+            indicator, hardware=hardware, framework=framework, knowledge=knowledge
+        )
         _compare_mlperf(observations, scaling=scaling, plot=plot, format=format)
         return
     standings = api.compare(indicator, stack or (), hardware=hardware, framework=framework, knowledge=knowledge)
@@ -130,8 +133,6 @@ def _best(scores: Sequence[Score]) -> list[str]:
 
 def _draw(path: Path, draw: object, rows: int) -> None:
     from advisor.report.evidence import draw_svg
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.shared_files import write_atomically
 
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
@@ -205,14 +206,13 @@ def import_mlperf(
     for warning in sorted({warning for _, imported in trees for warning in imported.warnings}):
         warn(warning)
     if output is not None:
-        from knowledge.domain.shared_files import write_atomically
         from knowledge.exchange.files import observation_file
 
         every = {o.identity: o for _, imported in trees for o in imported.observations}
         write_atomically(output, observation_file(every.values(), compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
-    with open_writable_store(knowledge) as store:
+    with api.resources.open_writable_store(knowledge) as store:
         counter = ContentCounter(o for name in INDICATORS for o in store.observations(indicator=name))
         for path, imported in trees:
             copies = imported.repeated + counter.add(imported.observations)
@@ -230,13 +230,12 @@ def mlperf_table(
 ) -> None:
     """Print a round's scores as the published table does: minutes to train, by system and benchmark."""
     from advisor.report.evidence import scores_record, scores_text
-    from knowledge.domain.errors import InputError
     from knowledge.evidence.mlperf import score_submissions
     from knowledge.exchange.mlperf.results import TRAINING
 
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
-    with open_readable_store(knowledge) as store:
+    with api.resources.open_readable_store(knowledge) as store:
         scores = score_submissions(store.observations(indicator=TRAINING))
     name = round_ if round_.startswith("v") else f"v{round_}"
     matching = [s for s in scores if s.round_ == name and division in ("all", s.division)]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.resources import AdmittingSink, open_writable_store
+from advisor import api
 from advisor.cli.console import warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
+from knowledge.domain.shared_files import write_atomically
 
 if TYPE_CHECKING:
     from knowledge.exchange.admission import AdmissionResult
@@ -61,9 +62,9 @@ def import_published(
     if output is not None:
         _write(output, tables, format)
         return
-    with open_writable_store(knowledge) as store, activity("storing the measurements"):
+    with api.resources.open_writable_store(knowledge) as store, activity("storing the measurements"):
         # One delivery, so that either the rows of all files are stored or none.
-        result = AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
+        result = api.resources.AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
     hide_progress()
     _print_result(tables, result, format)
 
@@ -87,7 +88,6 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
-    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file
 
     observations = [o for _, table in tables for o in table.observations]

@@ -8,13 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from advisor.api.measurement_options import IndicatorOptions
 from advisor.api.option import Option
 from advisor.cli.console import say
-from advisor.cli.option_groups import typer_option
+from advisor.cli.options import typer_option
 from advisor.domain.words import count
+from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 
 if TYPE_CHECKING:
-    from advisor.api.measurement import IndicatorOptions
     from knowledge.domain.observation import Observation
 
 OUTPUT_FILE = Option("--output -o", metavar="FILE", help="Also write the observations to a file.")
@@ -33,7 +35,6 @@ def interruptible(how_to_continue: str) -> Iterator[None]:
 
 def write_output(output: Path, observations: Iterable[Observation]) -> None:
     """Write an observation file."""
-    from knowledge.domain.shared_files import write_atomically
     from knowledge.exchange.files import observation_file
 
     write_atomically(output, observation_file(observations))
@@ -44,13 +45,12 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
 
     Args:
         options: Options of what is measured.
-        name: Name of the workload; none adds none.
+        name: Name of the workload; ``None`` adds none.
 
     Raises:
         InputError: If there is no such workload, or none of its parts can be measured.
     """
     from advisor.project.workload.file import select_workload
-    from knowledge.domain.errors import InputError
     from pi_runners.plan.matrix import workload_cases
 
     if name is None:

@@ -1,15 +1,189 @@
-"""Options that several commands share."""
+"""Options of commands: one for each declared field of an option group, and those that several commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+import dataclasses
+import functools
+import inspect
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
 import typer
 
-from advisor.api.options import HARDWARE, KNOWLEDGE
-from advisor.cli.option_groups import typer_option
-from knowledge.domain.errors import InputError
+from advisor.api.option import Option, OptionField, option_fields
+from advisor.api.options import HARDWARE, KNOWLEDGE, IndexOptions, ProjectOptions
+from advisor.cli.console import show_information
+from knowledge.domain.errors import AdvisorError, InputError
+
+
+class Only(tuple[str, ...]):
+    """Names of the options of a group that a command has: ``Annotated[Group, Only(("name",))]``."""
+
+
+IndexPlaces = Annotated[
+    IndexOptions, Only(("index_url", "extra_index_urls", "find_links", "cache_directory", "offline"))
+]
+"""The package indexes of a command that locks stacks to measure."""
+_VERBOSE = OptionField("verbose", bool, False, Option("--verbose -v", help="Print the number of index requests."))
+
+
+def typer_option(option: Option) -> Any:
+    """Return an option as typer wants it."""
+    if not option.flags:
+        return typer.Argument(metavar=option.metavar, help=option.help)
+    return typer.Option(
+        *option.names,
+        metavar=option.metavar or option.names[0].removeprefix("--").replace("-", "_").upper(),
+        envvar=option.variable or None,
+        rich_help_panel=option.panel or None,
+        help=option.help,
+        min=option.minimum,
+        show_default=option.default_text or True,
+    )
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A parameter of a command that is an option group."""
+
+    type: Any
+    only: Sequence[str] = ()
+
+    @property
+    def fields(self) -> tuple[OptionField, ...]:
+        """The options of the group itself."""
+        return tuple(f for f in option_fields(self.type) if not self.only or f.name in self.only)
+
+    @property
+    def parts(self) -> dict[str, _Group]:
+        """The option groups that the group consists of."""
+        hints = typing.get_type_hints(self.type)
+        return {name: _Group(hint) for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+
+    def all_fields(self) -> Iterator[OptionField]:
+        """Yield the options of the group and of its parts."""
+        yield from self.fields
+        for part in self.parts.values():
+            yield from part.all_fields()
+
+    def take(self, values: dict[str, Any]) -> Any:
+        """Take the values of the options out of those of a command, and return the group.
+
+        Raises:
+            InputError: If a text cannot be read.
+        """
+        present = {f.name: value for f in self.fields if (value := values.pop(f.name)) not in (None, [], ())}
+        read = {f.name: _read(f, present[f.name]) for f in self.fields if f.name in present}
+        return self.type(**read, **{name: part.take(values) for name, part in self.parts.items()})
+
+
+def _read(field: OptionField, value: Any) -> Any:
+    if field.option.parse is not None:
+        return field.option.parse(value)
+    return tuple(value) if field.kind == "list" else value
+
+
+def _parameter(field: OptionField) -> inspect.Parameter:
+    """Return an option as a parameter of a function that typer reads."""
+    hint: Any = field.type
+    default = field.default
+    if field.option.parse is not None:
+        hint, default = field.option.reads, None
+    elif field.kind == "list":
+        hint, default = types.GenericAlias(list, typing.get_args(field.type)[:1]), None
+    if default is dataclasses.MISSING:
+        default = inspect.Parameter.empty
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[hint | None if default is None else hint, typer_option(field.option)],
+    )
+
+
+def expand_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with one option for each declared field of the option groups among its parameters.
+
+    A command about a project also has `--verbose`.
+
+    Args:
+        command: A function whose parameters are arguments and options of typer, or option groups.
+    """
+    hints = typing.get_type_hints(command, include_extras=True)
+    groups: dict[str, _Group] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        hint = hints[parameter.name]
+        group, *metadata = typing.get_args(hint) or (hint,)
+        if dataclasses.is_dataclass(group):
+            only = next((m for m in metadata if isinstance(m, Only)), Only())
+            groups[parameter.name] = _Group(group, only)
+            parameters += map(_parameter, groups[parameter.name].all_fields())
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
+    has_project = any(group.type is ProjectOptions for group in groups.values())
+    if has_project:
+        parameters.append(_parameter(_VERBOSE))
+
+    @functools.wraps(command)
+    def run(**values: Any) -> None:
+        if has_project and values.pop(_VERBOSE.name):
+            show_information()
+        values.update({name: group.take(values) for name, group in groups.items()})
+        command(**values)
+
+    # A required argument comes before optional ones, such as the directory.
+    parameters.sort(key=lambda p: p.default is not inspect.Parameter.empty)
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
+
+
+def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
+    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
+
+    The project is one question; the packages that a stack needs are another one, which lists them.
+
+    Args:
+        run: The command.
+        options: Its options.
+
+    Raises:
+        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
+    """
+    try:
+        run(options)
+    except AdvisorError as error:
+        # Imported here, because a remembered answer needs neither.
+        from advisor.project.interface import UnbuiltProjectError
+        from advisor.resolve.candidates.problem import BuildsNeededError
+
+        if isinstance(error, UnbuiltProjectError):
+            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+            allowed = replace(options.resolution, build_project=True)
+            with_consent(run, replace(options, resolution=allowed))
+        elif isinstance(error, BuildsNeededError):
+            question = "Build these and other packages that a stack needs? This runs their code on this machine"
+            _ask(error, error.packages, question)
+            run(replace(options, resolution=replace(options.resolution, build_sdists=True)))
+        else:
+            raise
+
+
+def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:
+    """Ask whether to build; raise the error without a terminal, or if the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    typer.echo(error.message, err=True)
+    for package in packages:
+        typer.echo(f"  {package}", err=True)
+    if not typer.confirm(question, default=False, err=True):
+        raise error
+
 
 HardwareOption = Annotated[str | None, typer_option(HARDWARE)]
 KnowledgeOption = Annotated[str | None, typer_option(KNOWLEDGE)]

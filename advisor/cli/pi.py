@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from advisor.api.measurement import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor import api
+from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.option import Option, option_fields
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
-from advisor.api.resources import open_readable_store
 from advisor.cli import campaign_commands
 from advisor.cli.campaign import campaign, plan
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import OutputOption, interruptible, with_workload, write_output
-from advisor.cli.option_groups import IndexPlaces, expand_options
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, check_format, expand_options
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError
 
@@ -112,7 +111,6 @@ def run(
     is then the project's lock with the requirements of `--stack`; without `--stack`, the baseline and the recommended
     stack are measured. `--settings` are those that an environment variable or a set of processors applies.
     """
-    from advisor.api.measurement import run_block
     from advisor.report.measurements import block_table
 
     if block_group.benchmark:
@@ -128,7 +126,7 @@ def run(
         )
         steps = len(block.arms) * (block.rounds + 1)
         with interruptible(f"continue with `--resume {block.name}`"), progress_bar(steps) as step:
-            observations = run_block(
+            observations = api.measurement.run_block(
                 block,
                 client,
                 environment=environment,
@@ -156,9 +154,6 @@ def _planned_indicators(
     Raises:
         InputError: If no indicator or no stack is named, or one does not exist.
     """
-    from advisor.api.measurement import plan_block
-    from advisor.api.resources import open_indexes
-
     options = with_workload(measured, block_group.workload)
     if not indicators and options.workload is None:
         raise InputError(
@@ -170,8 +165,8 @@ def _planned_indicators(
         raise InputError("no stack is named", hint="add `--stack 'numpy==2.2.6'`, and more to compare with it")
     if sampling.samples == 1:
         raise InputError("an indicator needs at least 2 samples in each process", hint="omit `--samples`")
-    with open_indexes(indexes, Path.cwd()) as client:
-        block = plan_block(
+    with api.resources.open_indexes(indexes, Path.cwd()) as client:
+        block = api.measurement.plan_block(
             indicators or (),
             block_group.stack,
             client,
@@ -195,11 +190,9 @@ def _planned_benchmark(
     python: str,
 ) -> Iterator[tuple[Block, IndexClient]]:
     """Plan the block of the benchmark of the project in this directory."""
-    from advisor.api.benchmark import plan_benchmark
-
     if block_group.workload:
         raise InputError("`--benchmark` and `--workload` exclude each other", hint="measure them in two commands")
-    with plan_benchmark(
+    with api.benchmark.plan_benchmark(
         project,
         block_group.stack or (),
         sampling=sampling,
@@ -264,7 +257,7 @@ def show(
     from advisor.report.measurements import block_record, block_table
 
     check_format(format)
-    with open_readable_store(knowledge) as store:
+    with api.resources.open_readable_store(knowledge) as store:
         # The names of blocks of `pi run` begin with the time: they come last, the newest at the end.
         names = sorted((stored.name for stored in store.blocks()), key=lambda name: (name[:8].isdigit(), name))
         matching = [block] if block in names else [name for name in names if name.startswith(block)]

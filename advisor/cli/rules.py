@@ -14,6 +14,8 @@ from advisor.cli.console import report_layout
 from advisor.cli.options import FormatOption, check_format
 from advisor.domain.words import ratio_text
 from advisor.report.layout import wrapped
+from knowledge.domain.errors import InputError
+from knowledge.domain.suggestions import suggest
 
 if TYPE_CHECKING:
     from knowledge.catalogue.rules import Rule
@@ -40,8 +42,6 @@ def list_rules(format: FormatOption = "text") -> None:
 def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], format: FormatOption = "text") -> None:
     """Print one rule with its source."""
     from knowledge.catalogue.rules import shipped_rules
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
 
     check_format(format)
     match = next((r for r in shipped_rules() if r.id == rule), None)
@@ -75,8 +75,6 @@ def rule(
 ) -> None:
     """Explain a finding of `check` or `advise`: what it means, why it matters, what to do."""
     from advisor.gate.findings import all_codes
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.suggestions import suggest
 
     check_format(format)
     findings = all_codes()

@@ -6,24 +6,21 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
+from advisor import api
 from advisor.api.option import Option, read_pairs
 from advisor.cli.console import say, warn
-from advisor.cli.option_groups import expand_options
-from advisor.cli.options import check_format
-from advisor.domain.words import visible
-from knowledge.domain.errors import AdvisorError
-
-if TYPE_CHECKING:
-    from advisor.api.run_plan import RunPlan
-    from advisor.api.run_settings import RunSettings
+from advisor.cli.options import check_format, expand_options
+from advisor.domain.words import quoted, visible
+from knowledge.domain.errors import AdvisorError, InputError
 
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 
@@ -53,25 +50,21 @@ class SettingsOptions:
         Option("--framework", metavar="NAME", help="Only the settings of this framework (repeatable)."),
     ] = ()
 
-    def read(self) -> RunSettings:
+    def read(self) -> api.run_settings.RunSettings:
         """Return the settings; settings whose record differs from the catalogue are reported.
 
         Raises:
             InputError: If there are no settings, a setting is not valid, or settings contradict each other.
         """
-        from advisor.api.run_settings import read_run_settings
-
         pairs = read_pairs(
             [text for texts in self.settings for text in texts.split(",")], "--settings", example="threads=2"
         )
-        result = read_run_settings(
+        result = api.run_settings.read_run_settings(
             lock=self.lock,
             values=[(name, int(value) if _NUMBER.fullmatch(value) else value) for name, value in pairs],
             frameworks=self.framework,
         )
         if result.changed:
-            from advisor.domain.words import quoted
-
             warn(
                 f"`{result.source}` records other variables or lines for {quoted(result.changed)} than this program "
                 "applies",
@@ -89,17 +82,13 @@ def run(
 
     The exit code is the one of the program; 127 if it does not exist, 126 if it cannot be executed.
     """
-    from advisor.api.run_plan import plan_run
-    from advisor.api.run_settings import overridden_settings
-    from advisor.cli.run import caller_environment, find_program, replace_by_program
-
     settings = options.read()
     present = caller_environment()
     path = find_program(command[0], present)
-    plan = plan_run(settings.settings, present=present)
+    plan = api.run_plan.plan_run(settings.settings, present=present)
     for skipped in plan.skipped:
         warn(f"`{skipped.setting.label}` is not applied: {skipped.reason}", hint=skipped.hint)
-    for setting, used in overridden_settings(command, plan.applied):
+    for setting, used in api.run_settings.overridden_settings(command, plan.applied):
         value = f"`{used.value}`" if used.value else "another value"
         condition = " under a condition" if used.is_conditional else ""
         place = f"{used.file}:{used.line}"
@@ -108,7 +97,7 @@ def run(
     replace_by_program(path, command, {**present, **plan.variables}, plan.processors)
 
 
-def _summary(plan: RunPlan) -> str:
+def _summary(plan: api.run_plan.RunPlan) -> str:
     """Return one line: what is applied, and what needs code."""
     parts = [", ".join(s.label for s in plan.applied) or "no setting"]
     assignments = [f"{name}={text}" for name, text in plan.variables.items()]
@@ -162,7 +151,6 @@ def _shell(shell: str | None, format: str) -> str:
         InputError: If it is not known, or the output is not for a shell.
     """
     from advisor.report.environment import SHELLS
-    from knowledge.domain.errors import InputError
 
     if shell is not None and format != "shell":
         raise InputError(f"`--shell` and `--format {format}` contradict each other", hint="name one of them")
@@ -248,8 +236,6 @@ def replace_by_program(
     sys.stdout.flush()
     sys.stderr.flush()
     if os.name == "nt":
-        import subprocess
-
         sys.exit(subprocess.run([path, *command[1:]], env=environment, check=False).returncode)
     if processors:
         os.sched_setaffinity(0, processors)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import signal
+import socket
 from typing import Annotated
 
 import typer
 
-from advisor.api.resources import open_writable_store
+from advisor import api
 from advisor.cli.console import say, warn
 from advisor.cli.options import KnowledgeOption
+from knowledge.domain.errors import UnavailableError
+from knowledge.domain.extras import needs_extra
 
 
 def serve(
@@ -24,12 +29,6 @@ def serve(
     Make tokens with `advisor knowledge token create`. It speaks plain HTTP: put a proxy that speaks TLS before it.
     Each request is logged as one line of JSON on the error output.
     """
-    import logging
-    import signal
-    import socket
-
-    from knowledge.domain.errors import UnavailableError
-    from knowledge.domain.extras import needs_extra
     from pi_runners.catalogue import Indicators
 
     with needs_extra("serve", "`advisor serve`"):
@@ -37,7 +36,7 @@ def serve(
 
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
-    with open_writable_store(knowledge) as store:
+    with api.resources.open_writable_store(knowledge) as store:
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET

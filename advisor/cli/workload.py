@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, check_format
+from advisor.domain.words import visible
+from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_atomically
 
 if TYPE_CHECKING:
-    from advisor.api.workload import WorkloadResult
     from knowledge.domain.workload import ProfiledWorkload
 
 app = CommandGroup(
@@ -44,9 +48,6 @@ def profile(
     format: FormatOption = "text",
 ) -> None:
     """Run a program with its framework's profiler, end it after some steps, and write a workload."""
-    import sys
-
-    from advisor.api.workload import profile_workload
     from pi_runners.profile.run import ProfileRequest
 
     check_format(format)
@@ -58,7 +59,7 @@ def profile(
         timeout_seconds=timeout,
         output=sys.stderr,
     )
-    _print_result(profile_workload(request, name=name), project, format)
+    _print_result(api.workload.profile_workload(request, name=name), project, format)
 
 
 @app.command("import")
@@ -84,21 +85,18 @@ def import_(
     format: FormatOption = "text",
 ) -> None:
     """Write a workload from a trace that exists."""
-    from advisor.api.workload import import_trace
-
     check_format(format)
-    result = import_trace(trace, project=project, name=name, framework=framework, steps=steps)
+    result = api.workload.import_trace(trace, project=project, name=name, framework=framework, steps=steps)
     _print_result(result, project, format)
 
 
 @app.command("list")
 def list_workloads(project: _ProjectOption = Path("."), format: FormatOption = "text") -> None:
     """List the profiled workloads of a project."""
-    from advisor.api.workload import read_workloads
     from advisor.report.workload import workloads_json, workloads_text
 
     check_format(format)
-    workloads = read_workloads(project)
+    workloads = api.workload.read_workloads(project)
     if format == "json":
         typer.echo(json.dumps(workloads_json(workloads), indent=2))
     elif workloads:
@@ -117,16 +115,14 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print where the time of a workload goes: parts, layers, dominating kernels."""
-    from advisor.api.workload import select_workload
-
     check_format(format)
-    selected = select_workload(project, name)
+    selected = api.workload.select_workload(project, name)
     _print(selected, format, parts=0)
     if plot is not None:
         _draw(selected, plot)
 
 
-def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
+def _print_result(result: api.workload.WorkloadResult, project: Path, format: str) -> None:
     from advisor.project.workload.file import WORKLOAD_FILE
 
     for sentence in result.warnings:
@@ -137,7 +133,6 @@ def _print_result(result: WorkloadResult, project: Path, format: str) -> None:
 
 
 def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
-    from advisor.domain.words import visible
     from advisor.report.workload import workload_json, workload_text
 
     text = json.dumps(workload_json(workload), indent=2) if format == "json" else workload_text(workload, parts=parts)
@@ -147,8 +142,6 @@ def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
 def _draw(workload: ProfiledWorkload, path: Path) -> None:
     from advisor.report.evidence import draw_svg
     from advisor.report.workload import workload_plot
-    from knowledge.domain.errors import InputError
-    from knowledge.domain.shared_files import write_atomically
 
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")

@@ -26,7 +26,7 @@ _depth = 0
 
 
 def set_progress_display(display: ProgressDisplay | None) -> None:
-    """Choose the display of progress; none shows nothing."""
+    """Choose the display of progress; ``None`` shows nothing."""
     global _display
     _display = display
 
@@ -77,7 +77,7 @@ _is_enabled = False
 
 
 def set_announcer(printer: Callable[[AdvisorError], None] | None) -> None:
-    """Choose what prints the message and the details of an error at once; none prints nothing."""
+    """Choose what prints the message and the details of an error at once; ``None`` prints nothing."""
     global _print
     _print = printer
 

@@ -21,9 +21,9 @@ class RootRequirement:
         hashes: Accepted SHA-256 hashes; if empty, every file is accepted.
         other_hashes: Accepted hashes by other algorithms, such as ``sha512:...``; indexes do not provide these.
         path: Path of the file; empty if the requirement is not from a file.
-        direct: Repository, archive or directory that the package comes from; none if it comes from an index.
+        direct: Repository, archive or directory that the package comes from; ``None`` if it comes from an index.
         is_added: Whether the program adds it, so that it is no constraint of the user.
-        instead_of: Package that the user requires, if this is on another one that takes its place; else none.
+        instead_of: Package that the user requires, if this is on another one that takes its place; else ``None``.
         has_guessed_name: Whether the name is not written, so that only the metadata of the package contains it.
     """
 

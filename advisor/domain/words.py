@@ -218,6 +218,6 @@ _BINARY = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
 def parse_size(text: str) -> int | None:
-    """Return the number of bytes of a size such as ``200 MB`` or ``1.5GiB``; none if it is not a size."""
+    """Return the number of bytes of a size such as ``200 MB`` or ``1.5GiB``; ``None`` if it is not a size."""
     match = _SIZE.fullmatch(text)
     return round(float(match["number"]) * (_DECIMAL | _BINARY)[match["unit"]]) if match else None

@@ -17,12 +17,12 @@ import typer.core
 from typer.testing import CliRunner
 
 from advisor.api import configuration
-from advisor.api.campaigns import read_engine_options
+from advisor.api.measurement_options import read_engine_options
 from advisor.api.option import Option, option_group, read_pairs, with_settings
 from advisor.api.options import GROUPS, read_days
 from advisor.cli.app import COMMANDS, make_app
 from advisor.cli.command_help import CommandGroup, help_row
-from advisor.cli.option_groups import expand_options
+from advisor.cli.options import expand_options
 from knowledge.domain.errors import InputError
 from tests.package_index import PackageIndex
 

@@ -1,0 +1,206 @@
+"""Options of the API functions and of the commands that measure: what, how often, where, and campaigns of it.
+
+Each option is declared here and nowhere else; see :mod:`advisor.api.option`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from advisor.api.option import Option, Scalar, option_group, read_gigabytes, read_pairs, read_scalar
+from advisor.api.options import HARDWARE, KNOWLEDGE, at_least_one
+from knowledge.domain.workload import ProfiledWorkload
+
+MEMORY_LIMIT = Option(
+    "--memory-limit",
+    metavar="GB",
+    reads=float,
+    parse=read_gigabytes,
+    minimum=0.01,
+    help="Kill a process that holds more memory than this.\nResident memory, with its children.",
+)
+DISK_BUDGET = Option(
+    "--disk-budget",
+    metavar="GB",
+    reads=float,
+    parse=read_gigabytes,
+    minimum=0.001,
+    help="Refuse blocks that would take more disk than this.",
+)
+
+
+def _read_parameters(text: str) -> dict[str, Scalar]:
+    return {name: read_scalar(value) for name, value in read_pairs(text.split(","), "--parameters")}
+
+
+def _read_axes(texts: Sequence[str]) -> dict[str, Sequence[Scalar]]:
+    """Read `threads=1,2` into the values of each setting."""
+    return {name: [read_scalar(v) for v in values.split(",")] for name, values in read_pairs(texts, "--settings")}
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class IndicatorOptions:
+    """What is measured: indicators, or with ``workload`` the parts of a profiled workload."""
+
+    size: Annotated[str, Option("--size", help="Parameter set: small, medium or large.")] = "small"
+    shapes: Annotated[
+        str | None, Option("--shapes", metavar="NAME", help="List of shapes instead, such as deepbench.")
+    ] = None
+    parameters: Annotated[
+        Mapping[str, Scalar] | None,
+        Option("--parameters", metavar="NAME=VALUE", parse=_read_parameters, help="Parameters of your own instead."),
+    ] = None
+    settings: Annotated[
+        Mapping[str, Sequence[Scalar]],
+        Option(
+            "--settings",
+            metavar="NAME=VALUE",
+            reads=list[str],
+            parse=_read_axes,
+            help="Sweep a run-time setting (repeatable).\n"
+            "Every stack is measured without and with each combination of the values.",
+        ),
+    ] = field(default_factory=dict)
+    dtypes: Annotated[tuple[str, ...], Option("--dtype", help="Element type (repeatable).")] = ("float32",)
+    device: Annotated[str, Option("--device", metavar="auto|cpu|cuda", help="Where to compute.")] = "auto"
+    workload: ProfiledWorkload | None = None
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class SamplingOptions:
+    """How often, and for how long, it is measured."""
+
+    rounds: Annotated[int, Option("--rounds", minimum=1, help="Passes over all stacks.")] = 8
+    samples: Annotated[
+        int | None,
+        Option(
+            "--samples",
+            minimum=1,
+            help="Samples in each process.\n"
+            "Of an indicator (default: 7, up to three times as many if they vary), or runs of the benchmark "
+            "(default: 3).",
+        ),
+    ] = None
+    min_seconds: Annotated[float, Option("--min-time", minimum=0.001, help="Minimum seconds of one sample.")] = 0.05
+    timeout_seconds: Annotated[
+        float, Option("--timeout", minimum=1, help="Most seconds of a process or benchmark run.")
+    ] = 600.0
+    memory_limit_bytes: Annotated[float | None, MEMORY_LIMIT] = None
+    controls: Annotated[bool, Option("--aa/--no-aa", help="Measure each reference twice (A/A control).")] = True
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentOptions:
+    """Where stacks are installed."""
+
+    python: Annotated[str, Option("--python", help="Interpreter: path or version.", default_text="the running one")] = (
+        sys.executable
+    )
+    keep: Annotated[
+        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next block.")
+    ] = True
+    disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class MeasurementStore:
+    """Where observations go; ``cache_directory`` holds the environments and is by default the user's."""
+
+    prometheus: Annotated[
+        Path | None, Option("--prometheus", metavar="FILE", help="Write figures to a file for node_exporter.")
+    ] = None
+    knowledge: Annotated[str | None, KNOWLEDGE] = None
+    cache_directory: Path | None = None
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class CampaignOptions:
+    """What a campaign is planned for."""
+
+    max_runs: Annotated[int, Option("--max-runs", minimum=1, help="Most indicator runs in a round.")] = 20000
+    python: Annotated[
+        str | None,
+        Option(
+            "--python",
+            help="Interpreter if the matrix names none.\nA path, or a version for other machines.",
+            default_text="the running one",
+        ),
+    ] = None
+    repetition: Annotated[int, Option("--repetition", minimum=1, help="A new number measures everything again.")] = 1
+    hardware: Annotated[str, HARDWARE] = "detect"
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            InputError: If one is less than 1.
+        """
+        at_least_one("max_runs", self.max_runs)
+        at_least_one("repetition", self.repetition)
+
+
+def read_engine_options(texts: Sequence[str]) -> dict[str, str]:
+    """Read ``NAME=VALUE`` options of an executor.
+
+    Raises:
+        InputError: If one is not written like this.
+    """
+    return dict(read_pairs(texts, "--engine", example="partition=gpu", allow_empty=True))
+
+
+ENGINE_OPTIONS = Option(
+    "--engine",
+    metavar="NAME=VALUE",
+    reads=list[str],
+    parse=read_engine_options,
+    help="Option of the executor (repeatable).\nSuch as `partition=gpu`.",
+)
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class ExecutorOptions:
+    """Where a campaign runs."""
+
+    name: Annotated[str, Option("--executor -e", metavar="NAME", help="local, slurm or kubernetes.")] = "local"
+    options: Annotated[Mapping[str, str], ENGINE_OPTIONS] = field(default_factory=dict)
+    disk_budget_bytes: Annotated[float | None, DISK_BUDGET] = None
+
+
+TOKEN = Option("--token", has_variable=True, help="Token for the service.")
+
+
+@option_group
+@dataclass(frozen=True, kw_only=True)
+class WorkerOptions:
+    """How a worker measures, and where it delivers observations."""
+
+    environments: Annotated[
+        Path | None, Option("--environments", help="Directory of environments.\nBy default a temporary one.")
+    ] = None
+    keep_environments: Annotated[
+        bool, Option("--keep-environments/--remove-environments", help="Keep environments for the next task.")
+    ] = False
+    memory_limit_bytes: Annotated[
+        float | None,
+        Option(
+            "--memory-limit",
+            metavar="GB",
+            reads=float,
+            parse=read_gigabytes,
+            help="Maximum memory of one process.",
+        ),
+    ] = None
+    service: Annotated[
+        str | None, Option("--push", metavar="URL", help="Also deliver to the service of a knowledge base.")
+    ] = None
+    token: Annotated[str, TOKEN] = ""
