@@ -1,4 +1,4 @@
-"""YAML files that ship with the program, beside the modules that read them."""
+"""YAML files that ship with the program, in the packages that read them."""
 
 from __future__ import annotations
 
