@@ -22,7 +22,7 @@ from advisor.resolve.candidates.problem import Candidate, CandidateSource, Candi
 from advisor.resolve.optimum.baseline import VerificationError, verify
 from advisor.resolve.optimum.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum.result import Optimum, SearchLimitError
-from advisor.resolve.optimum.search import Search, needed_by
+from advisor.resolve.optimum.search import Search, reached_by
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.optimum.stages import Stages
 from advisor.resolve.score.costs import Bound, Limits, StackCosts
@@ -135,7 +135,7 @@ class _Optimisation:
     def _required_names(
         self, selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
     ) -> set[NormalizedName]:
-        return needed_by(self._problem, self._source, selection, extras=self._extras_of(options))[0]
+        return reached_by(self._problem, self._source, selection, extras=self._extras_of(options)).names
 
     def _optimum(self, stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str = "") -> Optimum:
         return Optimum(
@@ -167,7 +167,7 @@ class _Optimisation:
         selection, loaded = {c.name: c for c in stack}, self._encoding.candidates
         if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, self._score.limits(loaded)):
             return False
-        if needed_by(self._problem, self._source, selection)[1]:
+        if reached_by(self._problem, self._source, selection).unknown:
             return False
         try:
             verify(self._problem, self._source, stack)
