@@ -25,6 +25,7 @@ from advisor.resolve.optimum.optimise import MAX_ITERATIONS
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.search import Search
 from advisor.resolve.optimum.solver import Effort, Literal, SolverModel, SolverResult, negated
+from advisor.resolve.score.criterion_costs import CriterionCosts
 
 _SMALLEST_SECONDS = 1.5
 """Time limit of the search for the smallest conflict; metadata is read for it."""
@@ -65,7 +66,7 @@ def is_contradictory(request: ResolutionRequest) -> bool:
 def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
     """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
     effort = request.effort
-    encoding = Encoding(request.problem, request.source, request.score.limits, guarded=True)
+    encoding = Encoding(request.problem, request.source, CriterionCosts(request.score).limits, guarded=True)
     search = Search(request.problem, request.source, encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
