@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,28 +9,9 @@ from functools import cache
 from typing import Any
 
 from knowledge.domain.frameworks import frameworks
-from knowledge.exchange.published.columns import RowError, TableRow
+from knowledge.exchange.published.columns import RowError, TableRow, words
 from knowledge.exchange.published.timm import TIMM
-
-_PRECISIONS = {
-    "fp32": r"fp ?32|float ?32|single( precision)?|f32",
-    "tf32": r"tf ?32|tensor ?float ?32",
-    "amp": r"amp|(automatic )?mixed( precision)?|(amp|mixed)[ /-]?(fp ?16|float ?16)|mixed float ?16",
-    "amp_bf16": r"(amp|mixed)[ /-]?(bf ?16|bfloat ?16)",
-    "fp16": r"fp ?16|float ?16|half( precision)?|f16",
-    "bf16": r"bf ?16|bfloat ?16",
-    "fp8": r"fp ?8( cs)?|float ?8",
-    "mxfp8": r"mx ?fp ?8|fp ?8 mx",
-    "nvfp4": r"nv ?fp ?4",
-    "int8": r"int ?8",
-    "fp64": r"fp ?64|float ?64|double( precision)?",
-}
-_PHASES = {"training": r"train(ing)?", "inference": r"infer(ence)?|eval(uation)?|predict(ion)?|forward"}
-_OTHER_FRAMEWORKS = {
-    "mxnet": r"(apache )?mx ?net",
-    "paddlepaddle": r"paddle( ?paddle)?",
-    "tensorrt": r"tensor ?rt|trt",
-}
+from knowledge.shipped_yaml import shipped_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +45,7 @@ def read_task(text: str) -> Task:
     if re.fullmatch(rf"{TIMM}\w+", text):
         return Task(name=text)
     plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
-    for entry in _load("tasks.yaml")["tasks"]:
+    for entry in shipped_yaml(__package__, "tasks.yaml")["tasks"]:
         if re.fullmatch(entry["match"], plain):
             return Task(name=entry["task"], variant=entry.get("variant", ""), flops=float(entry.get("flops", 0)))
     return Task(name=re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-"), listed=False)
@@ -73,7 +53,7 @@ def read_task(text: str) -> Task:
 
 def task_names() -> tuple[str, ...]:
     """Return the names of all listed tasks, sorted."""
-    return tuple(sorted({entry["task"] for entry in _load("tasks.yaml")["tasks"]}))
+    return tuple(sorted({entry["task"] for entry in shipped_yaml(__package__, "tasks.yaml")["tasks"]}))
 
 
 def read_precision(text: str) -> str:
@@ -84,7 +64,7 @@ def read_precision(text: str) -> str:
     Raises:
         RowError: If the text is no precision.
     """
-    return _read(text, _PRECISIONS, "precision")
+    return _read(text, words()["precisions"], "precision")
 
 
 def read_phase(text: str) -> str:
@@ -93,7 +73,7 @@ def read_phase(text: str) -> str:
     Raises:
         RowError: If the text is neither.
     """
-    return _read(text, _PHASES, "phase")
+    return _read(text, words()["phases"], "phase")
 
 
 def read_framework(text: str) -> str:
@@ -103,7 +83,7 @@ def read_framework(text: str) -> str:
         RowError: If the framework is unknown.
     """
     own = {f.distributions[0]: f.published["names"] for f in frameworks().values() if f.published}
-    return _read(text, {**own, **_OTHER_FRAMEWORKS}, "framework")
+    return _read(text, {**own, **words()["frameworks"]}, "framework")
 
 
 def _read(text: str, patterns: Mapping[str, str], column: str) -> str:
@@ -138,7 +118,7 @@ def read_repository(row: TableRow) -> Repository:
     Raises:
         RowError: If the path contradicts the columns.
     """
-    entry = _load("repositories.yaml")["repositories"].get(row.text("repository"), {})
+    entry = shipped_yaml(__package__, "repositories.yaml")["repositories"].get(row.text("repository"), {})
     path = row.text("path")
     facts: dict[str, str] = {}
     for pattern in entry.get("path", ()):
@@ -173,12 +153,3 @@ def _factor(entry: Mapping[str, Any], path: str, row: TableRow) -> float:
         if small and re.search(rule["path"], path):
             return float(rule["factor"])
     return 1.0
-
-
-@cache
-def _load(name: str) -> dict[str, Any]:
-    import yaml
-
-    text = importlib.resources.files("knowledge.exchange.published").joinpath(name).read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.safe_load(text)
-    return document
