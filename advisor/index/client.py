@@ -301,7 +301,7 @@ class IndexClient:
             self._metadata.start(file.identity, file)
 
     def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's known vulnerabilities; `None` if there is no record of the version.
+        """Return the identifiers of a version's known vulnerabilities; `None` if nothing has a record of it.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
