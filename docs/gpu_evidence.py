@@ -136,26 +136,35 @@ def replace_table(text: str, name: str, content: str) -> str:
     return f"{before}{begin}\n\n{content}\n\n{end}{rest.split(end)[1]}"
 
 
-def main() -> None:
-    """Write the tables and draw the plots."""
+def evidence() -> tuple[list[Contrast], list[AcceleratorPair]]:
+    """Return the shipped published contrasts and pairs of accelerators."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
-        contrasts = list(published_contrasts(store.observations(indicator=PUBLISHED)))
-        pairs = load_pairs(store)
-    amp, xla = grouped(contrasts, amp_key), grouped(contrasts, xla_key)
+        return list(published_contrasts(store.observations(indicator=PUBLISHED))), load_pairs(store)
+
+
+def page(contrasts: Sequence[Contrast], pairs: Sequence[AcceleratorPair]) -> str:
+    """Return the page with its tables."""
     tables = {
-        "amp": settings_table(("accelerator", "mode", "model", "comparison"), amp),
-        "xla": settings_table(("mode", "model", "precision"), xla),
+        "amp": settings_table(("accelerator", "mode", "model", "comparison"), grouped(contrasts, amp_key)),
+        "xla": settings_table(("mode", "model", "precision"), grouped(contrasts, xla_key)),
         "releases": settings_table(("framework", "versions", "source"), grouped(contrasts, release_key)),
         "h100": settings_table(("model", "precision"), grouped(contrasts, h100_key)),
         "timm": "\n".join(medians_table(timm_tables())),
         "b200": mlperf_table(pairs, "b200", "h100"),
     }
-    losing = [c.mean for c in contrasts if xla_key(c)]
-    print(f"XLA: {len(losing)} pairs, {sum(m < -0.03 for m in losing) / len(losing):.0%} lose more than 3 %")
     text = PAGE.read_text(encoding="utf-8")
     for name, content in tables.items():
         text = replace_table(text, name, content)
-    PAGE.write_text(text, encoding="utf-8")
+    return text
+
+
+def main() -> None:
+    """Write the tables and draw the plots."""
+    contrasts, pairs = evidence()
+    losing = [c.mean for c in contrasts if xla_key(c)]
+    print(f"XLA: {len(losing)} pairs, {sum(m < -0.03 for m in losing) / len(losing):.0%} lose more than 3 %")
+    PAGE.write_text(page(contrasts, pairs), encoding="utf-8")
+    amp, xla = grouped(contrasts, amp_key), grouped(contrasts, xla_key)
     draw("gpu-amp.svg", "What mixed precision gains, by accelerator and model (median, middle 80 %)", amp)
     draw("gpu-xla.svg", "What XLA gains in TensorFlow, by model and precision (median, middle 80 %)", xla)
 

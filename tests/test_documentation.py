@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from docs import measurements
+from docs import gpu_evidence, measurements
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -46,6 +46,13 @@ def test_pages_that_are_read_are_short() -> None:
 @pytest.mark.slow
 def test_the_page_of_measurements_is_current() -> None:
     assert measurements.PAGE.read_text(encoding="utf-8") == measurements.page(), "run `python docs/measurements.py`"
+
+
+@pytest.mark.slow
+def test_the_page_of_published_evidence_is_current() -> None:
+    page = gpu_evidence.page(*gpu_evidence.evidence())
+
+    assert gpu_evidence.PAGE.read_text(encoding="utf-8") == page, "run `python docs/gpu_evidence.py`"
 
 
 def test_the_address_of_the_repository_is_in_one_file_only() -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
 from advisor.domain.target import Target
-from advisor.domain.words import quoted
+from advisor.domain.words import in_words
 from advisor.locks import formats
 from advisor.locks.interface import LockFormat
 from advisor.locks.lock import Lock
@@ -32,8 +31,8 @@ def format_to_read(path: Path) -> LockFormat:
     for lock_format in lock_formats():
         if lock_format.reads(path):
             return lock_format
-    names = [name for lock_format in lock_formats() for name in lock_format.read_names]
-    raise InputError(f"`{path}` is not the name of a lock", hint=f"supported are {_listed(names, 'and')}")
+    names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.read_names]
+    raise InputError(f"`{path}` is not the name of a lock", hint=f"supported are {in_words(names, 'and')}")
 
 
 def format_to_write(path: Path) -> LockFormat:
@@ -44,10 +43,10 @@ def format_to_write(path: Path) -> LockFormat:
     """
     lock_format = next((lock_format for lock_format in lock_formats() if lock_format.writes(path)), None)
     if lock_format is None:
-        names = [name for lock_format in lock_formats() for name in lock_format.written_names]
+        names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.written_names]
         raise InputError(
             f"`{path.name}` is not the name of a lock that can be written",
-            hint=f"name it {_listed(names, 'or')}",
+            hint=f"name it {in_words(names, 'or')}",
         )
     if not path.parent.is_dir():
         raise InputError(
@@ -78,7 +77,3 @@ def own_lock(directory: Path) -> Path | None:
     """
     locks = (lock_format.current(directory) for lock_format in lock_formats())
     return next((path for path in locks if path is not None), None)
-
-
-def _listed(names: Sequence[str], word: str) -> str:
-    return f"{quoted(names[:-1])} {word} `{names[-1]}`"

@@ -9,6 +9,7 @@ from importlib.resources.abc import Traversable
 from typing import Annotated, Any
 
 from knowledge.domain.errors import InputError
+from knowledge.shipped_yaml import parse_yaml, yaml_files
 
 FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
 """Folder with a folder for each catalogue."""
@@ -26,9 +27,8 @@ def shipped_entries(folder: Traversable, kinds: Any, *, noun: str) -> tuple[Any,
         InputError: If an entry is malformed or two entries have the same identity.
     """
     entries: list[Any] = []
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".yaml"):
-            entries += read_entries(file.read_text(encoding="utf-8"), kinds, where=file.name, noun=noun)
+    for file in yaml_files(folder):
+        entries += read_entries(file.read_text(encoding="utf-8"), kinds, where=file.name, noun=noun)
     if duplicates := [name for name, count in Counter(entry.id for entry in entries).items() if count > 1]:
         raise InputError(f"the {noun} catalogue contains `{min(duplicates)}` twice")
     return tuple(sorted(entries, key=lambda entry: entry.id))
@@ -46,13 +46,12 @@ def read_entries(text: str, kinds: Any, *, where: str, noun: str) -> tuple[Any, 
     Raises:
         InputError: If it is not a list of entries; the message names the entry and the field.
     """
-    import yaml
     from pydantic import ValidationError
 
     try:
-        records = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise InputError(f"the {noun} file `{where}` is not YAML: {' '.join(str(error).split())}") from None
+        records = parse_yaml(text)
+    except ValueError as error:
+        raise InputError(f"the {noun} file `{where}` is not YAML: {error}") from None
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise InputError(f"the {noun} file `{where}` is not a list of {noun}s")
     adapter = _adapter(kinds)

@@ -5,15 +5,14 @@ The namespaces are those of the published provider plugins, with the order of th
 
 from __future__ import annotations
 
-import importlib.resources
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
+from knowledge.shipped_yaml import shipped_yaml
 
 Features = Mapping[str, tuple[str, ...]]
 """Supported values of each feature; features and values in the order of preference."""
@@ -71,13 +70,9 @@ def supported_properties(hardware: HardwareProfile) -> SupportedProperties:
     return SupportedProperties(namespaces=namespaces, missing=missing, assumptions=assumptions)
 
 
-@lru_cache(maxsize=1)
 def variant_namespaces() -> Sequence[Mapping[str, Any]]:
     """Return the known namespaces: what their provider plugins define, each with its source."""
-    import yaml
-
-    text = (importlib.resources.files("knowledge.catalogue") / "variant_namespaces.yaml").read_text(encoding="utf-8")
-    entries: list[Mapping[str, Any]] = yaml.safe_load(text)
+    entries: Sequence[Mapping[str, Any]] = shipped_yaml("knowledge.catalogue", "variant_namespaces.yaml")
     return entries
 
 

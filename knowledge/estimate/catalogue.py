@@ -16,9 +16,10 @@ import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from knowledge.domain.errors import InputError
+from knowledge.shipped_yaml import parse_yaml, yaml_files
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -183,9 +184,8 @@ def benchmark_catalogue() -> tuple[CatalogueEntry, ...]:
     """
     folder = importlib.resources.files("knowledge.estimate") / "catalogue"
     entries: list[CatalogueEntry] = []
-    for file in sorted(folder.iterdir(), key=lambda f: f.name):
-        if file.name.endswith(".yaml"):
-            entries += read_suite(file.read_text(encoding="utf-8"), where=file.name)
+    for file in yaml_files(folder):
+        entries += read_suite(file.read_text(encoding="utf-8"), where=file.name)
     keys = [entry.key for entry in entries]
     if duplicates := {key for key in keys if keys.count(key) > 1}:
         raise InputError(f"the catalogue contains `{min(duplicates)}` twice")
@@ -202,14 +202,14 @@ def read_suite(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
     Raises:
         InputError: If it does not describe a suite; the message names the field.
     """
-    import yaml
     from pydantic import ValidationError
 
     try:
-        document: Any = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        document = parse_yaml(text)
+    except ValueError as error:
+        raise InputError(f"the catalogue file `{where}` is not YAML: {error}") from None
+    try:
         return _adapter().validate_python(document).entries()
-    except yaml.YAMLError as error:
-        raise InputError(f"the catalogue file `{where}` is not YAML: {' '.join(str(error).split())}") from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -16,6 +16,7 @@ from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.programs import DEPTHWISE, composition_of
 from knowledge.evidence.timm import closest_models, timm_tables
 from knowledge.exchange.published.timm import TIMM
+from knowledge.shipped_yaml import parse_yaml
 
 OWN, MODELS, BLOCKS, STEPS, OPERATIONS, TASKS = "benchmark", "models", "blocks", "steps", "operations", "tasks"
 """Names of the lists of parts, in their order of preference; the first is a project's own benchmark, the last is of
@@ -101,9 +102,7 @@ class Workload:
 @lru_cache(maxsize=1)
 def workload_catalogue() -> Mapping[str, Workload]:
     """Return the shipped workloads by name."""
-    import yaml
-
-    entries = yaml.load(_catalogue_text(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    entries = parse_yaml(_catalogue_text())
     workloads = {name: _workload(name, entry) for name, entry in sorted(entries.items())}
     return MappingProxyType(workloads)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.resources
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, IndicatorRun, Observation
 from knowledge.hardware.peaks import peak_operations
+from knowledge.shipped_yaml import shipped_yaml
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 _Key = tuple[int, int, str]
@@ -238,7 +237,7 @@ def _check_speed(o: Observation) -> Iterator[str]:
     peak = peak_flops(o.hardware, o.indicator.device, o.indicator.dtype)
     if peak is None or not o.flops or not o.samples:
         return
-    peaks = _peaks()
+    peaks = shipped_yaml("knowledge.exchange", "peaks.yaml")
     saving = float(peaks["saving"].get(o.indicator.name, 1))
     rate = o.flops / min(o.samples)
     if rate > peak * saving * float(peaks["tolerance"]):
@@ -260,7 +259,7 @@ def _check_published(o: Observation) -> Iterator[str]:
     if peak is None or not o.flops or not o.samples:
         return
     peak *= o.hardware.nodes or 1
-    limit = float(_peaks()["published_factor"])
+    limit = float(shipped_yaml("knowledge.exchange", "peaks.yaml")["published_factor"])
     if o.flops / o.samples[0] > limit * peak:
         rate = o.flops / o.samples[0]
         yield f"{rate:.3g} FLOP/s are more than {limit:.0f} times the peak of its hardware, {peak:.3g} FLOP/s"
@@ -281,19 +280,10 @@ def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | No
         accelerator = hardware.gpu or next(iter(hardware.accelerators), None)
         peak = peak_operations(accelerator, dtype) if accelerator is not None else None
         return None if accelerator is None or peak is None else peak * accelerator.count
-    peaks = _peaks()
+    peaks = shipped_yaml("knowledge.exchange", "peaks.yaml")
     cores = hardware.cpu.cores or hardware.cpu.threads
     cycle = next((c["flops"] for c in peaks["cpu"]["cycle"] if c["feature"] in hardware.cpu.features), None)
     if device != "cpu" or cores is None or cycle is None:
         return None
     factor = float(peaks["cpu"]["short_factor"]) if dtype in _SHORT else 1.0
     return float(cycle) * cores * float(peaks["cpu"]["hertz"]) * factor
-
-
-@cache
-def _peaks() -> dict[str, Any]:
-    import yaml
-
-    text = importlib.resources.files("knowledge.exchange").joinpath("peaks.yaml").read_text(encoding="utf-8")
-    peaks: dict[str, Any] = yaml.safe_load(text)
-    return peaks

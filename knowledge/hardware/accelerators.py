@@ -12,6 +12,7 @@ from typing import Any
 
 from knowledge.domain.hardware import Accelerator
 from knowledge.hardware.accelerator_names import family_match, narrow, normalise
+from knowledge.shipped_yaml import parse_yaml, yaml_files
 
 ELEMENT_TYPES = ("float64", "float32", "tfloat32", "float16", "bfloat16", "float8", "float4", "int8")
 KINDS = ("data-centre", "workstation", "consumer", "embedded")
@@ -186,14 +187,8 @@ def _variants_by_name() -> Mapping[str, AcceleratorModel]:
 
 @cache
 def _families() -> tuple[_Family, ...]:
-    import yaml
-
     folder = importlib.resources.files("knowledge.hardware") / "catalogue"
-    documents = {
-        file.name: yaml.load(file.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        for file in sorted(folder.iterdir(), key=lambda file: file.name)
-        if file.name.endswith(".yaml")
-    }
+    documents = {file.name: parse_yaml(file.read_text(encoding="utf-8")) for file in yaml_files(folder)}
     architectures = documents.pop("architectures.yaml")["architectures"]
     return tuple(family for document in documents.values() for family in _read(document, architectures))
 

@@ -7,16 +7,15 @@ one: archspec calls a Xeon with AMX `icelake` if `waitpkg` is hidden, because it
 from __future__ import annotations
 
 import errno
-import importlib.resources
 import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import Any
+from functools import lru_cache
 
 from knowledge.domain.hardware import Cpu
+from knowledge.shipped_yaml import shipped_yaml
 
 _GENERIC = "generic"
 
@@ -38,13 +37,13 @@ class NameGap:
 
 def feature_meanings() -> Mapping[str, Mapping[str, str]]:
     """Return meaning and source of each feature that decides about matrix arithmetic, by its name."""
-    meanings: Mapping[str, Mapping[str, str]] = _document()["features"]
+    meanings: Mapping[str, Mapping[str, str]] = shipped_yaml("knowledge.hardware", "matrix_features.yaml")["features"]
     return meanings
 
 
 def features_by_element_type() -> Mapping[str, Sequence[str]]:
     """Return the features that multiply matrices of each element type, the fastest first."""
-    features: Mapping[str, Sequence[str]] = _document()["units"]
+    features: Mapping[str, Sequence[str]] = shipped_yaml("knowledge.hardware", "matrix_features.yaml")["units"]
     return features
 
 
@@ -136,17 +135,8 @@ def features_by_name(microarchitecture: str, *, also_generic: bool = False) -> f
     target = archspec.cpu.TARGETS.get(microarchitecture)
     if target is None or (target.vendor == _GENERIC and not also_generic):
         return None
-    more = _document()["beyond_archspec"].get(microarchitecture, {})
+    more = shipped_yaml("knowledge.hardware", "matrix_features.yaml")["beyond_archspec"].get(microarchitecture, {})
     return frozenset(target.features) | frozenset(more.get("features", ()))
-
-
-@cache
-def _document() -> dict[str, Any]:
-    import yaml
-
-    text = (importlib.resources.files("knowledge.hardware") / "matrix_features.yaml").read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return document
 
 
 AMX_SOURCE = "https://docs.kernel.org/arch/x86/xstate.html"

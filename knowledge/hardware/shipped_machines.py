@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import Any
 
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
+from knowledge.shipped_yaml import shipped_yaml
 
 _RUNNABLE = ("nvidia", "amd")
 """Vendors whose accelerators all run a framework that the program advises on."""
@@ -45,7 +45,7 @@ class ShippedMachine:
 @cache
 def shipped_machines() -> Mapping[str, ShippedMachine]:
     """Return the machines of shipped profiles by name: each accelerator with a typical host, and processors."""
-    document = _document("hosts.yaml")
+    document = shipped_yaml("knowledge.hardware", "machines", "hosts.yaml")
     models = {model.name: model for model in accelerator_models() if _runs_a_framework(model)}
     short_names = {name: models[target] for name, target in document["short_names"].items()}
     named_models = {**{name: model for name, model in models.items() if not model.variants}, **short_names}
@@ -138,13 +138,15 @@ def _cpu(model: str, facts: Mapping[str, str]) -> Cpu:
 @cache
 def _processors() -> Mapping[str, Mapping[str, str]]:
     """Return what is known of each listed processor, by its marketing name."""
-    processors: Mapping[str, Mapping[str, str]] = _document("processors.yaml")["processors"]
+    processors: Mapping[str, Mapping[str, str]] = shipped_yaml("knowledge.hardware", "machines", "processors.yaml")[
+        "processors"
+    ]
     return processors
 
 
 def _instances(provider: str) -> Iterator[ShippedMachine]:
     models = {model.name: model for model in accelerator_models()}
-    for group in _document(f"{provider}.yaml")["groups"]:
+    for group in shipped_yaml("knowledge.hardware", "machines", f"{provider}.yaml")["groups"]:
         facts = _processors()[group["processor"]]
         cpu = _cpu(group["processor"], facts)
         model = models[group["accelerator"]] if "accelerator" in group else None
@@ -164,12 +166,3 @@ def _accelerator(model: AcceleratorModel, count: int, part_gib: float | None) ->
     if part_gib is None:
         return accelerator
     return replace(accelerator, memory_bytes=int(part_gib * _GIB), partition="vgpu")
-
-
-@cache
-def _document(name: str) -> dict[str, Any]:
-    import yaml
-
-    text = (importlib.resources.files("knowledge.hardware") / "machines" / name).read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import tempfile
 from collections.abc import Iterator
@@ -249,8 +250,6 @@ def _migrate(engine: Engine) -> None:
 
 def _upgrade(connection: Connection) -> None:
     """Run the migrations that the tables lack."""
-    import logging
-
     from alembic import command
     from alembic.config import Config
 

@@ -20,7 +20,7 @@ from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.predictor import Predictor
-from advisor.resolve.score.slowdowns import gain_without, score_slowdown
+from advisor.resolve.score.slowdowns import Slowdowns, SlowdownScore, gain_without
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import HardwareCondition, Reproduction, SlowerRule
 from knowledge.domain.frameworks import FRAMEWORKS
@@ -131,6 +131,11 @@ def estimator_for(workload: str | None) -> Estimator:
 RESNET = {"indicator": "model", "model": "resnet50", "mode": "training"}
 
 
+def score_of_slowdown(rule: SlowerRule, name: str, estimator: Estimator) -> SlowdownScore:
+    slowdowns = Slowdowns(rules=RuleBook((rule,), MACHINE), estimator=estimator)
+    return slowdowns.score(rule, name, Version("2"))
+
+
 @pytest.mark.parametrize(
     ("fields", "workload", "reason"),
     [
@@ -150,7 +155,7 @@ def test_a_slow_down_counts_for_the_workloads_that_it_is_a_part_of(
 ) -> None:
     rule = slower_rule(**{"ratios": (9.0, 9.0), **fields})
 
-    score = score_slowdown(rule, rule.packages[0], Version("2"), estimator_for(workload))
+    score = score_of_slowdown(rule, rule.packages[0], estimator_for(workload))
 
     assert score.reason == reason
     assert (score.steps > 0) is (not reason)
@@ -170,10 +175,10 @@ def test_a_measurement_of_both_versions_replaces_a_report() -> None:
     one_of_them = FixedScores({("torch", "2"): 0.1})
     rule = slower_rule(ratios=(9.0, 9.0))
 
-    assert "both versions were measured" in score_slowdown(rule, "torch", Version("2"), measured).reason
+    assert "both versions were measured" in score_of_slowdown(rule, "torch", measured).reason
     of_library = slower_rule(ratios=(9.0, 9.0), packages=("libtorch",), measured_as="torch")
-    assert "both versions were measured" in score_slowdown(of_library, "libtorch", Version("2"), measured).reason
-    assert score_slowdown(rule, "torch", Version("2"), one_of_them).steps > 0
+    assert "both versions were measured" in score_of_slowdown(of_library, "libtorch", measured).reason
+    assert score_of_slowdown(rule, "torch", one_of_them).steps > 0
 
 
 def advice_for(

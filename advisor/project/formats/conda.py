@@ -40,20 +40,6 @@ _SPECIFICATION = re.compile(r"(?:[^\s:]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<
 _VERSION_KEY = re.compile(r"version\s*=\s*(?:'([^']*)'|\"([^\"]*)\")")
 _OPERATOR = re.compile(r"(==|!=|>=|<=|~=|=|>|<)\s*")
 _INSTALLERS = frozenset({"pip", "conda", "uv"})
-_PLATFORMS: Mapping[str, Mapping[str, str]] = {
-    "unix": {"os_name": "posix"},
-    "linux": {"sys_platform": "linux"},
-    "linux-64": {"sys_platform": "linux", "platform_machine": "x86_64"},
-    "linux-aarch64": {"sys_platform": "linux", "platform_machine": "aarch64"},
-    "osx": {"sys_platform": "darwin"},
-    "macos": {"sys_platform": "darwin"},
-    "osx-64": {"sys_platform": "darwin", "platform_machine": "x86_64"},
-    "osx-arm64": {"sys_platform": "darwin", "platform_machine": "arm64"},
-    "win": {"sys_platform": "win32"},
-    "win-64": {"sys_platform": "win32", "platform_machine": "AMD64"},
-    "win-arm64": {"sys_platform": "win32", "platform_machine": "ARM64"},
-}
-"""Platforms of `[target.NAME]`, as environment markers (https://pixi.prefix.dev/latest/workspace/multi_platform_configuration)."""
 _MOST_NAMES = 20
 """Maximum number of packages in a message."""
 
@@ -262,12 +248,13 @@ def _with_targets(tables: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping
     Raises:
         ValueError: If a platform is unknown.
     """
+    platforms = _tables()["platforms"]
     for table in tables:
         yield table, ""
         for platform, own in table.get("target", {}).items():
-            if platform not in _PLATFORMS:
+            if platform not in platforms:
                 raise ValueError(f"the platform `{platform}` is unknown")
-            yield own, " and ".join(f"{variable} == '{name}'" for variable, name in _PLATFORMS[platform].items())
+            yield own, " and ".join(f"{variable} == '{name}'" for variable, name in platforms[platform].items())
 
 
 def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
@@ -275,7 +262,7 @@ def _without_replaced(table: Mapping[str, Any], name: str, marker: str) -> str:
     if marker:
         return marker
     replacing = [
-        _PLATFORMS[platform]
+        _tables()["platforms"][platform]
         for platform, own in table.get("target", {}).items()
         if any(canonicalize_name(other) == canonicalize_name(name) for other in own.get("pypi-dependencies", {}))
     ]
@@ -308,7 +295,11 @@ def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
 @cache
 def _index_names() -> Mapping[str, str]:
     """Return the name on the package index of each conda package for which it is certain, by normalised name."""
-    document = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
-    names: dict[str, str] = {name: name for name in document["same"].split()}
-    names |= document["renamed"]
-    return names
+    return {**{name: name for name in _tables()["same"].split()}, **_tables()["renamed"]}
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    """Return the tables of names (`conda_names.yaml`)."""
+    tables: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
+    return tables

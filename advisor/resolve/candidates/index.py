@@ -163,7 +163,7 @@ class IndexCandidates:
             self.dependencies(candidate)
 
     def _is_unbuilt(self, candidate: Candidate) -> bool:
-        """Whether a candidate needs a build, as far as its metadata can be read."""
+        """Whether a candidate is known to need a build; false if its metadata cannot be read."""
         try:
             return self.needs_build(candidate)
         except (MetadataError, UnavailableError):
@@ -184,12 +184,12 @@ class IndexCandidates:
                 self._requested_sizes[file.url] = self._client.size(file)
 
     def _is_sized(self, candidate: Candidate) -> bool:
-        """Whether the size of a candidate is known as far as it matters."""
+        """Whether the size of a candidate is known, or does not matter."""
         is_stated = candidate.file.size is not None or candidate.direct is not None
         return is_stated or not self._reads_sizes or candidate.file.url in self._requested_sizes
 
     def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
         return candidate.file.size if candidate.file.size is not None else self._requested_sizes.get(candidate.file.url)
 
     def for_problem(self, problem: ResolutionProblem) -> IndexCandidates:
@@ -233,7 +233,7 @@ class IndexCandidates:
         return candidate.direct is None and candidate.is_sdist and self._read_metadata(candidate).dynamic
 
     def _read_metadata(self, candidate: Candidate) -> CoreMetadata:
-        """Return the metadata of a file; if an sdist does not state its own, that of a wheel of the version.
+        """Return the metadata of a file, or of a wheel of the version if an sdist does not state its own.
 
         Metadata that the project states comes first.
 
@@ -263,7 +263,7 @@ class IndexCandidates:
         return min(own_index, key=lambda file: file.filename, default=None)
 
     def assuming_sdists(self) -> tuple[ResolutionProblem, IndexCandidates]:
-        """Return the problem in which sdists require what they state without a build, and its candidates."""
+        """Return the problem and its candidates if sdists require what they state without a build."""
         policy = replace(self._problem.policy, assume_sdists=True)
         problem = replace(self._problem, policy=policy)
         return problem, IndexCandidates(self._client, problem)

@@ -98,7 +98,7 @@ class AllowedReplacements:
     """Which packages may replace others.
 
     Attributes:
-        by_hardware: Whether those are allowed of which the hardware alone decides whether they fit.
+        by_hardware: Whether replacements are allowed that depend on nothing but the hardware.
         by_name: Replacement by package, whatever it must not need.
     """
 
@@ -250,7 +250,7 @@ class Candidate:
     Attributes:
         name: Normalised name.
         version: Version.
-        file: The file; for a repository or a directory, a stand-in whose address is that of the direct reference.
+        file: The file; for a repository or a directory, a stand-in with the address of the direct reference.
         direct: Repository, archive or directory that it comes from; `None` if it comes from an index.
     """
 
@@ -357,7 +357,7 @@ class RecordedCandidates(CandidateSource, Protocol):
         """Return a candidate's known vulnerabilities, or `None` without a record of them."""
 
     def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes, as far as it is known without a request."""
+        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
 
 
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:

@@ -23,7 +23,7 @@ from knowledge.estimate.interface import Prediction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
-    """The best stack in which a package has another version.
+    """The best stack with another version of a package.
 
     Attributes:
         version: The version.
@@ -121,7 +121,7 @@ def explain_package(request: ResolutionRequest, advice: Advice, name: Normalized
 def best_with_version(
     request: ResolutionRequest, optimum: Optimum, name: NormalizedName, version: Version
 ) -> Alternative:
-    """Return the best stack of a request in which a package has another version than in its optimum."""
+    """Return the best stack of a request with another version of a package than its optimum has."""
     return _alternative(request, optimum, name, Requirement(f"{name}==={version}"), version)
 
 

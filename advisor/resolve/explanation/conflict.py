@@ -128,7 +128,7 @@ class Contradiction:
         )
 
     def _irreducible(self, roots: list[Fact]) -> list[Fact]:
-        """Return requirements that contradict each other only all together, as far as metadata was read."""
+        """Return requirements that contradict each other only all together, by the metadata that was read."""
         others = [fact for fact in self._guards if fact.root is None]
         for root in list(roots):
             if root in roots and (core := self._core([*(r for r in roots if r is not root), *others])) is not None:
@@ -329,7 +329,7 @@ def _span(candidates: Sequence[Candidate]) -> str:
 
 
 def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> ResolutionProblem | None:
-    """Return a problem in which one requirement admits every version, or from which one constraint is removed.
+    """Return a problem without one constraint, or with a requirement that admits every version.
 
     `None` if there is nothing to relax.
     """

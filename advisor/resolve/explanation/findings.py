@@ -181,10 +181,9 @@ def _slowdown_findings(
 ) -> Iterator[AdviceFinding]:
     """Yield the documented slow-downs of a stack, and those of the baseline and the current lock that it avoids."""
     score = request.score
-    estimator = score.estimator if "speed" in CRITERIA[score.objective] else None
-    versions = stack.versions
+    scored = score.slowdowns if "speed" in CRITERIA[score.objective] else None
     remaining = set()
-    for rule, name, text in slowdown_texts(versions, score.rules, estimator=estimator, min_gain=score.min_gain):
+    for rule, name, text in slowdown_texts(stack.versions, score.rules, scored=scored):
         remaining.add(rule.id)
         yield warning("ADV116", text, package=name, source=rule.source)
     for label, before in (

@@ -40,7 +40,7 @@ class _Demand:
 
 
 def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) -> Conflict | None:
-    """Return a conflict of at most two requirements of the project, each of which admits only one version.
+    """Return a conflict of at most two requirements of the project that admit only one version each.
 
     They conflict with each other, or the two versions need different versions of a third package.
 

@@ -40,7 +40,7 @@ class RecommendedSetting:
         numerical_effects: Measured effects of a lower precision on the results of small models.
         together_with: Settings of the advice that it gains with, if it gains nothing without them, as ``name=value``.
         missing: What the machine lacks for it, in one clause; empty for most. It is emulated.
-        not_installed: File names of the libraries of which it needs one, if the target is this machine and has none.
+        not_installed: File names of libraries: the setting needs one of them, and this machine, the target, has none.
         debian_package: Package of Debian and Ubuntu with such a library; empty if it needs none, or it is not known.
     """
 
@@ -112,7 +112,7 @@ def compared_effects(
     settings: TargetSettings,
     listed: Collection[RecommendedSetting],
 ) -> tuple[SettingEffect, ...]:
-    """Return what run-time settings of the frameworks of a stack are worth, as far as measurements say it.
+    """Return the measured effects of run-time settings of the frameworks of a stack.
 
     Values that the stack's version or the machine does not have are left out, unless the advice is about them.
 

@@ -80,7 +80,7 @@ class AdviceSizes:
     Attributes:
         stack: The recommended stack.
         baseline: The baseline; `None` if there is none.
-        current: The current lock, as far as its sizes are known without a request; `None` if there is none.
+        current: The current lock, with the sizes that are known without a request; `None` if there is none.
         findings: What is not known, and why.
         final: Whether reading the sizes again would give the same result.
     """

@@ -81,7 +81,7 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         self._is_left_out = is_left_out
         self._limit = limit
         self.refused: set[str] = set()
-        """Packages of which older versions were refused, since no requirement excluded one whose build failed."""
+        """Packages whose older versions were refused: no requirement excluded a newer one whose build failed."""
         self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
 
     def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:

@@ -130,7 +130,7 @@ class Encoding:
         }
 
     def unexpanded(self, answer: SolverResult) -> list[NormalizedName]:
-        """Return the packages of which a solution chooses a candidate that is not explicit."""
+        """Return the packages whose candidate in a solution is not explicit."""
         return sorted(name for name, literal in self._older.items() if answer.is_true(literal))
 
     def add_packages(self, names: Iterable[NormalizedName]) -> None:

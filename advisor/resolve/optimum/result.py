@@ -29,7 +29,7 @@ class Optimum:
         stopped: Why the search ended before the proof; empty if it did not.
         options: Place of the extras that are required in addition, by package.
         not_compared: Which other ways to state the problem were not compared; empty if all were.
-        failed_builds: Packages of which a build failed. Versions of other packages that nobody read may exclude that
+        failed_builds: Packages with a failed build. Versions of other packages that nobody read may exclude that
             build, so that an older one would count.
         newest: The newest stack that runs on the target, which its speed was compared with; empty if none was.
         gain: Predicted gain over that stack, each with its best settings.

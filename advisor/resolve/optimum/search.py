@@ -105,7 +105,7 @@ class Search:
 
         Args:
             selection: The chosen candidate of each package.
-            unexpanded: Packages of which the solution chose a candidate that is not explicit.
+            unexpanded: Packages with a candidate in the solution that is not explicit.
             roots: The project's requirements; by default those of the problem.
             extras: Extras that are required in addition wherever a package is needed.
 
@@ -126,7 +126,7 @@ class Search:
     ) -> bool:
         """Whether other packages of a stack exclude the failed builds that are newer than its versions.
 
-        A stack in which they do not is forbidden from then on.
+        Otherwise the stack is forbidden from then on.
 
         Args:
             stack: The stack, with known metadata.

@@ -42,7 +42,7 @@ class Stages:
         self.unique = False
         """Whether the last choice is proven to be the first of those with the same score."""
         self.unexpanded: Sequence[NormalizedName] = ()
-        """Packages of which the last solution chose a candidate that is not explicit."""
+        """Packages with a candidate in the last solution that is not explicit."""
 
     def solve(
         self, objectives: Sequence[Objective], budgets: Sequence[Budget] = ()
@@ -205,7 +205,7 @@ class Stages:
     def _record(self, answer: SolverResult) -> None:
         """Store a solution, and the packages it needs that are not expanded."""
         self._last = self._encoding.selected_candidates(answer)
-        # Includes packages of which it chose a candidate that is not explicit.
+        # Includes packages whose candidate is not explicit.
         reached = [name for name in self._rewarded if name in self._encoding.candidates]
         self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
         options = self._encoding.selected_options(answer)

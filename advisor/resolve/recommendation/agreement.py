@@ -1,8 +1,7 @@
 """The same versions for several targets wherever possible: one exact optimum over the stacks of all of them.
 
-The problems of the targets become one problem, in which each package exists once for each target. Among the stacks that
-violate the fewest rules and have the fewest idle builds, those with the fewest different versions are the best, and of
-those the ones that are best by the other criteria, summed over the targets.
+The problems of the targets become one problem, with one copy of each package for each target. Its criteria are, in this
+order: violated rules, idle builds, the number of different versions, and the other criteria, summed over the targets.
 """
 
 from __future__ import annotations

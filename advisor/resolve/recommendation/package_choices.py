@@ -204,7 +204,7 @@ def _with_chosen_extras(request: ResolutionRequest, optimum: Optimum) -> Selecti
 def _with_extra_options(
     request: ResolutionRequest, options: Mapping[NormalizedName, tuple[Substitution, ...]]
 ) -> ResolutionRequest:
-    """Return the request in which extras may be required of a package in addition, with their costs."""
+    """Return the request with extras that packages may be required with in addition, and their costs."""
     score = replace(request.score, extra_options={name: len(several) for name, several in options.items()})
     return replace(request, problem=replace(request.problem, extra_options=options), score=score)
 

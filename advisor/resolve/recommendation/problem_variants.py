@@ -122,7 +122,7 @@ def compare_variants(
 ) -> VariantComparison:
     """Solve the variants of a problem, and sort them by their score.
 
-    The speed of all of them is compared with that of one stack: the newest that runs on the target in any variant.
+    Speed is compared with one stack for all of them: the newest that runs on the target in any variant.
 
     Args:
         variants: The variants.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
@@ -80,7 +81,7 @@ class TargetBuilds:
         return frozenset(x for e in self._extras if canonicalize_name(e.package) == name for x in e.extras)
 
     def idle_extras(self, name: NormalizedName, required: Iterable[str]) -> list[BuildExtra]:
-        """Return those of a package's required extras that are for an accelerator which the target does not have."""
+        """Return the required extras of a package for accelerators that the target does not have."""
         required = frozenset(required)
         return [
             entry
@@ -122,7 +123,7 @@ class TargetBuilds:
         return bool(offered) and all(map(self.is_idle, offered))
 
     def is_idle(self, candidate: Candidate) -> bool:
-        """Whether a candidate uses no accelerator of the target, or is built for one which it does not have."""
+        """Whether a candidate uses no accelerator of the target, or is built for another one."""
         build = self.build_of(candidate.name, candidate.version)
         if build is None:
             return False
@@ -162,7 +163,7 @@ class TargetBuilds:
         return not (is_used or needs_nothing), runtime, version.local is not None, version.local or ""
 
     def reason(self, candidate: Candidate, plain: Candidate | None) -> str:
-        """Return why a candidate has another build than that of a plain resolver; empty if it has the same or none.
+        """Return why a candidate is another build than a plain resolver chooses; empty if it is the same, or no build.
 
         Args:
             candidate: The candidate.
@@ -187,26 +188,20 @@ class TargetBuilds:
     def mismatches(self, candidates: Candidates) -> tuple[list[Mismatch], list[Mismatch]]:
         """Return the choices of two packages of a family that do not work together, and those that may not.
 
-        The second ones are builds for the same accelerators, of which the runtime's version of one is unknown.
+        The second ones are builds for the same accelerators; the runtime's version of one is unknown.
         """
-        certain: list[Mismatch] = []
-        possible: list[Mismatch] = []
-        for family in self._families:
-            members = [name for name in map(canonicalize_name, family.packages) if candidates.get(name)]
-            for number, one in enumerate(members):
-                for other in members[number + 1 :]:
-                    self._compare(family, (one, other), candidates, certain, possible)
-        return certain, possible
+        every = [
+            mismatch
+            for family in self._families
+            for pair in combinations([n for n in map(canonicalize_name, family.packages) if candidates.get(n)], 2)
+            for mismatch in self._compare(family, pair, candidates)
+        ]
+        return [m for is_certain, m in every if is_certain], [m for is_certain, m in every if not is_certain]
 
     def _compare(
-        self,
-        family: BuildFamily,
-        pair: tuple[NormalizedName, NormalizedName],
-        candidates: Candidates,
-        certain: list[Mismatch],
-        possible: list[Mismatch],
-    ) -> None:
-        """Add the choices of two packages whose builds do not match."""
+        self, family: BuildFamily, pair: tuple[NormalizedName, NormalizedName], candidates: Candidates
+    ) -> Iterator[tuple[bool, Mismatch]]:
+        """Yield the choices of two packages whose builds do not match, and whether that is certain."""
         ones, others = (self._by_build(name, candidates[name]) for name in pair)
         for (build, is_default), choices in sorted(ones.items()):
             unlike: dict[bool, set[Choice]] = {True: set(), False: set()}
@@ -216,9 +211,9 @@ class TargetBuilds:
                 elif build != other_build and not (is_default and is_other_default):
                     unlike[False] |= other_choices
             reason = f"`{pair[0]}` for {build} does not work with another build of `{pair[1]}` ({family.source})"
-            for is_certain, mismatches in ((True, certain), (False, possible)):
-                if unlike[is_certain]:
-                    mismatches.append((frozenset(choices), frozenset(unlike[is_certain]), reason))
+            for is_certain, mismatched in unlike.items():
+                if mismatched:
+                    yield is_certain, (frozenset(choices), frozenset(mismatched), reason)
 
     def _by_build(self, name: NormalizedName, offered: Sequence[Candidate]) -> dict[tuple[Build, bool], set[Choice]]:
         """Group versions by their build, and by whether they have no local version."""

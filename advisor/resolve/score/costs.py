@@ -143,7 +143,7 @@ class Bound:
 
     @property
     def gap_text(self) -> str:
-        """The gap with its unit, as far as people need it."""
+        """The gap, with its unit if people need one."""
         return size_text(self.gap) if self.objective == "size" else str(self.gap)
 
 

@@ -20,7 +20,7 @@ from advisor.resolve.candidates.problem import (
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import Bound, Budget, Candidates, Choice, Limits, Objective, OptionCosts, PairedChoice
 from advisor.resolve.score.setting_choice import TargetSettings
-from advisor.resolve.score.slowdowns import add_slowdowns, gain_by_slowdowns
+from advisor.resolve.score.slowdowns import Slowdowns
 from advisor.resolve.score.speed_steps import MIN_GAIN, SpeedComparison
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.ratio import Ratio
@@ -136,6 +136,11 @@ class StackScore:
         return self.builds.rules
 
     @property
+    def slowdowns(self) -> Slowdowns:
+        """The documented slow-downs, as they count."""
+        return Slowdowns(rules=self.rules, estimator=self.estimator, min_gain=self.min_gain)
+
+    @property
     def includes_speed(self) -> bool:
         """Whether speed is one of the criteria."""
         return "speed" in self.names
@@ -195,8 +200,7 @@ class StackScore:
         """Return the gain of a stack over the reference, and the number of versions that were compared."""
         versions, before = stack.versions, (self.reference or NO_PACKAGES).versions
         gain, comparisons = self._comparison.gain(versions, offered, only_counted=only_counted)
-        of_slowdowns = gain_by_slowdowns(versions, before, self.rules, self.estimator, self.min_gain)
-        return gain.times(of_slowdowns), comparisons
+        return gain.times(self.slowdowns.gain(versions, before)), comparisons
 
     def is_untried_sdist(self, candidate: Candidate) -> bool:
         """Whether a candidate violates the rule about sdists whose build was not tried.
@@ -212,7 +216,7 @@ class StackScore:
         )
 
     def is_too_large(self, stack: Iterable[Candidate]) -> bool:
-        """Whether the download of a stack is above the limit, as far as it is known."""
+        """Whether the known part of the download of a stack is above the limit."""
         return self.is_above_max_size(sum(map(self._bytes, stack)))
 
     def is_above_max_size(self, download: int) -> bool:
@@ -330,7 +334,7 @@ class StackScore:
         return _counting("vulnerabilities", candidates, vulnerability_count)
 
     def _sizes(self, candidates: Candidates) -> Objective:
-        """Return the bytes to download, as far as they are known; each iteration may have read more of them."""
+        """Return the known bytes to download; each iteration may have read more of them."""
         return _counting("size", candidates, self._bytes)
 
     def _bytes(self, candidate: Candidate) -> int:
@@ -435,7 +439,7 @@ class StackScore:
     def _speed(self, candidates: Candidates) -> Objective:
         objective, _ = self._comparison.objective(candidates)
         objective = replace(objective, together=self.uncounted)
-        return add_slowdowns(objective, candidates, self.rules, self.estimator, self.min_gain)
+        return self.slowdowns.added_to(objective, candidates)
 
 
 def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:

@@ -174,7 +174,7 @@ class Predictor:
         return tuple(_with_ratio(Effect, effect) for effect in effects)
 
     def compared_settings(self, stack: Versions) -> tuple[SettingEffect, ...]:
-        """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
+        """Return the measured effects of settings of the frameworks of a stack."""
         query = ["compared settings", self._texts(stack)]
         effects = self.cached(query, lambda: [asdict(e) for e in self.estimator.compared_settings(stack)])
         return tuple(

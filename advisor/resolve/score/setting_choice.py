@@ -1,9 +1,9 @@
 """Run-time settings as decisions: the best settings for each version of a framework, and what they are worth.
 
 A setting needs nothing but a version of its framework that knows it. So the best settings for a version do not depend
-on other packages, and the best stack with the best settings is the optimum over versions of which each has the gain of
-its best settings: exact, without further variables in the model of the solver. Settings of the whole process about
-which several frameworks disagree are left out before.
+on other packages, and each version counts with the gain of its best settings. The result is the exact optimum, without
+further variables in the model of the solver. Some settings apply to the whole process: values that several frameworks
+disagree about are left out before.
 """
 
 from __future__ import annotations
@@ -182,9 +182,10 @@ def _loses(gains: SettingGains, version: Version, value: SettingValue) -> bool:
 def best_settings(gains: SettingGains, version: Version, admissible: Iterable[SettingValue]) -> BestSettings:
     """Return the settings with the largest gain; of several, the fewest, then the first by name.
 
-    A gain is that of the settings alone and, for two that were measured together, that of both. Gains that are not
-    significant count as nothing. What a setting gains more where another one is set counts only if it is significant
-    there, and the other gains alone, or both gain where the other is set; what two gain less counts in any case.
+    Settings have their gains alone; two that were measured together have the gain of both. Gains that are not
+    significant count as nothing. A setting may gain more where another one is set. That counts only if it is
+    significant there, and the other gains alone, or both gain where the other is set. If two gain less together, that
+    counts in any case.
 
     Args:
         gains: Gains of the framework.

@@ -36,92 +36,79 @@ class SlowdownScore:
     reason: str = ""
 
 
-def add_slowdowns(
-    objective: Objective, candidates: Candidates, rules: RuleBook, estimator: Estimator, min_gain: float
-) -> Objective:
-    """Return the criterion speed with the documented slow-downs of the candidates.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdowns:
+    """The documented slow-downs on a target, as they count in the score.
 
-    A slow-down that needs another package is a cost of pairs of versions, any other one a cost of versions.
-
-    Args:
-        objective: Costs of the measured packages, in steps.
-        candidates: Candidates of each package.
+    Attributes:
         rules: The rules that apply to the target.
         estimator: Predictions from the observations.
         min_gain: Smallest difference of speed that counts, as a fraction.
     """
-    costs: dict[Choice, int] = dict(objective.costs)
-    pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
-    for rule in rules.slower:
-        other = NormalizedName(rule.other)
-        others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
-        for choice in _slow_choices(rule, candidates):
-            if rule.other and not others:
-                continue
-            steps = score_slowdown(rule, *choice, estimator, min_gain).steps
-            if not rule.other:
-                costs[choice] = costs.get(choice, 0) + steps
-                continue
-            for paired in others if steps else ():
-                pairs[choice, paired] = pairs.get((choice, paired), 0) + steps
-    return replace(objective, costs=costs, pairs=pairs)
+
+    rules: RuleBook
+    estimator: Estimator
+    min_gain: float = MIN_GAIN
+
+    def added_to(self, objective: Objective, candidates: Candidates) -> Objective:
+        """Return the criterion speed with the documented slow-downs of the candidates.
+
+        A slow-down that needs another package is a cost of pairs of versions, any other one a cost of versions.
+
+        Args:
+            objective: Costs of the measured packages, in steps.
+            candidates: Candidates of each package.
+        """
+        costs: dict[Choice, int] = dict(objective.costs)
+        pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
+        for rule in self.rules.slower:
+            other = NormalizedName(rule.other)
+            others = [(other, c.version) for c in candidates.get(other, ()) if rule.concerns_other(c.version)]
+            for choice in _slow_choices(rule, candidates):
+                if rule.other and not others:
+                    continue
+                steps = self.score(rule, *choice).steps
+                if not rule.other:
+                    costs[choice] = costs.get(choice, 0) + steps
+                    continue
+                for paired in others if steps else ():
+                    pairs[choice, paired] = pairs.get((choice, paired), 0) + steps
+        return replace(objective, costs=costs, pairs=pairs)
+
+    def score(self, rule: SlowerRule, name: str, version: Version) -> SlowdownScore:
+        """Return what a documented slow-down of one of its slow versions costs in the score."""
+        share = self.estimator.time_share(name, rule.parts)
+        if share is None:
+            if not rule.whole:
+                return SlowdownScore(reason="no workload is selected, and it is a slow-down of one operation")
+            if len(rule.ratios) < FEWEST_PROGRAMS:
+                return SlowdownScore(reason="no workload is selected, and it is the report of one program")
+            share = 1.0
+        if not share:
+            return SlowdownScore(reason="it is not known to be a part of the workload")
+        if self.estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
+            return SlowdownScore(reason="both versions were measured on comparable hardware")
+        gain = gain_without(rule, share)
+        steps = counted_steps(gain, 1, self.min_gain)
+        if steps <= 0:
+            return SlowdownScore(reason="it is too small or too uncertain")
+        return SlowdownScore(steps=steps, gain=gain)
+
+    def gain(self, stack: Mapping[str, Version], before: Mapping[str, Version]) -> Ratio:
+        """Return what a stack gains over another one by slow-downs that only one of them has, as they count."""
+        own, avoided = (
+            {(rule.id, name): self.score(rule, name, of[name]).gain for rule, name in self.rules.slowdowns_of(of)}
+            for of in (stack, before)
+        )
+        total = NO_GAIN
+        for key in sorted(own.keys() ^ avoided.keys()):
+            total = total.times(avoided[key] if key in avoided else own[key].inverse())
+        return total
 
 
 def _slow_choices(rule: SlowerRule, candidates: Candidates) -> list[Choice]:
     names = [NormalizedName(name) for name in rule.packages]
     return [(name, c.version) for name in names for c in candidates.get(name, ()) if rule.concerns(name, c.version)]
-
-
-def score_slowdown(
-    rule: SlowerRule, name: str, version: Version, estimator: Estimator, min_gain: float = MIN_GAIN
-) -> SlowdownScore:
-    """Return what a documented slow-down costs in the score.
-
-    Args:
-        rule: The slow-down.
-        name: The package.
-        version: One of its slow versions.
-        estimator: Predictions from the observations.
-        min_gain: Smallest difference of speed that counts, as a fraction.
-    """
-    share = estimator.time_share(name, rule.parts)
-    if share is None:
-        if not rule.whole:
-            return SlowdownScore(reason="no workload is selected, and it is a slow-down of one operation")
-        if len(rule.ratios) < FEWEST_PROGRAMS:
-            return SlowdownScore(reason="no workload is selected, and it is the report of one program")
-        share = 1.0
-    if not share:
-        return SlowdownScore(reason="it is not known to be a part of the workload")
-    if estimator.has_compared(rule.measured_as or name, version, Version(rule.than)):
-        return SlowdownScore(reason="both versions were measured on comparable hardware")
-    gain = gain_without(rule, share)
-    steps = counted_steps(gain, 1, min_gain)
-    return (
-        SlowdownScore(steps=steps, gain=gain) if steps > 0 else SlowdownScore(reason="it is too small or too uncertain")
-    )
-
-
-def gain_by_slowdowns(
-    stack: Mapping[str, Version],
-    before: Mapping[str, Version],
-    rules: RuleBook,
-    estimator: Estimator,
-    min_gain: float,
-) -> Ratio:
-    """Return what a stack gains over another one by documented slow-downs that only one of them has, as they count."""
-    losses: list[dict[tuple[str, str], Ratio]] = [
-        {
-            (rule.id, name): score_slowdown(rule, name, versions[name], estimator, min_gain).gain
-            for rule, name in rules.slowdowns_of(versions)
-        }
-        for versions in (stack, before)
-    ]
-    own, avoided = losses
-    total = NO_GAIN
-    for key in sorted(own.keys() ^ avoided.keys()):
-        total = total.times(avoided[key] if key in avoided else own[key].inverse())
-    return total
 
 
 def gain_without(rule: SlowerRule, share: float) -> Ratio:
@@ -140,26 +127,19 @@ def gain_without(rule: SlowerRule, share: float) -> Ratio:
 
 
 def slowdown_texts(
-    versions: Mapping[str, Version],
-    rules: RuleBook,
-    *,
-    estimator: Estimator | None = None,
-    min_gain: float = MIN_GAIN,
+    versions: Mapping[str, Version], rules: RuleBook, *, scored: Slowdowns | None = None
 ) -> list[tuple[SlowerRule, str, str]]:
     """Return the documented slow-downs of a stack, each with the slow package and a sentence about it.
 
     Args:
         versions: Versions of the stack.
         rules: The rules that apply to the target.
-        estimator: Predictions, to say why a slow-down does not count in the score; `None` if there is no score.
-        min_gain: Smallest difference of speed that counts, as a fraction.
+        scored: How slow-downs count, to say why one does not; `None` if there is no score.
     """
     texts = []
     for rule, name in rules.slowdowns_of(versions):
-        text = describe_slowdown(rule, versions, name)
-        if estimator is not None:
-            reason = score_slowdown(rule, name, versions[name], estimator, min_gain).reason
-            text += f" (not in the score: {reason})" if reason else ""
+        reason = scored.score(rule, name, versions[name]).reason if scored else ""
+        text = f"{describe_slowdown(rule, versions, name)}{f' (not in the score: {reason})' if reason else ''}"
         texts.append((rule, name, text))
     return texts
 

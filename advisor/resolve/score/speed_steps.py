@@ -1,4 +1,4 @@
-"""The criterion speed: predicted gains over a reference stack, in whole steps, as far as they count.
+"""The criterion speed: predicted gains over a reference stack that count, in whole steps.
 
 A difference counts if it is significant and at least as large as the smallest gain that counts (`min-gain`). Versions
 count as equally fast if none of them is faster by as much.
@@ -45,12 +45,12 @@ class BestSettings:
 
 
 SettingsByVersion = Mapping[str, Mapping[Version, BestSettings]]
-"""The best settings of each version, by framework, compared with those of a reference."""
+"""The best settings of each version, by framework, compared with the settings of a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeedComparison:
-    """Compares versions with those of a reference stack.
+    """Compares versions with the versions of a reference stack.
 
     Attributes:
         estimator: Predictions from the observations.
@@ -247,7 +247,7 @@ def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
 
 
 def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
-    """Return a gain or a loss in whole steps, as far as it counts: if it is significant, and large enough.
+    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
 
     The penalty for its uncertainty makes a gain smaller, and a loss, too.
 
@@ -270,7 +270,7 @@ def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSett
     count.
 
     Args:
-        change: Gain of the version over that of the reference.
+        change: Gain of the version over the reference's version.
         own: The best settings of the version.
         other: Those of the reference's version.
         comparisons: Number of versions that were compared.
@@ -283,14 +283,14 @@ def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSett
 
 
 def _in_tiers(steps: Mapping[_T, int], beaten_by: Callable[[_T], Collection[_T]]) -> dict[_T, int]:
-    """Return the steps of versions, in which those that the fastest one does not beat count as fast as it.
+    """Return the steps of versions; a version counts as fast as the fastest one if that does not beat it.
 
     The same holds for the fastest one of the others, and so on. Versions that do not differ from the reference stay as
     they are; those that are slower only matter if all are.
 
     Args:
         steps: Steps of each version, over the reference.
-        beaten_by: Returns the versions that are slower than one of them, as far as it counts.
+        beaten_by: Returns the versions that are slower than one of them by a difference that counts.
     """
     tiers = dict(steps)
     others = [v for v, count in steps.items() if count > 0 or max(steps.values()) < 0]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
+
+from knowledge.shipped_yaml import shipped_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +99,7 @@ def benchmark_name(name: str, round_: str) -> str:
     return usual
 
 
-@cache
-def catalogue() -> dict[str, Any]:
+def catalogue() -> Mapping[str, Any]:
     """Return the catalogue file."""
-    import yaml
-
-    document: dict[str, Any] = yaml.safe_load(
-        (importlib.resources.files("knowledge.exchange.mlperf") / "catalogue.yaml").read_text(encoding="utf-8")
-    )
+    document: Mapping[str, Any] = shipped_yaml("knowledge.exchange.mlperf", "catalogue.yaml")
     return document

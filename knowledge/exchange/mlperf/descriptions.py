@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ast import literal_eval
 from collections.abc import Iterator
 from typing import Any
 
@@ -136,8 +137,6 @@ def _text(value: Any) -> str:
 
 def _literal(value: Any) -> Any:
     """Return what a text that holds a literal of a mapping or a list holds; anything else as it is."""
-    from ast import literal_eval
-
     if not (isinstance(value, str) and value.startswith(("{", "["))):
         return value
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from ast import literal_eval
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,8 +157,6 @@ def _mapping(text: str) -> dict[str, Any]:
     try:
         record = json.loads(text)
     except ValueError:
-        from ast import literal_eval
-
         try:
             record = literal_eval(re.sub(r"\bnull\b", "None", text))
         except (SyntaxError, MemoryError, RecursionError):

@@ -8,6 +8,7 @@ from functools import cache
 from itertools import combinations
 
 from knowledge.domain.hardware import Accelerator, Cpu, Driver, HardwareProfile
+from knowledge.exchange.admission import peak_flops
 from knowledge.exchange.published.measurement import Measurement
 from knowledge.hardware.accelerators import AcceleratorModel, closest_models, find_accelerator
 from knowledge.hardware.partitions import part_of, share_of, states_part
@@ -132,8 +133,6 @@ def largest_flops(m: Measurement) -> float | None:
 
     Of a slice whose share of the GPU is known, it is this share of the peak of the whole GPU.
     """
-    from knowledge.exchange.admission import peak_flops
-
     hardware = make_hardware(m)
     bound = peak_flops(hardware, "cuda", "as-published")
     return bound * (hardware.nodes or 1) * (slice_share(m) or 1.0) if bound is not None else None

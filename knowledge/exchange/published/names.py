@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from knowledge.domain.frameworks import frameworks
 from knowledge.exchange.published.columns import RowError, TableRow
 from knowledge.exchange.published.timm import TIMM
+from knowledge.shipped_yaml import shipped_yaml
 
 _PRECISIONS = {
     "fp32": r"fp ?32|float ?32|single( precision)?|f32",
@@ -65,7 +65,7 @@ def read_task(text: str) -> Task:
     if re.fullmatch(rf"{TIMM}\w+", text):
         return Task(name=text)
     plain = " ".join(re.sub(r"[_\-\s]+", " ", text.lower()).split())
-    for entry in _load("tasks.yaml")["tasks"]:
+    for entry in shipped_yaml(__package__, "tasks.yaml")["tasks"]:
         if re.fullmatch(entry["match"], plain):
             return Task(name=entry["task"], variant=entry.get("variant", ""), flops=float(entry.get("flops", 0)))
     return Task(name=re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-"), listed=False)
@@ -73,7 +73,7 @@ def read_task(text: str) -> Task:
 
 def task_names() -> tuple[str, ...]:
     """Return the names of all listed tasks, sorted."""
-    return tuple(sorted({entry["task"] for entry in _load("tasks.yaml")["tasks"]}))
+    return tuple(sorted({entry["task"] for entry in shipped_yaml(__package__, "tasks.yaml")["tasks"]}))
 
 
 def read_precision(text: str) -> str:
@@ -138,7 +138,7 @@ def read_repository(row: TableRow) -> Repository:
     Raises:
         RowError: If the path contradicts the columns.
     """
-    entry = _load("repositories.yaml")["repositories"].get(row.text("repository"), {})
+    entry = shipped_yaml(__package__, "repositories.yaml")["repositories"].get(row.text("repository"), {})
     path = row.text("path")
     facts: dict[str, str] = {}
     for pattern in entry.get("path", ()):
@@ -173,12 +173,3 @@ def _factor(entry: Mapping[str, Any], path: str, row: TableRow) -> float:
         if small and re.search(rule["path"], path):
             return float(rule["factor"])
     return 1.0
-
-
-@cache
-def _load(name: str) -> dict[str, Any]:
-    import yaml
-
-    text = importlib.resources.files("knowledge.exchange.published").joinpath(name).read_text(encoding="utf-8")
-    document: dict[str, Any] = yaml.safe_load(text)
-    return document
