@@ -6,12 +6,11 @@ The messages: https://github.com/openxla/xla/blob/main/xla/service/hlo.proto and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from knowledge.domain.workload import Direction
-from pi_runners.frameworks.tensorflow.profile import protobuf
-from pi_runners.frameworks.tensorflow.profile.protobuf import Buffer
+from pi_runners.frameworks.tensorflow.profile.messages import parse, text
 from pi_runners.profile import operations
 from pi_runners.profile.events import shape_of
 from pi_runners.profile.timeline import Claim, Kind
@@ -28,26 +27,15 @@ _COMMUNICATION = ("all-reduce", "all-gather", "all-to-all", "reduce-scatter", "c
 _KINDS = {"add": "add", "subtract": "add", "multiply": "multiply", "divide": "multiply", "tanh": "tanh"}
 
 
-@dataclass(slots=True)
 class _Instruction:
-    name: str = ""
-    opcode: str = ""
-    target: str = ""
-    source: str = ""
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
-    number: int = 0
-    operands: list[int] = field(default_factory=list)
-    called: list[int] = field(default_factory=list)
-    window: list[dict[int, int]] = field(default_factory=list)
-    convolution: dict[int, list[int]] = field(default_factory=dict)
-    dot: dict[int, list[int]] = field(default_factory=dict)
-    groups: int = 1
+    """An instruction: the fields of its message as texts and tuples."""
 
-    @property
-    def direction(self) -> Direction:
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.name, self.opcode, self.target = text(message.name), text(message.opcode), text(message.target)
+        self.dtype, self.shape = _shape(message.shape)
         # JAX names the transposed program of a gradient `transpose(jvp(...))`.
-        return "backward" if "transpose(" in self.source else "forward"
+        self.direction: Direction = "backward" if "transpose(" in text(message.metadata.name) else "forward"
 
 
 class Module:
@@ -57,29 +45,18 @@ class Module:
         name: Its name, such as ``jit_step``.
     """
 
-    def __init__(self, message: Buffer) -> None:
-        """Read a ``HloProto``."""
-        self.name = ""
-        self._instructions: dict[int, _Instruction] = {}
-        self._computations: dict[int, list[_Instruction]] = {}
-        for item in protobuf.fields(message):
-            if item.number == 1:
-                self._read_module(item.content)
-        self._by_name = {instruction.name: instruction for instruction in self._instructions.values()}
+    def __init__(self, content: bytes) -> None:
+        """Read a ``HloProto``.
 
-    def _read_module(self, message: Buffer) -> None:
-        for item in protobuf.fields(message):
-            if item.number == 1:
-                self.name = protobuf.text(item.content)
-            elif item.number == 3:
-                instructions, number = [], 0
-                for part in protobuf.fields(item.content):
-                    if part.number == 2:
-                        instructions.append(_instruction(part.content))
-                    elif part.number == 5:
-                        number = part.integer
-                self._computations[number] = instructions
-                self._instructions.update({i.number: i for i in instructions})
+        Raises:
+            WireError: If it is damaged.
+        """
+        module = parse("Hlo", content).module
+        self.name = text(module.name)
+        self._computations = {c.id: list(map(_Instruction, c.instructions)) for c in module.computations}
+        instructions = [i for computation in self._computations.values() for i in computation]
+        self._instructions = {instruction.message.id: instruction for instruction in instructions}
+        self._by_name = {instruction.name: instruction for instruction in self._instructions.values()}
 
     def kind(self, name: str) -> Kind | None:
         """Return the kind of an instruction; none if the module has no such instruction."""
@@ -96,19 +73,19 @@ class Module:
         return Kind(name, _layer(inner), self._claim(inner))
 
     def _inside(self, outer: _Instruction, depth: int) -> Iterator[_Instruction]:
-        for number in outer.called if depth < 4 else ():
+        for number in outer.message.called if depth < 4 else ():
             for instruction in self._computations.get(number, ()):
                 yield instruction
                 if instruction.opcode in ("fusion", "call"):
                     yield from self._inside(instruction, depth + 1)
 
     def _claim(self, instruction: _Instruction) -> Claim | None:
-        inputs = [self._instructions[n] for n in instruction.operands if n in self._instructions]
+        inputs = [self._instructions[n] for n in instruction.message.operands if n in self._instructions]
         shapes = [i.shape for i in inputs]
         dtype = next((i.dtype for i in (instruction, *inputs) if i.dtype), "")
         opcode, direction = instruction.opcode, instruction.direction
         if opcode == "dot" and len(shapes) == 2:
-            return _dot(shapes[0], shapes[1], instruction.dot, dtype)
+            return _dot(shapes[0], shapes[1], instruction.message.dot, dtype)
         if opcode == "convolution" and len(shapes) == 2:
             return _convolution(instruction, shapes[0], shapes[1], dtype)
         if opcode == "custom-call":
@@ -132,60 +109,11 @@ def _weight(instruction: _Instruction) -> tuple[int, int]:
     return -rank, math.prod(instruction.shape) * (instruction.opcode not in _COPIES)
 
 
-def _instruction(message: Buffer) -> _Instruction:
-    instruction = _Instruction()
-    for item in protobuf.fields(message):
-        if item.number == 1:
-            instruction.name = protobuf.text(item.content)
-        elif item.number == 2:
-            instruction.opcode = protobuf.text(item.content)
-        elif item.number == 3:
-            instruction.dtype, instruction.shape = _shape(item.content)
-        elif item.number == 7:
-            instruction.source = next(
-                (protobuf.text(f.content) for f in protobuf.fields(item.content) if f.number == 2), ""
-            )
-        elif item.number == 15:
-            instruction.window = [
-                {f.number: f.integer for f in protobuf.fields(axis.content)}
-                for axis in protobuf.fields(item.content)
-                if axis.number == 1
-            ]
-        elif item.number == 16:
-            instruction.convolution = _numbers(item.content)
-        elif item.number == 28:
-            instruction.target = protobuf.text(item.content)
-        elif item.number == 30:
-            instruction.dot = _numbers(item.content)
-        elif item.number == 35:
-            instruction.number = item.integer
-        elif item.number == 36:
-            instruction.operands += protobuf.integers(item)
-        elif item.number == 38:
-            instruction.called += protobuf.integers(item)
-        elif item.number == 50:
-            instruction.groups = item.integer
-    return instruction
-
-
-def _numbers(message: Buffer) -> dict[int, list[int]]:
-    numbers: dict[int, list[int]] = {}
-    for item in protobuf.fields(message):
-        numbers.setdefault(item.number, []).extend(protobuf.integers(item))
-    return numbers
-
-
-def _shape(message: Buffer) -> tuple[str, tuple[int, ...]]:
-    dtype, lengths = "", []
-    for item in protobuf.fields(message):
-        if item.number == 2:
-            dtype = _TYPES.get(item.integer, "")
-        elif item.number == 3:
-            lengths += protobuf.integers(item)
-        elif item.number == 4 and not lengths:
-            # The first array of a tuple.
-            return _shape(item.content)
-    return dtype, shape_of(lengths)
+def _shape(message: Any) -> tuple[str, tuple[int, ...]]:
+    """Return element type and lengths; of a tuple, those of its first array."""
+    if message.parts and not message.lengths:
+        return _shape(message.parts[0])
+    return _TYPES.get(message.type, ""), shape_of(list(message.lengths))
 
 
 def _layer(instruction: _Instruction) -> str:
@@ -216,10 +144,10 @@ def _custom_call(instruction: _Instruction, dtype: str) -> Claim | None:
     return None
 
 
-def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: dict[int, list[int]], dtype: str) -> Claim:
-    contracted_a, contracted_b = numbers.get(1, []), numbers.get(2, [])
-    batches_a, batches_b = numbers.get(3, []), numbers.get(4, [])
-    if not _are_axes(contracted_a + batches_a, a) or not _are_axes(contracted_b + batches_b, b):
+def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: Any, dtype: str) -> Claim:
+    contracted_a, contracted_b = numbers.contracted_left, numbers.contracted_right
+    batches_a, batches_b = numbers.batches_left, numbers.batches_right
+    if not _are_axes((*contracted_a, *batches_a), a) or not _are_axes((*contracted_b, *batches_b), b):
         return Claim("matmul", (), dtype, "forward")
     k = math.prod(a[i] for i in contracted_a)
     rows = [i for i in range(len(a)) if i not in contracted_a and i not in batches_a]
@@ -238,30 +166,24 @@ def _dot(a: tuple[int, ...], b: tuple[int, ...], numbers: dict[int, list[int]], 
     )
 
 
-def _are_axes(numbers: list[int], shape: tuple[int, ...]) -> bool:
+def _are_axes(numbers: Iterable[int], shape: tuple[int, ...]) -> bool:
     return all(number < len(shape) for number in numbers)
 
 
 def _convolution(instruction: _Instruction, images: tuple[int, ...], filters: tuple[int, ...], dtype: str) -> Claim:
-    numbers, window = instruction.convolution, instruction.window
-    if instruction.direction == "backward" or any(axis.get(6, 1) > 1 for axis in window):
+    axes, numbers = instruction.message.window.axes, instruction.message.convolution
+    if instruction.direction == "backward" or any(axis.base_dilation > 1 for axis in axes):
         # XLA writes gradients as other convolutions, from which the forward one does not follow.
-        return Claim(f"conv{len(window)}d" if window else "conv2d", (), dtype, "backward")
-    if not _are_axes([i for n in (7, 8, 11) for i in numbers.get(n, [0])], images) or not _are_axes(
-        [i for n in (3, 4, 6) for i in numbers.get(n, [0])], filters
-    ):
+        return Claim(f"conv{len(axes)}d" if axes else "conv2d", (), dtype, "backward")
+    of_filters = (numbers.kernel_inputs, numbers.kernel_outputs, *numbers.kernel_axes)
+    if not _are_axes((numbers.batch, numbers.channels, *numbers.axes), images) or not _are_axes(of_filters, filters):
         return Claim("conv2d", (), dtype, "forward")
-    spatial = [images[i] for i in numbers.get(11, [])]
-    kernel = [filters[i] for i in numbers.get(6, [])]
-    # Fields with the number 0 are left out of a message.
-    batch, channels = images[numbers.get(7, [0])[0]], images[numbers.get(8, [0])[0]]
-    inputs, outputs = filters[numbers.get(3, [0])[0]], filters[numbers.get(4, [0])[0]]
     return operations.convolution(
-        (batch, channels, *spatial),
-        (outputs, inputs, *kernel),
-        stride=[axis.get(2, 1) for axis in window],
-        padding=[axis.get(3, 0) for axis in window],
-        dilation=[axis.get(5, 1) for axis in window],
-        groups=instruction.groups or 1,
+        (images[numbers.batch], images[numbers.channels], *(images[i] for i in numbers.axes)),
+        (filters[numbers.kernel_outputs], filters[numbers.kernel_inputs], *(filters[i] for i in numbers.kernel_axes)),
+        stride=[axis.stride or 1 for axis in axes],
+        padding=[axis.padding for axis in axes],
+        dilation=[axis.dilation or 1 for axis in axes],
+        groups=instruction.message.groups or 1,
         dtype=dtype,
     )

@@ -9,11 +9,11 @@ from typing import Any
 
 from pi_runners.frameworks.tensorflow.profile.hlo import Module
 from pi_runners.frameworks.tensorflow.profile.hooks import GRAPHS
+from pi_runners.frameworks.tensorflow.profile.messages import WireError
 from pi_runners.frameworks.tensorflow.profile.operations import claim_of, layer_of
-from pi_runners.frameworks.tensorflow.profile.protobuf import Buffer
 from pi_runners.frameworks.tensorflow.profile.shapes import GraphShapes
-from pi_runners.frameworks.tensorflow.profile.xplane import HostEvent, open_xplane
-from pi_runners.profile.events import TraceError, time_of
+from pi_runners.frameworks.tensorflow.profile.xplane import HostEvent, read_xplane
+from pi_runners.profile.events import TraceError, formats_hint, time_of
 from pi_runners.profile.operations import layer_of_kernel
 from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
@@ -36,11 +36,11 @@ class _Kinds:
 
     def __init__(self, shapes: GraphShapes) -> None:
         self._shapes = shapes
-        self._modules: dict[str, Buffer] = {}
+        self._modules: dict[str, bytes] = {}
         self._parsed: dict[str, Module] = {}
         self._kinds: dict[tuple[str, ...], Kind] = {}
 
-    def add_modules(self, modules: dict[str, Buffer]) -> None:
+    def add_modules(self, modules: dict[str, bytes]) -> None:
         """Add compiled modules by their names, such as ``jit_step(20)``."""
         for title, message in modules.items():
             match = _MODULE.match(title)
@@ -107,13 +107,15 @@ def read_xplanes(
     reader = _Reader(maximum, GraphShapes(graphs))
     versions: dict[str, str] = {}
     for path in paths:
-        with open_xplane(path) as planes:
-            for plane in planes:
-                reader.kinds.add_modules(plane.modules)
-                versions.update(plane.versions)
-            for plane in planes:
-                for event in plane.events():
-                    reader.add(event)
+        planes = read_xplane(path)
+        for plane in planes:
+            reader.kinds.add_modules(plane.modules)
+            versions.update(plane.versions)
+        try:
+            for event in (event for plane in planes for event in plane.events()):
+                reader.add(event)
+        except WireError as error:
+            raise TraceError(f"`{path}` is damaged: {error}", hint=formats_hint()) from None
     return reader.summary(steps, {name: v for name, v in versions.items() if name in ("jax", "jaxlib")})
 
 
