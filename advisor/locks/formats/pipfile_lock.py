@@ -32,7 +32,6 @@ _SOURCES = (*VCS, "file", "path")
 class _PipfileLock(DocumentFormat):
     name = "Pipfile.lock"
     order = 5
-    read_names = (name,)
     written_names = (name,)
     is_json = True
 

@@ -31,13 +31,9 @@ _PIN = re.compile(r"^(?P<name>\s*[A-Za-z0-9][\w.-]*)(?P<rest>\s*(?:\[[^\]]*\])?\
 class _Requirements(LockFormat):
     name = PINNED
     order = 6
-    read_names = ("*.txt",)
+    patterns = ("*.txt",)
     written_names = (PINNED,)
     depends_on_files = False
-
-    def reads(self, path: Path) -> bool:
-        """Whether a file has the suffix of requirements files."""
-        return path.suffix == ".txt"
 
     def current(self, directory: Path) -> Path | None:
         """Return `requirements.txt` if each line has an exact version."""

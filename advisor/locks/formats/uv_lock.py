@@ -27,7 +27,6 @@ _OTHERS = ("registry", "git", "url", "path")
 class _UvLock(DocumentFormat):
     name = "uv.lock"
     order = 2
-    read_names = (name,)
     tool = "uv"
 
     def update_command(self, pins: Sequence[str]) -> str:
