@@ -16,7 +16,6 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.locks.documents import holds
 from advisor.locks.interface import LockFormat, PackageToLock, StackToLock, relative_address
 from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.formats.requirements import PINNED, decoded, is_pinned, read_requirements
@@ -75,7 +74,7 @@ class _Requirements(LockFormat):
                 continue
             locked = _locked_version(root, path)
             entries.append((root.name, locked))
-            if holds(root.requirement.marker, target):
+            if target.satisfies(root.requirement.marker):
                 packages[root.name] = locked
         addresses = (project.index_url, *project.extra_index_urls, *project.find_links)
         urls = [url for url in addresses if url]
