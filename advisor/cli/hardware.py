@@ -12,8 +12,7 @@ from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from knowledge.hardware.shipped_machines import ShippedMachine

@@ -18,9 +18,8 @@ from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.user_directories import advisory_database_path
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import write_atomically
-from knowledge.domain.suggestions import suggest
 
 if TYPE_CHECKING:
     from knowledge.exchange.admission import AdmissionResult

@@ -14,8 +14,7 @@ from advisor.cli.console import report_layout
 from advisor.cli.options import FormatOption, check_format
 from advisor.domain.words import ratio_text
 from advisor.report.layout import wrapped
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from knowledge.catalogue.rules import Rule
