@@ -12,8 +12,7 @@ from typing import Any
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 from pi_runners.executors.base import TASK_NUMBER, Executor
 
 _MEMORY_SHARE = 0.9

@@ -56,11 +56,6 @@ class TargetSettings:
     disputed: frozenset[SettingValue] = frozenset()
 
     @property
-    def device(self) -> str:
-        """The device that programs run on."""
-        return "cuda" if self.hardware.gpu is not None else "cpu"
-
-    @property
     def is_this_machine(self) -> bool:
         """Whether the machine is the one that the program runs on."""
         return self.hardware.name == DETECTED
@@ -90,7 +85,7 @@ class TargetSettings:
     def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
         setting = shipped_settings().get(value[0])
         own = setting.framework(FRAMEWORKS[framework]) if setting and framework in FRAMEWORKS else None
-        return own.choice(value[1]) if setting and own and self.device in setting.devices else None
+        return own.choice(value[1]) if setting and own and self.hardware.device in setting.devices else None
 
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""
