@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
+from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 from pi_runners.executors.base import TASK_NUMBER, Executor
+from pi_runners.executors.kubernetes import KubernetesExecutor
+from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
+from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
 _MEMORY_SHARE = 0.9
 """Part of a task's memory that a measured process may use."""
-
-ENGINES = ("local", "slurm", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +61,7 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
     """Return an engine.
 
     Args:
-        name: One of :data:`ENGINES`.
+        name: A name of :data:`ENGINES`.
         options: Options from the command line, or from an earlier engine.
         directory: The campaign directory.
         plan: The plan of the campaign.
@@ -67,19 +69,12 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
     Raises:
         InputError: If there is no such engine, or an option does not exist or is invalid.
     """
-    makers: dict[str, Callable[[Mapping[str, Any], CampaignDirectory, CampaignPlan], Engine]] = {
-        "local": _local,
-        "slurm": _slurm,
-        "kubernetes": _kubernetes,
-    }
-    if name not in makers:
-        raise InputError(f"there is no executor `{name}`", hint=f"choose one of {', '.join(f'`{n}`' for n in ENGINES)}")
-    return makers[name](options, directory, plan)
+    if name not in ENGINES:
+        raise InputError(f"there is no executor `{name}`", hint=f"choose one of {quoted(ENGINES)}")
+    return ENGINES[name](options, directory, plan)
 
 
 def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    from pi_runners.executors.local import LocalExecutor
-
     directory_name = _options(LocalOptions, options, "local").environments
     # Tasks run in other directories than this command.
     environments = Path(directory_name).absolute() if directory_name else cache_directory(None) / "environments"
@@ -101,8 +96,6 @@ def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
 
 
 def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
-
     slurm_options = _options(SlurmOptions, options, "slurm")
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
     limit = _limit(slurm_options.memory, "slurm")
@@ -118,9 +111,6 @@ def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
 
 
 def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    from pi_runners.executors.kubernetes import KubernetesExecutor
-    from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
-
     kubernetes_options: KubernetesOptions = _options(KubernetesOptions, options, "kubernetes")
     if not kubernetes_options.image:
         raise InputError(
@@ -154,8 +144,16 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
     )
 
 
+ENGINES: Mapping[str, Callable[[Mapping[str, Any], CampaignDirectory, CampaignPlan], Engine]] = {
+    "local": _local,
+    "slurm": _slurm,
+    "kubernetes": _kubernetes,
+}
+"""Functions that return an engine, by the name of its executor."""
+
+
 def _limit(memory: str, engine: str) -> tuple[str, ...]:
-    """Return a memory limit for a process that is lower than that of its task.
+    """Return a memory limit for a process, which is lower than the limit of its task.
 
     So a process that uses too much memory gives an observation, instead of ending the task.
 
