@@ -1,8 +1,11 @@
 """Prints how large the program is, and how its modules depend on each other.
 
     python -m benchmarks.structure [FOLDER]
+    python -m benchmarks.structure --way ARGUMENT...
 
-FOLDER is another working tree of this repository.
+FOLDER is another working tree of this repository. With `--way`, the program runs the command with these arguments,
+such as `advise`, and prints which functions of `advisor` it passed through, and which of them only pass on: their body
+is one call with nothing but names.
 """
 
 from __future__ import annotations
@@ -10,8 +13,10 @@ from __future__ import annotations
 import argparse
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from types import FrameType
 
 import grimp
 import networkx as nx
@@ -49,8 +54,53 @@ def circles(folder: Path) -> list[list[str]]:
     return [sorted(circle) for circle in nx.strongly_connected_components(imports) if len(circle) > 1]
 
 
+def only_passes_on(function: ast.FunctionDef) -> bool:
+    """Whether the body of a function is one call with nothing but names."""
+
+    def is_name(node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute | ast.Starred) and is_name(node.value))
+
+    body = [own for own in function.body if not isinstance(own, ast.Import | ast.ImportFrom)]
+    body = body[1:] if ast.get_docstring(function) is not None else body
+    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return | ast.Expr) else None
+    if not isinstance(call, ast.Call) or not (call.args or call.keywords) or not is_name(call.func):
+        return False
+    return all(map(is_name, (*call.args, *(keyword.value for keyword in call.keywords))))
+
+
+def print_way(arguments: Sequence[str]) -> None:
+    """Run a command and print the functions of `advisor` that it passed through."""
+    from advisor.cli.app import main as run_command
+
+    places: dict[tuple[str, int], None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and "/advisor/" in frame.f_code.co_filename:
+            places[frame.f_code.co_filename, frame.f_code.co_firstlineno] = None
+
+    sys.argv = ["advisor", *arguments]
+    sys.setprofile(note)
+    with suppress(SystemExit):
+        run_command()
+    sys.setprofile(None)
+    functions = [
+        (path, node)
+        for path in {path: None for path, _ in places}
+        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and (path, min([node.lineno, *(own.lineno for own in node.decorator_list)])) in places
+    ]
+    print(f"\nfunctions of advisor: {len(functions)}; those that only pass on:")
+    for path, node in functions:
+        if only_passes_on(node):
+            print(f"  {path.rpartition('/advisor/')[2]}:{node.lineno} {node.name}")
+
+
 def main() -> None:
     """Print the figures."""
+    if sys.argv[1:2] == ["--way"]:
+        print_way(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=Path())
     folder = parser.parse_args().folder.resolve()

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -39,31 +39,40 @@ class _Group(typer.core.TyperGroup):
 
 
 COMMANDS = {
-    "advise": "advise:advise",
-    "check": "check:check",
-    "explain": "explain:explain",
-    "prices": "explain:prices",
-    "tree": "explain:tree",
-    "run": "run:run",
-    "env": "run:env",
-    "hardware": "hardware:app",
-    "rules": "rules:app",
-    "rule": "rules:rule",
-    "config": "config:app",
-    "pi": "pi:app",
-    "workload": "workload:app",
-    "knowledge": "knowledge:app",
-    "serve": "serve:serve",
-    "docs": "app:docs",
+    "advise": ("advise:advise", "Recommend, verify and lock the best-scored stack of a project for a target machine."),
+    "check": (
+        "check:check",
+        "Judge the stack that a project has now, for each of its targets: what does not run or lags behind.",
+    ),
+    "explain": (
+        "explain:explain",
+        "Explain a package: why this version, who requires it, why not the newest, what the runner-up loses.",
+    ),
+    "prices": (
+        "explain:prices",
+        "Price each of the project's own constraints, and other interpreters: what giving it up would buy.",
+    ),
+    "tree": ("explain:tree", "Show the advised stack as a tree of requirements."),
+    "run": ("run:run", "Run a program with the run-time settings of a lock, and with nothing else changed."),
+    "env": ("run:env", "Print the environment variables of the run-time settings of a lock."),
+    "rule": ("rules:rule", "Explain a finding of `check` or `advise`: what it means, why it matters, what to do."),
+    "serve": ("serve:serve", "Serve the knowledge base over HTTP: runners deliver observations, others read them."),
+    "docs": ("app:docs", "Print the address of the documentation."),
+    "hardware": ("hardware:app", "Show and compare hardware."),
+    "rules": ("rules:app", "Show the rules and their sources."),
+    "config": ("config:app", "Show the configuration that is in force."),
+    "pi": ("pi:app", "Measure performance indicators."),
+    "workload": ("workload:app", "Profile your own program: which operations take its time."),
+    "knowledge": ("knowledge:app", "Query, import, export and verify the knowledge base."),
 }
-"""Where each command is defined: module of this package, and name in it."""
+"""Where each command is defined, as module of this package and name in it, and the first sentences of its help."""
 
 
-def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
+def make_app(names: Collection[str] = COMMANDS) -> typer.Typer:
     """Return the program with some of its commands; only their modules are imported.
 
     Args:
-        names: The commands; all by default.
+        names: The commands, by default all; without any, the program can only print its help and errors.
     """
     app = CommandGroup(
         cls=_Group,
@@ -81,8 +90,10 @@ def make_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         ),
     )
     app.callback()(options)
+    for name, (_, summary) in COMMANDS.items() if not names else ():
+        app.command(name, help=summary)(lambda: None)
     for name in names:
-        module, _, attribute = COMMANDS[name].partition(":")
+        module, _, attribute = COMMANDS[name][0].partition(":")
         command = getattr(import_module(f"advisor.cli.{module}"), attribute)
         if isinstance(command, typer.Typer):
             app.add_typer(command, name=name)
@@ -121,11 +132,9 @@ def main() -> None:
     # The same for a terminal that is closed; `nohup` ignores its signal.
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    first = sys.argv[1] if len(sys.argv) > 1 else ""
-    # Help and hints about unknown commands need all of them.
-    names = [first] if first in COMMANDS else [] if first == "--version" else COMMANDS
+    first = next((word for word in sys.argv[1:] if word != "--"), "")
     try:
-        make_app(names)()
+        make_app([first] if first in COMMANDS else [])()
     except AdvisorError as error:
         say_error(error)
         sys.exit(error.exit_code)

@@ -7,20 +7,18 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from advisor import api
 from advisor.api.measurement_options import ENGINE_OPTIONS, CampaignOptions, ExecutorOptions, MeasurementStore
 from advisor.api.option import Option
+from advisor.campaign.status import COLUMNS, CampaignStatus, status_text
 from advisor.cli.console import duration, redraw, say, warn
 from advisor.cli.measure import OUTPUT_FILE, write_output
 from advisor.cli.options import IndexPlaces, KnowledgeOption, expand_options, typer_option
 from advisor.domain.words import count
-
-if TYPE_CHECKING:
-    from advisor.campaign.status import CampaignStatus
 
 _HOME = Option("--home", help="Directory of the campaign, shared by all nodes.\nBy default next to the knowledge base.")
 _ATTEMPTS = Option("--attempts", minimum=1, help="Attempts at a task without a new result.\nThen the task is given up.")
@@ -119,8 +117,6 @@ def _render(campaign: api.campaign_session.CampaignSession, folder: Path) -> Non
 
 def progress_display() -> Callable[[CampaignStatus], None]:
     """Return a function that shows a status: in place on a terminal, elsewhere a line whenever the counts change."""
-    from advisor.campaign.status import COLUMNS, status_text
-
     if sys.stderr.isatty():
         return lambda status: redraw(status_text(status), err=True)
     last: list[Mapping[str, int]] = []
@@ -146,8 +142,6 @@ def print_result(
         status: Its status.
         detach: Whether the command did not wait for the tasks.
     """
-    from advisor.campaign.status import status_text
-
     typer.echo(status_text(status))
     if status.state == "complete":
         for name in campaign.block_names():

@@ -12,6 +12,7 @@ import typer
 
 from advisor import api
 from advisor.api.measurement_options import WorkerOptions, read_engine_options
+from advisor.campaign.status import status_text
 from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format, expand_options
@@ -32,8 +33,6 @@ def status(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
-    from advisor.campaign.status import status_text
-
     check_format(format)
     if campaign is None and home is None:
         _list(knowledge, format)
@@ -108,8 +107,6 @@ def collect(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations so far; nothing is submitted."""
-    from advisor.campaign.status import status_text
-
     result = api.campaigns.find_campaign(campaign, home=home, knowledge=knowledge, warn=warn).collect(logs or ())
     typer.echo(status_text(result.status))
     waiting = f", {result.waiting} not yet stored" if result.waiting else ""

@@ -13,6 +13,8 @@ from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout, say, say_error
 from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import in_words, quoted
+from advisor.gate.check import GateResult, unreadable
+from advisor.project.text_file import UnreadableFileError
 from advisor.report.check.formats import CHECK_FORMATS
 from advisor.report.formats import Presentation
 from knowledge.domain.errors import InputError
@@ -58,9 +60,6 @@ def check(
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit with 0 even where findings fail.")] = False,
 ) -> None:
     """Judge the stack that a project has now, for each of its targets: what does not run, lags behind, or is unsafe."""
-    from advisor.gate.check import GateResult, unreadable
-    from advisor.project.text_file import UnreadableFileError
-
     check_format(format, among=CHECK_FORMATS.names)
     if details and format != "text":
         raise InputError(f"`--details` and `--format {format}` contradict each other", hint="take `--format text`")

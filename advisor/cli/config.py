@@ -13,6 +13,10 @@ import typer
 from advisor.api.configuration import check_table, keys
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.options import FormatOption, check_format
+from advisor.gate.policy import read_policy
+from advisor.index.configuration import read_configuration, without_credentials
+from advisor.project.formats.pyproject import read_settings
+from advisor.project.text_file import line_in, read_text
 from knowledge.domain.errors import InputError
 
 app = CommandGroup(help="Show the configuration that is in force.")
@@ -30,9 +34,6 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print every setting with its value and where that comes from; flags of other commands win over all of them."""
-    from advisor.project.formats.pyproject import read_settings
-    from advisor.project.text_file import read_text
-
     check_format(format)
     if not directory.is_dir():
         raise InputError(f"`{directory}` is not a directory")
@@ -65,8 +66,6 @@ def _own(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
 
 
 def _gate(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
-    from advisor.gate.policy import read_policy
-
     table = settings.get("gate", {})
     policy = read_policy(table, path=str(path), text=text)
     values: dict[str, Any] = {
@@ -88,8 +87,6 @@ def _gate(settings: Mapping[str, Any], path: Path, text: str) -> Iterator[Row]:
 
 
 def _indexes(directory: Path) -> Iterator[Row]:
-    from advisor.index.configuration import read_configuration, without_credentials
-
     configuration = read_configuration(directory)
     origin = "configuration of pip and uv"
     yield (
@@ -104,8 +101,6 @@ def _indexes(directory: Path) -> Iterator[Row]:
 
 
 def _line(path: Path, text: str, *parts: str) -> str:
-    from advisor.project.text_file import line_in
-
     return f"{path}:{line_in(text, *parts)}"
 
 

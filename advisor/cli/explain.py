@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from packaging.utils import canonicalize_name
 
 from advisor import api
 from advisor.api.options import ProjectOptions
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, check_format, expand_options, with_consent
+from advisor.report.advice.reasons import explanation_json, explanation_text, prices_json, prices_text
+from advisor.report.advice.tree import FORMATS, tree_report
 
 
 @expand_options
@@ -21,8 +24,6 @@ def explain(
     format: FormatOption = "text",
 ) -> None:
     """Explain a package: why this version, who requires it, why not the newest, what the runner-up loses."""
-    from advisor.report.advice.reasons import explanation_json, explanation_text
-
     check_format(format)
 
     def run(options: ProjectOptions) -> None:
@@ -47,8 +48,6 @@ def prices(
     format: FormatOption = "text",
 ) -> None:
     """Price each of the project's own constraints, and other interpreters: what giving it up would buy."""
-    from advisor.report.advice.reasons import prices_json, prices_text
-
     check_format(format)
 
     def run(options: ProjectOptions) -> None:
@@ -70,10 +69,6 @@ def tree(
     format: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, json, mermaid or dot.")] = "text",
 ) -> None:
     """Show the advised stack as a tree of requirements."""
-    from packaging.utils import canonicalize_name
-
-    from advisor.report.advice.tree import FORMATS, tree_report
-
     check_format(format, among=FORMATS)
     start = canonicalize_name(package) if package else None
 

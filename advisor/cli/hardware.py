@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,17 @@ from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
-
-if TYPE_CHECKING:
-    from knowledge.hardware.shipped_machines import ShippedMachine
+from advisor.report.hardware import hardware_table, machine_lines, machine_record
+from knowledge.domain.errors import InputError, suggest
+from knowledge.hardware.accelerators import model_of
+from knowledge.hardware.profiles import find_profile
+from knowledge.hardware.shipped_machines import (
+    PROVIDERS,
+    ShippedMachine,
+    cloud_instances,
+    find_machine,
+    shipped_machines,
+)
 
 app = CommandGroup(help="Show and compare hardware.")
 _PROCESSOR = "processor"
@@ -32,6 +38,7 @@ def compare_hardware(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how much faster one accelerator is than another, from published measurements."""
+    # The tables of accelerators need NumPy.
     from advisor.report.accelerators import hardware_comparison_document, hardware_comparison_text
 
     check_format(format)
@@ -56,11 +63,6 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print a hardware profile, by default this machine's, and what the catalogue states about its accelerators."""
-    from advisor.report.hardware import machine_lines, machine_record
-    from knowledge.hardware.accelerators import model_of
-    from knowledge.hardware.profiles import find_profile
-    from knowledge.hardware.shipped_machines import find_machine
-
     check_format(format)
     choice = name or hardware or "detect"
     profile = find_profile(choice)
@@ -103,9 +105,6 @@ def list_profiles(
     format: FormatOption = "text",
 ) -> None:
     """List the shipped profiles, or instances of cloud providers."""
-    from advisor.report.hardware import hardware_table, machine_record
-    from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
-
     check_format(format)
     machines = list(shipped_machines().values())
     if instances is not None:

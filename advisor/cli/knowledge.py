@@ -17,14 +17,16 @@ from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
+from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.shared_files import write_atomically
-from knowledge.domain.suggestions import suggest
+from knowledge.exchange.admission import AdmissionResult
+from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations, write_observations
+from knowledge.store.base import KnowledgeBase, StoredBlock
 
 if TYPE_CHECKING:
-    from knowledge.exchange.admission import AdmissionResult
-    from knowledge.store.base import KnowledgeBase, StoredBlock
     from knowledge.store.sql import SqlKnowledgeBase
 
 app = CommandGroup(
@@ -99,8 +101,6 @@ def import_advisories(
     ],
 ) -> None:
     """Store a copy of an advisory database, so that known vulnerabilities need no network."""
-    from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
-
     path = advisory_database_path()
     if path is None:
         raise InputError("there is no home directory to store advisories in", hint="set `XDG_DATA_HOME`")
@@ -130,8 +130,6 @@ def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
 
 
 def _import_file(sink: api.resources.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
-    from knowledge.exchange.files import DamagedLine, read_lines, read_observations
-
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -162,9 +160,6 @@ def export(
 
     Those of benchmarks are private to their project: `--block` or `--indicator benchmark` exports them.
     """
-    from knowledge.domain.observation import BENCHMARK
-    from knowledge.exchange.files import observation_file, write_observations
-
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
     with api.resources.open_readable_store(knowledge) as store:

@@ -5,21 +5,32 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from packaging.version import Version
 
 from advisor import api
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.report.evidence import (
+    draw_svg,
+    estimate_text,
+    ratios_plot,
+    scores_record,
+    scores_text,
+    stack_comparisons_record,
+    stack_comparisons_text,
+)
 from knowledge.domain.errors import InputError
+from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import write_atomically
-
-if TYPE_CHECKING:
-    from packaging.version import Version
-
-    from knowledge.domain.observation import Observation
-    from knowledge.evidence.mlperf import Gain, Score
+from knowledge.evidence import mlperf
+from knowledge.evidence.mlperf import Gain, Score, score_submissions
+from knowledge.evidence.stacks import stack_name
+from knowledge.exchange.files import observation_file
+from knowledge.exchange.mlperf.results import INDICATORS, TRAINING, ContentCounter
+from knowledge.exchange.mlperf.tree import read_results
 
 _MachineOption = Annotated[
     str | None,
@@ -56,10 +67,6 @@ def compare(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
-    from advisor import api
-    from advisor.report.evidence import ratios_plot, stack_comparisons_record, stack_comparisons_text
-    from knowledge.exchange.mlperf.results import TRAINING
-
     check_format(format)
     if indicator == TRAINING:
         observations = api.queries.select_observations(
@@ -74,8 +81,6 @@ def compare(
         else stack_comparisons_text(standings)
     )
     if plot is not None:
-        from knowledge.evidence.stacks import stack_name
-
         rows = [
             (f"{stack_name(c.observation)}: {c.indicator}", c.speedup, c.low, c.high) for c in standings.comparisons
         ]
@@ -86,7 +91,6 @@ def compare(
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
     from advisor.report.evidence import gains_record, gains_text, ratios_plot, software
-    from knowledge.evidence import mlperf
 
     scores = mlperf.score_submissions(observations)
     gains = mlperf.scaling(scores) if scaling else mlperf.software_gains(scores)
@@ -132,8 +136,6 @@ def _best(scores: Sequence[Score]) -> list[str]:
 
 
 def _draw(path: Path, draw: object, rows: int) -> None:
-    from advisor.report.evidence import draw_svg
-
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
     write_atomically(path, draw_svg(draw, rows=rows))  # type: ignore[arg-type]
@@ -158,9 +160,6 @@ def estimate(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Predict how fast a stack is against another, with an interval and the observations that carry it."""
-    from advisor import api
-    from advisor.report.evidence import estimate_text
-
     result = api.estimate(
         stack, against=against, hardware=hardware, indicator=indicator, workload=workload, knowledge=knowledge
     )
@@ -196,9 +195,6 @@ def import_mlperf(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store published results of MLPerf Training and Inference; files without a result are listed with the reason."""
-    from knowledge.exchange.mlperf.results import INDICATORS, ContentCounter
-    from knowledge.exchange.mlperf.tree import read_results
-
     trees = [(path, read_results(path, round_=round_)) for path in paths]
     for _, imported in trees:
         for skipped in imported.skipped:
@@ -206,8 +202,6 @@ def import_mlperf(
     for warning in sorted({warning for _, imported in trees for warning in imported.warnings}):
         warn(warning)
     if output is not None:
-        from knowledge.exchange.files import observation_file
-
         every = {o.identity: o for _, imported in trees for o in imported.observations}
         write_atomically(output, observation_file(every.values(), compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
@@ -229,10 +223,6 @@ def mlperf_table(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print a round's scores as the published table does: minutes to train, by system and benchmark."""
-    from advisor.report.evidence import scores_record, scores_text
-    from knowledge.evidence.mlperf import score_submissions
-    from knowledge.exchange.mlperf.results import TRAINING
-
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
     with api.resources.open_readable_store(knowledge) as store:

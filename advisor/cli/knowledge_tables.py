@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -16,11 +16,10 @@ from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
 from knowledge.domain.shared_files import write_atomically
-
-if TYPE_CHECKING:
-    from knowledge.exchange.admission import AdmissionResult
-    from knowledge.exchange.published.columns import SkippedRow
-    from knowledge.exchange.published.observations import PublishedTable
+from knowledge.exchange.admission import AdmissionResult
+from knowledge.exchange.files import observation_file
+from knowledge.exchange.published.columns import SkippedRow
+from knowledge.exchange.published.observations import PublishedTable, read_published
 
 _MANY = 20
 """Number of lines that are listed for one reason."""
@@ -46,8 +45,6 @@ def import_published(
 
     Nothing is stored if a file is not such a table. `--format json` lists all rows that were skipped.
     """
-    from knowledge.exchange.published.observations import read_published
-
     check_format(format)
     tables = []
     for path in files:
@@ -88,8 +85,6 @@ def _lines(numbers: Sequence[int]) -> str:
 
 
 def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: str) -> None:
-    from knowledge.exchange.files import observation_file
-
     observations = [o for _, table in tables for o in table.observations]
     content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
     write_atomically(output, content)

@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from advisor.api.measurement_options import IndicatorOptions
 from advisor.api.option import Option
 from advisor.cli.console import say
 from advisor.cli.options import typer_option
 from advisor.domain.words import count
+from advisor.project.workload.file import select_workload
 from knowledge.domain.errors import InputError
+from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import write_atomically
-
-if TYPE_CHECKING:
-    from knowledge.domain.observation import Observation
+from knowledge.exchange.files import observation_file
+from pi_runners.plan.matrix import workload_cases
 
 OUTPUT_FILE = Option("--output -o", metavar="FILE", help="Also write the observations to a file.")
 OutputOption = Annotated[Path | None, typer_option(OUTPUT_FILE)]
@@ -35,8 +36,6 @@ def interruptible(how_to_continue: str) -> Iterator[None]:
 
 def write_output(output: Path, observations: Iterable[Observation]) -> None:
     """Write an observation file."""
-    from knowledge.exchange.files import observation_file
-
     write_atomically(output, observation_file(observations))
 
 
@@ -50,9 +49,6 @@ def with_workload(options: IndicatorOptions, name: str | None) -> IndicatorOptio
     Raises:
         InputError: If there is no such workload, or none of its parts can be measured.
     """
-    from advisor.project.workload.file import select_workload
-    from pi_runners.plan.matrix import workload_cases
-
     if name is None:
         return options
     workload = select_workload(Path.cwd(), name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -22,12 +22,13 @@ from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import OutputOption, interruptible, with_workload, write_output
 from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, check_format, expand_options
 from advisor.domain.words import count
+from advisor.index.client import IndexClient
+from advisor.report.catalogue import indicator_records, indicator_text, settings_text
+from advisor.report.measurements import block_record, block_table
 from knowledge.domain.errors import InputError
-
-if TYPE_CHECKING:
-    from advisor.index.client import IndexClient
-    from knowledge.domain.observation import Observation
-    from pi_runners.execution.campaign import Block
+from knowledge.domain.observation import Observation
+from pi_runners.execution.benchmark import last_line
+from pi_runners.execution.campaign import Block
 
 _LISTED_BLOCKS = 5
 
@@ -51,8 +52,6 @@ def list_indicators(
     format: FormatOption = "text",
 ) -> None:
     """List the indicators with their sizes and backends."""
-    from advisor.report.catalogue import indicator_records, indicator_text
-
     check_format(format)
     if format == "json":
         typer.echo(json.dumps({"schema_version": 2, "indicators": indicator_records()}, indent=2))
@@ -63,8 +62,6 @@ def list_indicators(
 @app.command("settings")
 def list_settings() -> None:
     """List the run-time settings, their values, and the backends that know them."""
-    from advisor.report.catalogue import settings_text
-
     typer.echo(settings_text())
 
 
@@ -111,8 +108,6 @@ def run(
     is then the project's lock with the requirements of `--stack`; without `--stack`, the baseline and the recommended
     stack are measured. `--settings` are those that an environment variable or a set of processors applies.
     """
-    from advisor.report.measurements import block_table
-
     if block_group.benchmark:
         _check_benchmark_options(indicators, measured, sampling)
         project = ProjectOptions(indexes=indexes, resolution=ResolutionOptions(knowledge=store.knowledge))
@@ -238,8 +233,6 @@ def _check_benchmark_result(observations: Sequence[Observation]) -> None:
     Raises:
         InputError: If so; the failures are stored.
     """
-    from pi_runners.execution.benchmark import last_line
-
     if not any(o.status == "ok" for o in observations):
         raise InputError(
             f"the benchmark gave no result on any stack: {last_line(observations[0].failure)}",
@@ -254,8 +247,6 @@ def show(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the comparisons of a block that was measured before."""
-    from advisor.report.measurements import block_record, block_table
-
     check_format(format)
     with api.resources.open_readable_store(knowledge) as store:
         # The names of blocks of `pi run` begin with the time: they come last, the newest at the end.

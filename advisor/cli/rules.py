@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,12 +13,10 @@ from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import report_layout
 from advisor.cli.options import FormatOption, check_format
 from advisor.domain.words import ratio_text
+from advisor.gate.findings import all_codes
 from advisor.report.layout import wrapped
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
-
-if TYPE_CHECKING:
-    from knowledge.catalogue.rules import Rule
+from knowledge.catalogue.rules import Rule, shipped_rules
+from knowledge.domain.errors import InputError, suggest
 
 app = CommandGroup(help="Show the rules and their sources.")
 
@@ -26,8 +24,6 @@ app = CommandGroup(help="Show the rules and their sources.")
 @app.command("list")
 def list_rules(format: FormatOption = "text") -> None:
     """List the rules."""
-    from knowledge.catalogue.rules import shipped_rules
-
     check_format(format)
     rules = shipped_rules()
     if format == "json":
@@ -41,8 +37,6 @@ def list_rules(format: FormatOption = "text") -> None:
 @app.command("show")
 def show(rule: Annotated[str, typer.Argument(help="Identity of a rule.")], format: FormatOption = "text") -> None:
     """Print one rule with its source."""
-    from knowledge.catalogue.rules import shipped_rules
-
     check_format(format)
     match = next((r for r in shipped_rules() if r.id == rule), None)
     if match is None:
@@ -74,8 +68,6 @@ def rule(
     format: FormatOption = "text",
 ) -> None:
     """Explain a finding of `check` or `advise`: what it means, why it matters, what to do."""
-    from advisor.gate.findings import all_codes
-
     check_format(format)
     findings = all_codes()
     matches = [about for about in findings.values() if code is None or code.upper() == about.code or code == about.name]

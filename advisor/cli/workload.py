@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,11 +14,12 @@ from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, check_format
 from advisor.domain.words import visible
+from advisor.project.workload.file import WORKLOAD_FILE
+from advisor.report.evidence import draw_svg
+from advisor.report.workload import workload_json, workload_plot, workload_text, workloads_json, workloads_text
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
-
-if TYPE_CHECKING:
-    from knowledge.domain.workload import ProfiledWorkload
+from knowledge.domain.workload import ProfiledWorkload
 
 app = CommandGroup(
     help="Profile your own program: which operations take its time.", no_args_is_help=True, rich_markup_mode=None
@@ -48,6 +49,7 @@ def profile(
     format: FormatOption = "text",
 ) -> None:
     """Run a program with its framework's profiler, end it after some steps, and write a workload."""
+    # The readers of profiles need NumPy.
     from pi_runners.profile.run import ProfileRequest
 
     check_format(format)
@@ -93,8 +95,6 @@ def import_(
 @app.command("list")
 def list_workloads(project: _ProjectOption = Path("."), format: FormatOption = "text") -> None:
     """List the profiled workloads of a project."""
-    from advisor.report.workload import workloads_json, workloads_text
-
     check_format(format)
     workloads = api.workload.read_workloads(project)
     if format == "json":
@@ -123,8 +123,6 @@ def show(
 
 
 def _print_result(result: api.workload.WorkloadResult, project: Path, format: str) -> None:
-    from advisor.project.workload.file import WORKLOAD_FILE
-
     for sentence in result.warnings:
         warn(sentence)
     _print(result.workload, format, parts=_LISTED_PARTS)
@@ -133,16 +131,11 @@ def _print_result(result: api.workload.WorkloadResult, project: Path, format: st
 
 
 def _print(workload: ProfiledWorkload, format: str, *, parts: int) -> None:
-    from advisor.report.workload import workload_json, workload_text
-
     text = json.dumps(workload_json(workload), indent=2) if format == "json" else workload_text(workload, parts=parts)
     typer.echo(text if format == "json" else visible(text))
 
 
 def _draw(workload: ProfiledWorkload, path: Path) -> None:
-    from advisor.report.evidence import draw_svg
-    from advisor.report.workload import workload_plot
-
     if path.suffix != ".svg":
         raise InputError(f"`{path}` is not drawn: plots are SVG", hint="name it `--plot FILE.svg`")
     draw, rows = workload_plot(workload)

@@ -95,6 +95,13 @@ def test_every_command_is_found_by_its_name_alone() -> None:
     assert all(list(typer.main.get_command(make_app([name])).commands) == [name] for name in names)  # type: ignore[attr-defined]
 
 
+def test_the_help_of_the_program_needs_no_command() -> None:
+    helps = [CliRunner().invoke(make_app(names), ["--help"], env={"COLUMNS": "80"}).stdout for names in (COMMANDS, ())]
+
+    assert helps[0] == helps[1]
+    assert "knowledge  Query, import" in helps[1]
+
+
 @pytest.mark.shipped
 def test_a_remembered_advice_imports_neither_pydantic_nor_the_solver(
     index: PackageIndex, tmp_path: Path, knowledge_file: Path

@@ -20,13 +20,9 @@ from knowledge.domain.extras import needs_extra
 class _CycloneDX(DocumentFormat):
     name = "bom.json"
     order = 7
-    read_names = ("*.cdx.json",)
+    patterns = ("*.cdx.json", "*bom.json")
     written_names = ("NAME.cdx.json",)
     is_json = True
-
-    def reads(self, path: Path) -> bool:
-        """Whether a file has a usual name of bills of materials."""
-        return path.name.endswith((".cdx.json", "bom.json"))
 
     def current(self, directory: Path) -> None:
         """Return `None`: a bill of materials is a lock only if somebody names it."""

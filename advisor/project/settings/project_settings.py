@@ -26,8 +26,7 @@ from advisor.project.settings.variable_settings import setting_variables, settin
 from advisor.project.settings.yaml_variables import variables_of_yaml
 from advisor.project.text_file import decode, read_text
 from knowledge.catalogue.settings import setting_error, shipped_settings
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 Reader = Callable[[str, Collection[str]], Iterator[Variable]]
 

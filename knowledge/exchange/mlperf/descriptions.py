@@ -7,17 +7,8 @@ from ast import literal_eval
 from collections.abc import Iterator
 from typing import Any
 
-_SPELLINGS = {
-    "sumitter": "submitter",
-    "org": "submitter",
-    "divison": "division",
-    "number of nodes": "number_of_nodes",
-    "num_nodes": "number_of_nodes",
-    "num_accelerators": "accelerators_per_node",
-    "accelerator": "accelerator_model_name",
-    "cpu": "host_processor_model_name",
-    "os": "operating_system",
-}
+from knowledge.exchange.mlperf.catalogue import catalogue
+
 _NOTHING = frozenset({"", "-", "n/a", "na", "none", "todo", "tbd", "not public"})
 _LONGEST_DESCRIPTION = 64 * 1024
 _MOST_BRACKETS = 100
@@ -42,7 +33,7 @@ def read_description(text: str) -> dict[str, str]:
         raise ValueError(f"it is longer than {_LONGEST_DESCRIPTION} characters")
     flat: dict[str, str] = {}
     for key, value in _entries(_document(text), depth=0):
-        name = _SPELLINGS.get(key.strip().lower(), key.strip().lower())
+        name = catalogue()["spellings"].get(key.strip().lower(), key.strip().lower())
         if value.strip().lower() not in _NOTHING:
             flat.setdefault(name, value.strip())
     return flat

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
+from functools import cache
 
 from packaging.version import InvalidVersion, Version
 
@@ -14,67 +15,6 @@ from knowledge.exchange.ngc import CONTAINER_INDEX, container_versions
 
 SUBMISSION_INDEX = "submission"
 """Index of packages that a submitter built or took from elsewhere."""
-_WORD = r"(?<![a-z])"
-_END = r"(?![a-z])"
-_FRAMEWORKS = {
-    "merlin-hugectr": r"(?:merlin[ _-]*)?huge-?ctr",
-    "nemo-toolkit": rf"{_WORD}nemo{_END}",
-    "tflite-runtime": r"(?:tensorflow|tf)[ _-]?lite",
-    "tensorflow-macos": r"tensorflow[ _-]macos",
-    **{f.name: f.published["mlperf"] for f in frameworks().values() if "mlperf" in f.published},
-    "mxnet": r"mx-?net",
-    "dgl": rf"{_WORD}dgl{_END}",
-    "mindspore": r"mindspore",
-    "caffe": r"caffe",
-    "bigdl": r"bigdl",
-    "tinygrad": r"tinygrad",
-    "armnn": r"arm-?nn",
-    "openvino": r"openvino",
-    "apache-tvm": rf"{_WORD}tvm{_END}",
-    "deepsparse": r"deep-?sparse",
-    "tensorrt": rf"tensor-?rt|{_WORD}trt{_END}",
-}
-_COMPONENTS = {
-    "nvidia-driver": rf"(?<!opencl )(?<!kernel_)(?:cuda[ _-])?{_WORD}driver",
-    "cuda": rf"{_WORD}cuda(?![a-z-])",
-    "cudnn": r"cudnn",
-    "nccl": r"nccl",
-    "rccl": r"rccl",
-    "cublas": r"cublas",
-    "dali": rf"{_WORD}dali{_END}",
-    "openmpi": r"open-?mpi",
-    "rocm": rf"{_WORD}rocm(?![a-z-])",
-    "tritonserver": rf"{_WORD}triton{_END}",
-    "jetpack": r"jetpack",
-    "libtpu": r"libtpu",
-    "python": rf"{_WORD}python",
-    "onnx": rf"{_WORD}onnx{_END}",
-}
-_KEYS = {
-    "cuda_version": "cuda",
-    "cuda": "cuda",
-    "cudnn_version": "cudnn",
-    "cuda_driver_version": "nvidia-driver",
-    "nvidia_kernel_driver": "nvidia-kernel-driver",
-    "cublas_version": "cublas",
-    "nccl_version": "nccl",
-    "rccl_version": "rccl",
-    "rccl": "rccl",
-    "dali_version": "dali",
-    "trt_version": "tensorrt",
-    "tensorrt_version": "tensorrt",
-    "openmpi_version": "openmpi",
-    "rocm_version": "rocm",
-    "rocm": "rocm",
-    "libtpu": "libtpu",
-    "python_version": "python",
-    "python": "python",
-    "pytorch_version": "torch",
-    "mxnet_version": "mxnet",
-    "tensorflow_version": "tensorflow",
-    "jax": "jax",
-}
-"""Components by the keys of descriptions."""
 _TEXTS = ("libraries", "other_software_stack", "math_libraries", "ml_libraries")
 _CONTAINERS = frozenset({"merlin-hugectr", "nemo-toolkit", "tensorflow", "torch", "mxnet", "dgl"})
 """Frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
@@ -82,19 +22,12 @@ _CONTENTS = frozenset({"version", "cuda", "cublas", "cudnn", "nccl", "tensorrt",
 """What is taken from the release notes of a container, if a description does not say it."""
 _RELEASE = re.compile(r"(?<![\d.])\d\d\.\d\d(?![\d.])")
 _NUMBER = r"\d+(?:\.\d+)+(?:(?:a|b|rc)\d+|[.-]?dev\d*)?(?:\+[a-z0-9.]+)?|20\d\d"
-_TOKEN = re.compile(
-    "(?:"
-    + "|".join(f"(?P<n{i}>{p})" for i, p in enumerate((*_FRAMEWORKS.values(), *_COMPONENTS.values())))
-    + rf")(?:[ _-]*v?(?P<direct>{_NUMBER})(?!\w))?|(?:(?<![\w.])v?|(?<=ngc))(?P<version>{_NUMBER})(?!\w)",
-    re.IGNORECASE,
-)
 _FOLLOWING = re.compile(rf"(?:[ _-]?version)?[ ,:=_-]*v?(?P<version>{_NUMBER})(?!\w)", re.IGNORECASE)
 _LONGEST_NAME = 300
 """Characters of a name, a version, or the field of the framework that are read; the longest has 130."""
 _LONGEST_TEXT = 4000
 """Characters of a field of software that are read; the longest has 400."""
 _TPU = re.compile(r"tpu|^(?:cloud|research)_v\d", re.IGNORECASE)
-_NAMES = (*_FRAMEWORKS, *_COMPONENTS)
 _GENERIC = re.compile(rf"^\s*([a-z][a-z0-9 ./_-]*?)(?:[ ,_-]+v?({_NUMBER})(?!\w).*)?$", re.IGNORECASE)
 
 
@@ -183,7 +116,7 @@ def _stated(left: MutableMapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Remove the fields that are named after components; return their versions, and what is not one version."""
     stated: dict[str, str] = {}
     unread: list[str] = []
-    for key, component in _KEYS.items():
+    for key, component in catalogue()["software"]["fields"].items():
         text = left.get(key)
         if text is None:
             continue
@@ -216,17 +149,41 @@ def _refine(stated: dict[str, str], component: str, version: str) -> None:
         stated[component] = version
 
 
+@cache
+def _frameworks() -> Mapping[str, str]:
+    """Return the pattern of each framework's name."""
+    software = catalogue()["software"]
+    measured = {f.name: f.published["mlperf"] for f in frameworks().values() if "mlperf" in f.published}
+    return {**software["longer-frameworks"], **measured, **software["frameworks"]}
+
+
+@cache
+def _token() -> tuple[re.Pattern[str], tuple[str, ...]]:
+    """Return the pattern of a name, with a group for each name, or of a version; and the names."""
+    patterns = {**_frameworks(), **catalogue()["software"]["components"]}
+    names = "|".join(f"(?P<n{i}>{p})" for i, p in enumerate(patterns.values()))
+    pattern = (
+        rf"(?:{names})(?:[ _-]*v?(?P<direct>{_NUMBER})(?!\w))?|(?:(?<![\w.])v?|(?<=ngc))(?P<version>{_NUMBER})(?!\w)"
+    )
+    return re.compile(pattern, re.IGNORECASE), tuple(patterns)
+
+
+def _names(text: str) -> Iterator[tuple[str, re.Match[str]]]:
+    """Yield the name that each match has, or an empty text for a version alone."""
+    token, names = _token()
+    for match in token.finditer(text):
+        yield next((name for i, name in enumerate(names) if match[f"n{i}"] is not None), ""), match
+
+
 def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
     """Yield names and versions in order, each with its place: a name, a version, or a name and the version after it."""
-    for match in _TOKEN.finditer(text):
-        name = next((_NAMES[i] for i in range(len(_NAMES)) if match[f"n{i}"] is not None), "")
+    for name, match in _names(text):
         yield name, match["direct"] or match["version"] or "", match.start()
 
 
 def _pairs(text: str) -> Iterator[tuple[str, str]]:
     """Yield each name that a version follows at once: ``cuDNN 8.0.2``, ``python3.6``, ``cudnn, 7.6.5``."""
-    for match in _TOKEN.finditer(text):
-        name = next((_NAMES[i] for i in range(len(_NAMES)) if match[f"n{i}"] is not None), "")
+    for name, match in _names(text):
         following = None if match["direct"] else _FOLLOWING.match(text, match.end())
         version = match["direct"] or (following["version"] if following else "")
         if name and version and not (name in _CONTAINERS and _RELEASE.fullmatch(version)):
@@ -257,7 +214,7 @@ def _releases(text: str) -> dict[str, list[str]]:
                 owners, pending = shared or owners, []
                 for owner in owners:
                     releases[owner].append(version)
-    return {name: versions for name, versions in releases.items() if name in _FRAMEWORKS}
+    return {name: versions for name, versions in releases.items() if name in _frameworks()}
 
 
 def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, set[str]]:
@@ -272,7 +229,7 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
         framework = "tensorflow" if any(_TPU.search(text) for text in others) else _of_place(place)
     releases = set(candidates.get(framework, ()))
     for text in others:
-        if not releases and framework in _CONTAINERS and re.search(_FRAMEWORKS[framework], text, re.IGNORECASE):
+        if not releases and framework in _CONTAINERS and re.search(_frameworks()[framework], text, re.IGNORECASE):
             releases = set(_RELEASE.findall(text))
     if framework == _generic(described) and (match := _GENERIC.match(described)) and match[2]:
         releases = {match[2]}

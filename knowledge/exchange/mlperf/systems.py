@@ -7,18 +7,11 @@ from dataclasses import dataclass, field
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion, Stack
+from knowledge.exchange.mlperf.catalogue import catalogue
 from knowledge.exchange.mlperf.machines import read_machine
 from knowledge.exchange.mlperf.software import Software, read_software
 from knowledge.hardware.accelerators import closest_models
 
-_STATUSES = {
-    "on-premise": "onprem",
-    "on_premise": "onprem",
-    "available on-premise": "onprem",
-    "available cloud": "cloud",
-    "rdi": "research",
-    "research, development, or internal": "research",
-}
 _DEVICES = {"nvidia": "cuda", "google": "tpu", "huawei": "npu", "amd": "rocm"}
 _LONGEST_TEXT = 200
 
@@ -75,7 +68,7 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, subm
     return System(
         submitter=remaining.pop("submitter", submitter),
         division=division,
-        status=_STATUSES.get(status, status),
+        status=catalogue()["statuses"].get(status, status),
         framework=software.framework,
         container=software.container,
         stack=_stack(software, machine.hardware.cpu.architecture),

@@ -10,11 +10,12 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 from knowledge.exchange.files import read_lines
 from knowledge.exchange.published.timm import rate_column, read_name, row_cells
+from knowledge.shipped_yaml import shipped_yaml
 
 REQUIRED = ("repository", "date", "task", "phase", "framework", "gpu", "precision", "value", "unit")
 """Columns that every table has; a cell of ``gpu`` may be empty if the repository's paths name the GPU."""
@@ -205,3 +206,9 @@ def _checked(cells: Mapping[str, str]) -> Mapping[str, str]:
 
 def _unknown(header: Sequence[str]) -> tuple[str, ...]:
     return tuple(name for name in header if name and name not in _COLUMNS)
+
+
+def words() -> Mapping[str, Any]:
+    """Return the spellings of words in tables (``words.yaml``)."""
+    spellings: Mapping[str, Any] = shipped_yaml("knowledge.exchange.published", "words.yaml")
+    return spellings

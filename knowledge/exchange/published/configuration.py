@@ -7,24 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from knowledge.domain.observation import Scalar
-from knowledge.exchange.published.columns import RowError
+from knowledge.exchange.published.columns import RowError, words
 
-_SPEED = {
-    "xla": "xla",
-    "jit": "xla",
-    "compile": "compile",
-    "torch compile": "compile",
-    "torch.compile": "compile",
-    "channels last": "channels_last",
-    "tensorrt": "tensorrt",
-    "trt": "tensorrt",
-    "cuda graphs": "cuda_graphs",
-    "cudagraphs": "cuda_graphs",
-    "flash attention": "flash_attention",
-    "cudnn benchmark": "cudnn_benchmark",
-    "dali": "dali",
-}
-"""Settings that change the speed of the same work, by their spelling; all are ``on`` or ``off``."""
 _ON, _OFF = frozenset({"on", "yes", "true", "1"}), frozenset({"off", "no", "false", "0"})
 _NODES = frozenset({"nodes", "num nodes", "number of nodes"})
 _DESCRIPTIVE = frozenset({"table", "host", "avg audio length (s)"})
@@ -78,8 +62,8 @@ def read_settings(text: str, facts: Mapping[str, str]) -> Configuration:
     nodes = None
     for key, value in {**pairs, **facts}.items():
         plain = re.sub(r"[_\s]+", " ", key.lower())
-        if plain in _SPEED:
-            speed[_SPEED[plain]] = _switch(key, value)
+        if setting := words()["switches"].get(plain):
+            speed[setting] = _switch(key, value)
         elif plain == "framework" and value:
             speed["tensorrt"] = "on" if re.search("tensorrt|trt", value, re.IGNORECASE) else "off"
         elif plain in _NODES:

@@ -9,29 +9,9 @@ from functools import cache
 from typing import Any
 
 from knowledge.domain.frameworks import frameworks
-from knowledge.exchange.published.columns import RowError, TableRow
+from knowledge.exchange.published.columns import RowError, TableRow, words
 from knowledge.exchange.published.timm import TIMM
 from knowledge.shipped_yaml import shipped_yaml
-
-_PRECISIONS = {
-    "fp32": r"fp ?32|float ?32|single( precision)?|f32",
-    "tf32": r"tf ?32|tensor ?float ?32",
-    "amp": r"amp|(automatic )?mixed( precision)?|(amp|mixed)[ /-]?(fp ?16|float ?16)|mixed float ?16",
-    "amp_bf16": r"(amp|mixed)[ /-]?(bf ?16|bfloat ?16)",
-    "fp16": r"fp ?16|float ?16|half( precision)?|f16",
-    "bf16": r"bf ?16|bfloat ?16",
-    "fp8": r"fp ?8( cs)?|float ?8",
-    "mxfp8": r"mx ?fp ?8|fp ?8 mx",
-    "nvfp4": r"nv ?fp ?4",
-    "int8": r"int ?8",
-    "fp64": r"fp ?64|float ?64|double( precision)?",
-}
-_PHASES = {"training": r"train(ing)?", "inference": r"infer(ence)?|eval(uation)?|predict(ion)?|forward"}
-_OTHER_FRAMEWORKS = {
-    "mxnet": r"(apache )?mx ?net",
-    "paddlepaddle": r"paddle( ?paddle)?",
-    "tensorrt": r"tensor ?rt|trt",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +64,7 @@ def read_precision(text: str) -> str:
     Raises:
         RowError: If the text is no precision.
     """
-    return _read(text, _PRECISIONS, "precision")
+    return _read(text, words()["precisions"], "precision")
 
 
 def read_phase(text: str) -> str:
@@ -93,7 +73,7 @@ def read_phase(text: str) -> str:
     Raises:
         RowError: If the text is neither.
     """
-    return _read(text, _PHASES, "phase")
+    return _read(text, words()["phases"], "phase")
 
 
 def read_framework(text: str) -> str:
@@ -103,7 +83,7 @@ def read_framework(text: str) -> str:
         RowError: If the framework is unknown.
     """
     own = {f.distributions[0]: f.published["names"] for f in frameworks().values() if f.published}
-    return _read(text, {**own, **_OTHER_FRAMEWORKS}, "framework")
+    return _read(text, {**own, **words()["frameworks"]}, "framework")
 
 
 def _read(text: str, patterns: Mapping[str, str], column: str) -> str:

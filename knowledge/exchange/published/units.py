@@ -7,30 +7,13 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from knowledge.exchange.published.columns import RowError
+from knowledge.exchange.published.columns import RowError, words
 
 _NOT_A_UNIT = re.compile(
     r"\b(?:throughput|inference|training|performance|average|avg|mean|with|and|tensorrt|pytorch|tensorflow|trt|xla|asp|"
     r"[tb]?f(?:p|loat)?(?:8|16|32)|int8|mixed[ -]precision|amp)\b|\(?\bbs ?\d+\)?",
     re.IGNORECASE,
 )
-_ITEMS = {
-    "images": r"images?|imgs?|pictures?|fps",
-    "samples": r"samples?|examples?|records?",
-    "sequences": r"sequences?|seqs?",
-    "sentences": r"sentences?",
-    "tokens": r"tokens?|toks?|words?",
-    "frames": r"frames?",
-    "molecules": r"mol(?:ecule)?s?",
-    "queries": r"quer(?:y|ies)|requests?|inferences?",
-    "items": r"items?",
-}
-_SECONDS = {
-    r"s|secs?|seco\w*": 1.0,
-    r"ms|msecs?|millisec\w*": 1e-3,
-    r"us|usecs?|µs|microsec\w*": 1e-6,
-    r"min|mins|minutes?": 60.0,
-}
 _RATE = re.compile(r"(?P<prefix>[kKM])?\s*\b(?P<item>[a-zA-Z]+)\s*(?:/|\bper\b)\s*(?P<time>[a-zA-Zµ]+)")
 _DURATION = re.compile(r"\b(?P<time>s|secs?|seconds?|ms|msecs?|milliseconds?|us|usecs?|µs|microseconds?)\b")
 _LATENCY = re.compile(r"\blatency\b|\btime\b", re.IGNORECASE)
@@ -110,18 +93,18 @@ def _of_each(unit: Unit, shares: Collection[str | None]) -> Unit:
 
 def _rate(match: re.Match[str], text: str) -> Unit:
     item, prefix = match["item"], match["prefix"] or ""
-    name = next((n for n, p in _ITEMS.items() if re.fullmatch(p, item, re.IGNORECASE)), None)
+    name = next((n for n, p in words()["items"].items() if re.fullmatch(p, item, re.IGNORECASE)), None)
     if name is None and item[:1] in _PREFIXES:
         # `Ksamples/s`, in one word.
         prefix, item = item[0], item[1:]
-        name = next((n for n, p in _ITEMS.items() if re.fullmatch(p, item, re.IGNORECASE)), None)
+        name = next((n for n, p in words()["items"].items() if re.fullmatch(p, item, re.IGNORECASE)), None)
     if name is None:
         raise RowError(f"the unit `{text}` counts `{match['item']}`, which is unknown")
     return Unit(name=name, factor=_PREFIXES.get(prefix, 1.0) / _seconds(match["time"], text), lower=False)
 
 
 def _seconds(word: str, text: str) -> float:
-    for pattern, seconds in _SECONDS.items():
+    for pattern, seconds in words()["seconds"].items():
         if re.fullmatch(pattern, word, re.IGNORECASE):
-            return seconds
+            return float(seconds)
     raise RowError(f"the unit `{text}` counts by `{word}`, which is not a unit of time")
