@@ -66,7 +66,7 @@ class KubernetesExecutor:
         return manifests(batch, self.options, self._hardware)
 
     def find(self, batch: Batch) -> str | None:
-        """Return the name of the Job, or none if there is no such Job."""
+        """Return the name of the Job, or ``None`` if there is no such Job."""
         with self._translated_errors():
             return None if self._read_job(batch.name) is None else batch.name
 

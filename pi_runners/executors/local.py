@@ -116,7 +116,7 @@ class LocalExecutor:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[IO[str] | None]:
-    """Yield the lock file of the batch with the lock held, or none if another process holds the lock."""
+    """Yield the lock file of the batch with the lock held, or ``None`` if another process holds the lock."""
     try:
         file = lock_file(folder / "lock")
     except OSError as error:
