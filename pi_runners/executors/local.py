@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import lock_file
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
@@ -149,8 +151,6 @@ def _signal(document: dict[str, Any], number: signal.Signals) -> None:
 
     The start time is compared, since the system reuses process numbers.
     """
-    import psutil
-
     if document.get("final") or "pid" not in document:
         return
     with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):
