@@ -11,7 +11,7 @@ from typing import Literal
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, Entry, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, read_entries, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
@@ -50,7 +50,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkIndex(Entry):
+class FrameworkIndex(StrictEntry):
     """A package index on which a framework's publisher provides one build of its packages.
 
     Attributes:
@@ -85,7 +85,7 @@ class FrameworkIndex(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultBuild(Entry):
+class DefaultBuild(StrictEntry):
     """The build of files without a local version, on some machines.
 
     Attributes:
@@ -115,7 +115,7 @@ class DefaultBuild(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFamily(Entry):
+class BuildFamily(StrictEntry):
     """Packages whose local version names the build, and which only work together if their builds match.
 
     Attributes:
@@ -147,7 +147,7 @@ class BuildFamily(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildExtra(Entry):
+class BuildExtra(StrictEntry):
     """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
@@ -182,7 +182,7 @@ class BuildExtra(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement(Entry):
+class Replacement(StrictEntry):
     """A package that provides the same modules as another one, for other hardware.
 
     Attributes:

@@ -15,7 +15,7 @@ FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
 """Folder with a folder for each catalogue."""
 
 
-class Entry:
+class StrictEntry:
     """A kind of entry: a dataclass. A field that it does not have is an error."""
 
     __slots__ = ()

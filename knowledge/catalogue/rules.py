@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, Entry, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, read_entries, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
@@ -22,7 +22,7 @@ Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConflictRule(Entry):
+class ConflictRule(StrictEntry):
     """Two packages whose versions do not work together.
 
     Attributes:
@@ -46,7 +46,7 @@ class ConflictRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilityRule(Entry):
+class CapabilityRule(StrictEntry):
     """NVIDIA GPUs that the wheels of some versions contain code for.
 
     Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
@@ -78,7 +78,7 @@ class CapabilityRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRule(Entry):
+class RuntimeRule(StrictEntry):
     """Requirements of a CUDA runtime version on the machine.
 
     Attributes:
@@ -99,7 +99,7 @@ class RuntimeRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherTestedRule(Entry):
+class PublisherTestedRule(StrictEntry):
     """The CUDA and cuDNN versions that a framework's publisher tested it with.
 
     Attributes:
@@ -120,7 +120,7 @@ class PublisherTestedRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuOnlyRule(Entry):
+class CpuOnlyRule(StrictEntry):
     """A build that leaves an accelerator idle.
 
     Attributes:
@@ -137,7 +137,7 @@ class CpuOnlyRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VendorRule(Entry):
+class VendorRule(StrictEntry):
     """Builds for the accelerators of one vendor; those of another one cannot run them.
 
     Attributes:
@@ -165,7 +165,7 @@ class VendorRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedRule(Entry):
+class EmbeddedRule(StrictEntry):
     """Builds for servers with Arm processors, which the vendor of an embedded module does not publish for it.
 
     Attributes:
@@ -186,7 +186,7 @@ class EmbeddedRule(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndeclaredRequirementRule(Entry):
+class UndeclaredRequirementRule(StrictEntry):
     """A package that some versions of another one need although their metadata does not require it.
 
     Attributes:

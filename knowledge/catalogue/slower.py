@@ -12,7 +12,7 @@ from typing import Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from knowledge.catalogue.entries import Entry
+from knowledge.catalogue.entries import StrictEntry
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 
 SMALLEST_RATIO = 1.1
@@ -25,7 +25,7 @@ report, of 3.11 with two, and of 1.78 with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareCondition(Entry):
+class HardwareCondition(StrictEntry):
     """Hardware that a slow-down was reported on; empty fields admit all hardware.
 
     Attributes:
@@ -80,7 +80,7 @@ class HardwareCondition(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduction(Entry):
+class Reproduction(StrictEntry):
     """A measurement of both versions with this program.
 
     Attributes:
@@ -106,7 +106,7 @@ class Reproduction(Entry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowerRule(Entry):
+class SlowerRule(StrictEntry):
     """Versions that public reports measured to be slower than another version.
 
     Attributes:
