@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from advisor.domain.words import quoted
-from advisor.report.hardware import decimal_rate, gib
+from advisor.domain.words import memory_text, quoted, rate_text
 from advisor.report.tables import table_lines
 from docs.builds_page import attribute_meanings
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
@@ -96,9 +95,9 @@ def _model_cells(model: AcceleratorModel) -> Sequence[str]:
         model.kind,
         model.architecture,
         model.compute_capability or model.gfx or "",
-        gib(model.memory_bytes),
-        decimal_rate(model.memory_bytes_per_second, "B/s"),
-        *(decimal_rate(model.flops.get(name), "FLOP/s") for name in _ELEMENT_TYPES),
+        memory_text(model.memory_bytes),
+        rate_text(model.memory_bytes_per_second, "B/s"),
+        *(rate_text(model.flops.get(name), "FLOP/s") for name in _ELEMENT_TYPES),
         f"{model.watts:g} W" if model.watts else "",
         str(model.year or ""),
         machine.profile.cpu.microarchitecture if machine is not None else "",
@@ -150,7 +149,7 @@ def _instances_table(machines: Iterable[ShippedMachine]) -> Iterator[str]:
 def _instance(machine: ShippedMachine) -> str:
     profile = machine.profile
     counts = [f"{accelerators.count} x" for accelerators in profile.accelerators]
-    amounts = [f"{profile.cpu.threads} threads", gib(profile.memory_bytes)]
+    amounts = [f"{profile.cpu.threads} threads", memory_text(profile.memory_bytes)]
     return f"`{machine.name}` ({', '.join(part for part in (*counts, *amounts) if part)})"
 
 

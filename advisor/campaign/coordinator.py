@@ -123,7 +123,7 @@ class Coordinator:
         """Check all submissions, collect results, and submit missing tasks if nothing is active.
 
         Args:
-            engine: The engine for missing tasks; none submits nothing.
+            engine: The engine for missing tasks; `None` submits nothing.
 
         Returns:
             Whether tasks are still active or results still wait to be stored.
@@ -145,7 +145,7 @@ class Coordinator:
         """Get the current state of all tasks from the engines; nothing else changes.
 
         Args:
-            engine: Name of the engine to ask; none for all.
+            engine: Name of the engine to ask; `None` for all.
         """
         for submission in self.submissions():
             if submission.handle and not submission.outcomes and engine in (None, submission.engine):
@@ -359,7 +359,7 @@ class Coordinator:
         return {task: cells.count(self.plan.tasks[task]) for task in tasks}
 
     def _read(self, path: Path) -> tuple[Observation, ...] | None:
-        """Return the observations of a cell; none if the file is absent, or damaged, in which case it is renamed."""
+        """Return the observations of a cell; `None` if the file is absent, or damaged, in which case it is renamed."""
         try:
             return tuple(read_observations(read_lines(path.read_bytes(), where=str(path)), where=str(path)))
         except InputError as error:

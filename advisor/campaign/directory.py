@@ -85,7 +85,7 @@ class Cell:
 
     @classmethod
     def from_filename(cls, filename: str) -> Cell | None:
-        """Return the cell of a file, or none if the name is not that of a cell."""
+        """Return the cell of a file, or `None` if it is not a file of a cell."""
         match = _CELL.fullmatch(filename)
         if match is None:
             return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
+from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError
 from knowledge.domain.suggestions import suggest
@@ -17,8 +18,6 @@ from pi_runners.executors.base import TASK_NUMBER, Executor
 
 _MEMORY_SHARE = 0.9
 """Part of a task's memory that a measured process may use."""
-
-ENGINES = ("local", "slurm", "kubernetes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +58,7 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
     """Return an engine.
 
     Args:
-        name: One of :data:`ENGINES`.
+        name: A name of :data:`ENGINES`.
         options: Options from the command line, or from an earlier engine.
         directory: The campaign directory.
         plan: The plan of the campaign.
@@ -67,14 +66,9 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
     Raises:
         InputError: If there is no such engine, or an option does not exist or is invalid.
     """
-    makers: dict[str, Callable[[Mapping[str, Any], CampaignDirectory, CampaignPlan], Engine]] = {
-        "local": _local,
-        "slurm": _slurm,
-        "kubernetes": _kubernetes,
-    }
-    if name not in makers:
-        raise InputError(f"there is no executor `{name}`", hint=f"choose one of {', '.join(f'`{n}`' for n in ENGINES)}")
-    return makers[name](options, directory, plan)
+    if name not in ENGINES:
+        raise InputError(f"there is no executor `{name}`", hint=f"choose one of {quoted(ENGINES)}")
+    return ENGINES[name](options, directory, plan)
 
 
 def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -154,8 +148,16 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
     )
 
 
+ENGINES: Mapping[str, Callable[[Mapping[str, Any], CampaignDirectory, CampaignPlan], Engine]] = {
+    "local": _local,
+    "slurm": _slurm,
+    "kubernetes": _kubernetes,
+}
+"""Functions that return an engine, by the name of its executor."""
+
+
 def _limit(memory: str, engine: str) -> tuple[str, ...]:
-    """Return a memory limit for a process that is lower than that of its task.
+    """Return a memory limit for a process, which is lower than the limit of its task.
 
     So a process that uses too much memory gives an observation, instead of ending the task.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,34 +121,21 @@ def plan_campaign(
     for combination in combinations:
         backend = MEASURED[framework_of(combination.requirements)]
         check_fit(combination.cases, matrix.content.dtypes, hardware, device=device, backends=[backend])
-    locks: dict[tuple[object, ...], StackLock | DroppedCombination] = {}
     groups: dict[tuple[str, str], list[tuple[StackLock, Combination]]] = defaultdict(list)
-    dropped: list[DroppedCombination] = []
-    for combination in combinations:
-        key = (combination.requirements, combination.python, combination.cuda, combination.cudnn)
-        if key not in locks:
-            progress(f"locking {combination.label}")
-            locks[key] = _lock(combination, locker)
-        lock = locks[key]
+    dropped: dict[DroppedCombination, None] = {}
+    for combination, lock in _locked(combinations, locker, progress):
         if isinstance(lock, DroppedCombination):
-            if lock not in dropped:
-                dropped.append(lock)
-            continue
-        groups[MEASURED[framework_of(lock.requested)], combination.python].append((lock, combination))
+            dropped[lock] = None
+        else:
+            groups[MEASURED[framework_of(lock.requested)], combination.python].append((lock, combination))
     if not groups:
         raise InputError(
-            f"no combination of the matrix `{matrix.name}` can be resolved; the first: {dropped[0].reason}",
+            f"no combination of the matrix `{matrix.name}` can be resolved; the first: {next(iter(dropped)).reason}",
             hint="`advisor pi plan` lists the dropped combinations with the reasons",
         )
     title = campaign_name(matrix, hardware=hardware, python=target.python, repetition=repetition)
     blocks = tuple(
-        _block(
-            matrix,
-            members,
-            name=_name(title, backend, version),
-            target=target,
-            locker=locker,
-        )
+        _block(matrix, members, name=_name(title, backend, version), target=target, locker=locker)
         for (backend, version), members in groups.items()
     )
     return Campaign(name=title, blocks=blocks, dropped=tuple(dropped))
@@ -162,6 +149,19 @@ def campaign_name(matrix: Matrix, *, hardware: HardwareProfile, python: str, rep
 def _name(campaign: str, backend: str, python: str) -> str:
     version = "" if "/" in python else f"-py{python}"
     return f"{campaign}-{backend}{version}"
+
+
+def _locked(
+    combinations: Iterable[Combination], locker: StackLocker, progress: Callable[[str], None]
+) -> Iterator[tuple[Combination, StackLock | DroppedCombination]]:
+    """Yield each combination with its lock; combinations that differ in settings or indicators have one lock."""
+    locks: dict[tuple[object, ...], StackLock | DroppedCombination] = {}
+    for combination in combinations:
+        key = (combination.requirements, combination.python, combination.cuda, combination.cudnn)
+        if key not in locks:
+            progress(f"locking {combination.label}")
+            locks[key] = _lock(combination, locker)
+        yield combination, locks[key]
 
 
 def _lock(combination: Combination, locker: StackLocker) -> StackLock | DroppedCombination:
@@ -215,7 +215,7 @@ def _block(
 
 
 def lock_loadgen(arms: Iterable[Arm], locker: StackLocker) -> StackLock | None:
-    """Return the lock of MLCommons' LoadGen; none if no arm needs it or it has no compatible wheel."""
+    """Return the lock of MLCommons' LoadGen; `None` if no arm needs it or it has no compatible wheel."""
     for arm in arms:
         if any(run.name == "inference" for run in arm.indicators):
             try:
@@ -279,7 +279,7 @@ def check_disk(estimates: Iterable[BlockCost], place: Path, *, budget_bytes: flo
     Args:
         estimates: Estimated costs of the blocks.
         place: Directory of the environments; it need not exist.
-        budget_bytes: Maximum disk usage; none for no maximum.
+        budget_bytes: Maximum disk usage; `None` for no maximum.
 
     Raises:
         InputError: If they exceed the budget.

@@ -201,7 +201,7 @@ def _skews(coordinator: Coordinator) -> list[str]:
             continue
         clock, node = float(noted["clock"]), str(noted["node"])
         behind = submitted - clock
-        # The file's time stamp is that of the file system, which this machine sees, too.
+        # The file's time stamp comes from the file system, which this machine sees, too.
         ahead = clock - path.stat().st_mtime
         skew = -behind if behind > _SKEW_SECONDS else ahead if ahead > _SKEW_SECONDS else 0.0
         if abs(skew) > abs(worst.get(node, 0.0)):

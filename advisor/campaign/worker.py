@@ -47,7 +47,7 @@ class WorkerSettings:
         hardware: This machine.
         environments: Directory in which environments are built.
         keep_environments: Whether the environments stay after the task.
-        memory_limit_bytes: Maximum memory of one process, in addition to the limit of the plan; none for no limit.
+        memory_limit_bytes: Maximum memory of one process, in addition to the limit of the plan; `None` for no limit.
     """
 
     hardware: HardwareProfile
@@ -83,15 +83,7 @@ def run_task(
     """
     hardware = settings.hardware
     number, round_ = plan.tasks[task]
-    planned = plan.blocks[number]
-    check_node(planned, hardware)
-    limits = [x for x in (planned.memory_limit_bytes, settings.memory_limit_bytes) if x is not None]
-    block = replace(
-        planned,
-        name=block_name(planned, hardware.identity),
-        hardware=hardware,
-        memory_limit_bytes=min(limits) if limits else None,
-    )
+    block = _block_here(plan.blocks[number], settings)
     own_cells = [(c, p) for c, p in directory.cells().items() if _belongs_to(c, number, round_, hardware)]
     for cell, path in own_cells:
         # A former worker may have been killed after it wrote a cell and before it reported it.
@@ -109,6 +101,23 @@ def run_task(
             progress=progress,
             begin=journal.begin,
         )
+
+
+def _block_here(planned: Block, settings: WorkerSettings) -> Block:
+    """Return a planned block as it is measured on this machine.
+
+    Raises:
+        UnsuitableNodeError: If this machine is not of the kind that it was planned for.
+    """
+    hardware = settings.hardware
+    check_node(planned, hardware)
+    limits = [x for x in (planned.memory_limit_bytes, settings.memory_limit_bytes) if x is not None]
+    return replace(
+        planned,
+        name=block_name(planned, hardware.identity),
+        hardware=hardware,
+        memory_limit_bytes=min(limits) if limits else None,
+    )
 
 
 def check_node(block: Block, hardware: HardwareProfile) -> None:

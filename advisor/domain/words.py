@@ -68,6 +68,26 @@ def size_texts(size: int, other: int) -> tuple[str, str]:
     return (f"{size:,} bytes", f"{other:,} bytes") if size != other and texts[0] == texts[1] else texts
 
 
+def memory_text(size: int | None) -> str:
+    """Return the memory of a machine in GiB; empty if it is not known."""
+    return "" if size is None else f"{size / 2**30:g} GiB"
+
+
+def rate_text(rate: float | None, unit: str) -> str:
+    """Return a rate with a decimal prefix, such as ``1.56 TB/s``; empty if it is not known."""
+    if rate is None:
+        return ""
+    prefix, factor = next(((p, f) for p, f in (("P", 1e15), ("T", 1e12), ("G", 1e9)) if rate >= f), ("M", 1e6))
+    return f"{rate / factor:.4g} {prefix}{unit}"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a duration with three digits: ``1.23 s``, ``45.6 us``."""
+    units = ((1, "s"), (1e3, "ms"), (1e6, "us"))
+    factor, unit = next(((f, u) for f, u in units if seconds * f >= 1), (1e9, "ns"))
+    return f"{seconds * factor:.3g} {unit}"
+
+
 def flops_text(flops: float) -> str:
     """Return a number of floating-point operations, to one digit: ``about 20 GFLOP``."""
     rounded = float(f"{flops:.1g}")

@@ -60,7 +60,7 @@ CHANGE_CHECKS: tuple[Check, ...] = (
     check_growth,
     check_download,
 )
-"""Checks of a change, of which only the last one also applies without a base."""
+"""Checks of a change. Without a base, only the last one applies."""
 PREVENT_PREDICTION = ("ADV001", "ADV002", "ADV003", "ADV004", "ADV005", "ADV006", "ADV012")
 """Codes of findings about stacks that cannot be installed or do not run: their speed is not predicted."""
 
@@ -72,11 +72,11 @@ class TargetResult:
     Attributes:
         case: The project and the target.
         findings: All findings; the policy's exceptions are not applied yet.
-        recommended: The recommended stack; none if it was not requested or there is none.
-        recommended_prediction: Predicted speed-up of the recommended stack over the lock; none if the lock cannot run.
+        recommended: The recommended stack; `None` if it was not requested or there is none.
+        recommended_prediction: Predicted speed-up of the recommended stack over the lock; `None` if that cannot run.
         not_predicted: Why the speed of the lock is not predicted; empty if it is.
         comparison: The lock compared with its base.
-        failure: Why the check is not complete; none if it is.
+        failure: Why the check is not complete; `None` if it is.
         installable: The file of each locked package that the target would install, if there is one.
     """
 
@@ -111,7 +111,7 @@ class GateResult:
         policy: The policy that was applied.
         findings: Findings that no exception covers, the most important first.
         ignored: Findings that an exception covers, with the exception.
-        unreadable: The file that could not be read, so that nothing was checked; none if everything was read.
+        unreadable: The file that could not be read, so that nothing was checked; `None` if everything was read.
     """
 
     targets: tuple[TargetResult, ...]
@@ -160,7 +160,7 @@ def check(
         policy: The policy.
         today: The date, in UTC.
         before: The policy of the base, if there is one: problems of exceptions that it has, too, are not reported.
-        policy_changes: Findings about the project's own policy, if it differs from that of the base, which is applied.
+        policy_changes: Findings about the project's own policy, if it differs from the policy that is applied.
 
     Returns:
         The result, even if the check could not be completed.
@@ -199,8 +199,7 @@ def check_target(case: GateCase, policy: GatePolicy, *, today: date) -> TargetRe
     """
     head = Scope(case=case, state=case.head, policy=policy)
     base = Scope(case=case, state=case.base[1], policy=policy) if case.base is not None else None
-    of_base: list[Finding] = []
-    of_head: list[Finding] = []
+    of_base, of_head = list[Finding](), list[Finding]()
     comparison = best = prediction = failure = None
     try:
         if base is not None:
@@ -244,7 +243,7 @@ def _run(checks: Iterable[Check], scope: Scope, findings: list[Finding]) -> None
 
 
 def _compared(head: Scope, base: Scope) -> LockComparison:
-    """Return the lock of a project compared with that of its base."""
+    """Compare the lock of a project with the lock of its base."""
     stacks = [head.lock.versions, base.lock.versions]
     path = head.lock.path or base.lock.path or Path()
     before, after = (

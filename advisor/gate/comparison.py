@@ -15,7 +15,7 @@ from knowledge.estimate.interface import Effect, Prediction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageChange:
-    """A package whose version differs; the version is none where the package is absent."""
+    """A package whose version differs; the version is `None` where the package is absent."""
 
     package: str
     before: Version | None
@@ -39,7 +39,7 @@ class LockComparison:
         base: Display name of the base.
         changes: Packages whose version differs: first those that were measured, then those that the project names.
         listed: Packages that reports list one by one; they may put the others into groups.
-        prediction: Predicted speed-up over the base; none if one of the stacks cannot run.
+        prediction: Predicted speed-up over the base; `None` if one of the stacks cannot run.
         effects: Predicted speed-up of each indicator, significant ones first, then by size.
         not_predicted: Why there is no prediction; empty if there is one.
         settings: Run-time settings that differ, by file.

@@ -28,7 +28,7 @@ _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowthLimit:
-    """The allowed growth of the download; one of the two is none.
+    """The allowed growth of the download; one of the two is `None`.
 
     Attributes:
         size: Size in bytes.
@@ -40,7 +40,7 @@ class GrowthLimit:
 
     @classmethod
     def parse(cls, text: str) -> GrowthLimit | None:
-        """Return the limit that a text such as ``200 MB`` or ``10 %`` states; none if it states none."""
+        """Return the limit that a text such as ``200 MB`` or ``10 %`` states; `None` if it states none."""
         if match := _PERCENTAGE.fullmatch(text):
             return cls(fraction=float(match["number"]) / 100)
         size = parse_size(text)
@@ -68,7 +68,7 @@ class Ignore:
         package: Their package, or empty for any.
         subject: Their subject, such as an advisory, or empty for any.
         reason: Why they are ignored.
-        expires: Last day on which it is valid, or none.
+        expires: Last day on which it is valid, or `None`.
         line: Line of its reason in the file.
     """
 
@@ -101,8 +101,8 @@ class GatePolicy:
         fail: Codes that fail.
         max_regression: Allowed loss of speed compared with the base lock, as a fraction.
         max_gap: Allowed gain of speed of the recommended stack over the lock, as a fraction.
-        max_growth: Allowed growth of the download compared with the base lock; none to allow any.
-        indexes: Addresses that packages may come from; none for the configured indexes.
+        max_growth: Allowed growth of the download compared with the base lock; `None` to allow any.
+        indexes: Addresses that packages may come from; `None` for the configured indexes.
         ignores: Exceptions.
         path: The file that contains it.
     """

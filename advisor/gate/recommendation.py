@@ -26,7 +26,7 @@ class RecommendedStack:
     Attributes:
         versions: Version of each package.
         proven: Whether its score is proven to be optimal.
-        settings_gain: What the recommended run-time settings gain; none if there are none.
+        settings_gain: What the recommended run-time settings gain; `None` if there are none.
     """
 
     versions: Mapping[str, Version]

@@ -83,10 +83,10 @@ class Scope:
 
     Attributes:
         case: The project and the target.
-        state: The state of the project, or that of its base.
+        state: The state of the project, or of its base.
         policy: What fails the gate.
         base: The base, for the checks of a change; `None` for the checks of a state by itself.
-        comparison: The lock compared with that of the base, for the checks of a change.
+        comparison: The two locks compared, for the checks of a change.
     """
 
     case: GateCase

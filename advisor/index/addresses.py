@@ -73,7 +73,7 @@ def is_on_this_machine(address: str) -> bool:
 
 
 def local_path(url: str) -> Path | None:
-    """Return the path of a ``file:`` address or a plain path; none for a remote address."""
+    """Return the path of a ``file:`` address or a plain path; `None` for a remote address."""
     parts = urlsplit(url)
     if parts.scheme == "file":
         # This decodes `%20` to a space; decoding twice would give another file. `urllib.request.url2pathname` does the

@@ -8,6 +8,12 @@ from pathlib import Path
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
 
+SOURCE_FORMAT = 3
+"""Version of the cached metadata of sdists, repositories and directories; raise it when other files of them are read.
+
+It belongs to their keys, because reading them again needs the network, or a build. Other computed values are answers,
+which need no such number (:mod:`advisor.index.memo`).
+"""
 _DIGEST_CHARACTERS = 64
 
 
@@ -27,7 +33,7 @@ class DiskCache:
         return self.directory / bucket / hashlib.sha256(key.encode()).hexdigest()
 
     def read(self, bucket: str, key: str) -> bytes | None:
-        """Return the entry for ``key``; none if it is absent or damaged."""
+        """Return the entry for ``key``; `None` if it is absent or damaged."""
         path = self.path_of(bucket, key)
         try:
             stored = path.read_bytes()

@@ -215,7 +215,7 @@ class IndexClient:
         return pages + [self._reader.linked(links, project) for links in self.configuration.find_links]
 
     def _builds(self, project: NormalizedName, base: str) -> ProjectPage | None:
-        """Return the page of a project on an index with further builds; none if it cannot be read."""
+        """Return the page of a project on an index with further builds; `None` if it cannot be read."""
         if base in self.failed_builds:
             return None
         try:
@@ -301,7 +301,7 @@ class IndexClient:
             self._metadata.start(file.identity, file)
 
     def vulnerabilities(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's known vulnerabilities; none if neither index nor service has a record.
+        """Return the identifiers of a version's known vulnerabilities; `None` if nothing has a record of it.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
@@ -323,7 +323,7 @@ class IndexClient:
         return self._distributions.size(file)
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
-        """Return the unpacked size of a wheel in bytes; none if it is unknown."""
+        """Return the unpacked size of a wheel in bytes; `None` if it is unknown."""
         with contextlib.suppress(UnavailableError):
             return self._distributions.unpacked_size(file)
         return None

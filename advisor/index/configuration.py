@@ -38,7 +38,7 @@ class IndexConfiguration:
         exclusive: Those of them that come from no other index.
         strategy: ``first-index``: a package comes only from the first index that has it; ``unsafe-best-match``: all
             indexes are searched for every package, as pip does, so that any of them can provide any package.
-        certificate: File of trusted certificate authorities; none for the built-in ones.
+        certificate: File of trusted certificate authorities; `None` for the built-in ones.
         timeout_seconds: Maximum wait for one answer.
     """
 
@@ -55,7 +55,7 @@ class IndexConfiguration:
 
     @property
     def default_url(self) -> str:
-        """Address of the default index; if none is configured, that of pip."""
+        """Address of the default index; if none is configured, PyPI, as for pip."""
         if self.default:
             return self.default
         return PYPI

@@ -97,7 +97,7 @@ class BoundedFile:
 
 
 class BoundedStream:
-    """A stream of which at most :data:`UNPACKED_BYTES` can be read, and whose end can be read only a few times.
+    """A stream with a limit of :data:`UNPACKED_BYTES`, whose end can be read only a few times.
 
     ``tarfile`` skips a member in blocks of 10 KiB, up to the size that the member claims.
     """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.index.cache import DiskCache
-from knowledge.domain.identity import canonical_json, content_hash, plain
+from knowledge.domain.identity import canonical_json, content_hash, hash_of_text, plain
 
 _PACKAGES = ("advisor", "knowledge", "pi_runners")
 
@@ -108,7 +108,7 @@ def files_digest(folder: Path) -> str:
         if line.startswith(packages) and ",sha256=" in line
     ]
     if recorded:
-        return content_hash(sorted(recorded))
+        return hash_of_text("\n".join(sorted(recorded)))
     return content_hash([state for package in _PACKAGES for state in _states(str(folder / package))])
 
 

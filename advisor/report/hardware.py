@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
 
-from advisor.domain.words import count
+from advisor.domain.words import count, memory_text, rate_text
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel
 from knowledge.hardware.detect import UNUSABLE
@@ -37,15 +37,15 @@ def _row(machine: ShippedMachine) -> tuple[str, ...]:
     profile, model = machine.profile, machine.model
     if model is None:
         cpu = profile.cpu
-        return machine.name, cpu.model, cpu.microarchitecture, gib(profile.memory_bytes), "", "", ""
+        return machine.name, cpu.model, cpu.microarchitecture, memory_text(profile.memory_bytes), "", "", ""
     accelerators = profile.accelerators[0]
     device = f"{accelerators.count} x {model.model}" if machine.provider else model.model
     return (
         machine.name,
         device,
         model.architecture,
-        gib(model.memory_bytes),
-        decimal_rate(model.memory_bytes_per_second, "B/s"),
+        memory_text(model.memory_bytes),
+        rate_text(model.memory_bytes_per_second, "B/s"),
         model.compute_capability or model.gfx or "",
         str(model.year or ""),
     )
@@ -92,8 +92,8 @@ def machine_lines(
 
     Args:
         profile: The machine.
-        model: Entry of its accelerators in the catalogue, or none.
-        machine: The shipped profile or the cloud instance, or none.
+        model: Entry of its accelerators in the catalogue, or `None`.
+        machine: The shipped profile or the cloud instance, or `None`.
     """
     yield from _profile_lines(profile)
     if model is not None:
@@ -160,14 +160,14 @@ def _model_lines(model: AcceleratorModel) -> Iterator[str]:
     if model.tensor_core_generation:
         yield f"tensor cores    generation {model.tensor_core_generation}"
     if model.memory_bytes_per_second:
-        yield f"bandwidth       {decimal_rate(model.memory_bytes_per_second, 'B/s')}"
+        yield f"bandwidth       {rate_text(model.memory_bytes_per_second, 'B/s')}"
     if model.flops:
         units = {name: "OP/s" if name == "int8" else "FLOP/s" for name in model.flops}
-        rates = (f"{name} {decimal_rate(rate, units[name])}" for name, rate in model.flops.items())
+        rates = (f"{name} {rate_text(rate, units[name])}" for name, rate in model.flops.items())
         yield f"peak rates      {', '.join(rates)}"
     if model.interconnect:
         rate = model.interconnect_bytes_per_second
-        bandwidth = f", {decimal_rate(rate, 'B/s')}" if rate else ""
+        bandwidth = f", {rate_text(rate, 'B/s')}" if rate else ""
         yield f"interconnect    {model.interconnect}{bandwidth}"
     if model.watts:
         yield f"power           {model.watts:g} W"
@@ -188,18 +188,3 @@ def _accelerator(accelerator: Accelerator) -> str:
     if accelerator.partition:
         facts.append(accelerator.partition)
     return ", ".join(facts)
-
-
-def gib(size: int | None) -> str:
-    """Return a size in GiB; empty if it is not known."""
-    return "" if size is None else f"{size / _GIB:g} GiB"
-
-
-def decimal_rate(rate: float | None, unit: str) -> str:
-    """Return a rate with a decimal prefix, such as ``1.56 TB/s``; empty if it is not known."""
-    if rate is None:
-        return ""
-    for prefix, factor in (("P", 1e15), ("T", 1e12), ("G", 1e9)):
-        if rate >= factor:
-            return f"{rate / factor:.4g} {prefix}{unit}"
-    return f"{rate / 1e6:.4g} M{unit}"

@@ -59,7 +59,7 @@ class TreeNode:
 
 
 def plot(intervals: Sequence[Interval]) -> dict[str, Any] | None:
-    """Return the rows of a plot with their positions from 0 to 200 on a logarithmic axis; none without intervals.
+    """Return the rows of a plot with their positions from 0 to 200 on a logarithmic axis; `None` without intervals.
 
     The axis has 1 in its middle and covers 90 % of the interval ends; longer intervals are cut at the edge, so that one
     large effect does not make all others look alike.

@@ -81,7 +81,7 @@ def wrapped(text: str, width: int, indent: int = 0) -> list[str]:
     """Return the lines of a text.
 
     A literal in backticks stays on one line if it fits. A word, such as an address, may be longer than a line, but not
-    longer than that of a file.
+    longer than a line of a file.
     """
     columns = max(width - indent, 1)
     unbroken = _LITERAL.sub(lambda m: m[0].replace(" ", _NO_BREAK) if len(m[0]) <= columns else m[0], visible(text))

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from advisor.domain.words import count
+from advisor.domain.words import count, duration_text
 from advisor.report.evidence import ratio_cells
 from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.evidence.compare import Comparison, compare_block, refusals
@@ -54,39 +54,10 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
     """Return the content of :func:`block_table` as JSON-ready values."""
     observations = tuple(observations)
     comparisons = {(c.indicator, c.arm): c for c in compare_block(observations)}
-    rows = []
-    for s in summarise_block(observations):
-        o = s.observation
-        c = comparisons.get((o.indicator.label, o.arm))
-        rows.append(
-            {
-                "indicator": asdict(o.indicator),
-                "stack": _stack_name(o),
-                "framework": o.framework,
-                "version": o.stack.version_of(o.framework),
-                "settings": dict(o.settings),
-                "arm": o.arm,
-                "reference": o.reference,
-                "runs": s.runs,
-                "samples": s.samples,
-                "seconds": {"median": s.median, "low": s.low, "high": s.high, "variation": s.variation},
-                "rates": {"flops": s.flops, "bytes": s.bytes, "items": s.items},
-                "intensity": s.intensity,
-                "roof_share": s.roof_share,
-                "instabilities": [asdict(i) for i in s.instabilities],
-                "speedup": None
-                if c is None
-                else {
-                    "ratio": c.speedup,
-                    "low": c.low,
-                    "high": c.high,
-                    "rounds": c.rounds,
-                    "conclusive": c.conclusive,
-                    "significant": c.significant,
-                    "control": c.is_control,
-                },
-            }
-        )
+    rows = [
+        _record(s, comparisons.get((s.observation.indicator.label, s.observation.arm)))
+        for s in summarise_block(observations)
+    ]
     failed = [
         {"arm": o.arm, "round": o.round, "indicator": asdict(o.indicator), "status": o.status, "failure": o.failure}
         for o in observations
@@ -96,6 +67,39 @@ def block_record(observations: Iterable[Observation]) -> dict[str, Any]:
         {"arm": r.arm, "indicator": r.indicator, "rounds": r.rounds, "reason": r.reason} for r in refusals(observations)
     ]
     return {"schema_version": 2, "block": observations[0].block, "rows": rows, "failures": failed, "refused": refused}
+
+
+def _record(s: Summary, c: Comparison | None) -> dict[str, Any]:
+    o = s.observation
+    return {
+        "indicator": asdict(o.indicator),
+        "stack": _stack_name(o),
+        "framework": o.framework,
+        "version": o.stack.version_of(o.framework),
+        "settings": dict(o.settings),
+        "arm": o.arm,
+        "reference": o.reference,
+        "runs": s.runs,
+        "samples": s.samples,
+        "seconds": {"median": s.median, "low": s.low, "high": s.high, "variation": s.variation},
+        "rates": {"flops": s.flops, "bytes": s.bytes, "items": s.items},
+        "intensity": s.intensity,
+        "roof_share": s.roof_share,
+        "instabilities": [asdict(i) for i in s.instabilities],
+        "speedup": None if c is None else _speedup(c),
+    }
+
+
+def _speedup(c: Comparison) -> dict[str, Any]:
+    return {
+        "ratio": c.speedup,
+        "low": c.low,
+        "high": c.high,
+        "rounds": c.rounds,
+        "conclusive": c.conclusive,
+        "significant": c.significant,
+        "control": c.is_control,
+    }
 
 
 def _row(s: Summary, c: Comparison | None) -> str:
@@ -120,7 +124,7 @@ def _row(s: Summary, c: Comparison | None) -> str:
 
 
 def _stack_name(o: Observation) -> str:
-    """Return the name of a stack; that of a benchmark is what the user requested, since locks differ in more."""
+    """Return the name of a stack; for a benchmark, what the user requested: its locks differ in more."""
     return str(o.environment["stack"]) if o.indicator.name == BENCHMARK else stack_name(o)
 
 
@@ -131,7 +135,7 @@ def _value(o: Observation, seconds: float) -> str:
         unit, is_higher = str(parameters["unit"]), parameters["better"] == "higher"
         if not Metric(unit=unit, better="higher" if is_higher else "lower").is_duration:
             return f"{1 / seconds if is_higher else seconds:.4g} {unit}"
-    return _seconds(seconds)
+    return duration_text(seconds)
 
 
 def _scaling(summaries: Iterable[Summary]) -> list[str]:
@@ -181,13 +185,6 @@ def _unstable(summaries: Iterable[Summary]) -> list[str]:
         f"unstable ({code}, {count(len(reasons), 'row')}): {reasons[0][0]}; {reasons[0][1]}"
         for code, reasons in entries.items()
     ]
-
-
-def _seconds(seconds: float) -> str:
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "us")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.3g} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 def _rate(s: Summary) -> str:

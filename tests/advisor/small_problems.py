@@ -24,8 +24,9 @@ from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective, StackCosts
+from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
 from advisor.resolve.score.criteria import ObjectiveName, StackScore, hours_behind
+from advisor.resolve.score.criterion_costs import CriterionCosts
 from knowledge.estimate.interface import Estimator
 from tests.advisor.factories import build_problem, score_of
 from tests.advisor.fixed_candidates import FixedCandidates
@@ -170,11 +171,11 @@ def request_of(roots: Mapping[str, VersionSet], source: FixedCandidates, score: 
 
 
 def solve_problem(
-    roots: Mapping[str, VersionSet], source: FixedCandidates, score: StackCosts, explicit: int = INITIAL_EXPLICIT
+    roots: Mapping[str, VersionSet], source: FixedCandidates, score: StackScore, explicit: int = INITIAL_EXPLICIT
 ) -> Optimum | None:
     """Return the optimum; none if there is no stack."""
     try:
-        return optimise(problem(roots), source, score, start=(), explicit=explicit)
+        return optimise(problem(roots), source, CriterionCosts(score), start=(), explicit=explicit)
     except InfeasibleError:
         return None
 

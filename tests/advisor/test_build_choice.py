@@ -17,6 +17,7 @@ from advisor.resolve.optimum.result import InfeasibleError
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE
+from advisor.resolve.score.criterion_costs import CriterionCosts
 from knowledge.catalogue.builds import BuildFamily, DefaultBuild
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import CpuOnlyRule, Rule, RuntimeRule
@@ -183,7 +184,7 @@ def test_the_build_is_that_of_brute_force(
     allowed = [stack for stack in stacks(source, roots) if is_allowed(stack, machine)]
 
     try:
-        optimum = optimise(problem, source, score, start=(), effort=Effort(), explicit=2)
+        optimum = optimise(problem, source, CriterionCosts(score), start=(), effort=Effort(), explicit=2)
     except InfeasibleError:
         assert not allowed
         return

@@ -18,6 +18,7 @@ from advisor.domain.words import parse_size
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.score.criteria import HOURS_PER_RELEASE
+from advisor.resolve.score.criterion_costs import CriterionCosts
 from tests.advisor.factories import build_problem, empty_estimator
 from tests.advisor.small_problems import (
     Releases,
@@ -235,7 +236,7 @@ def test_a_long_chain_of_newer_versions_takes_few_iterations() -> None:
     source = SizedSource(releases, {("c", v): 1000 * v for v in releases["c"]})
     criteria = replace(criteria_for({}, source, empty_estimator(), "size"), names=("size",))
 
-    optimum = optimise(build_problem("c", "b==2"), source, criteria, start=())
+    optimum = optimise(build_problem("c", "b==2"), source, CriterionCosts(criteria), start=())
 
     assert {str(c.name): c.version.major for c in optimum.stack} == {"c": conflicting + 1, "b": 2}
     assert optimum.proven

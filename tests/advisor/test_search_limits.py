@@ -26,7 +26,7 @@ from advisor.resolve.recommendation.package_choices import with_best_packages
 from advisor.resolve.recommendation.problem_variants import ProblemVariant, Selection, compare_variants
 from advisor.resolve.recommendation.recommend import recommend
 from advisor.resolve.score.costs import Candidates, Limits, Objective
-from advisor.resolve.score.criteria import StackScore
+from advisor.resolve.score.criterion_costs import CriterionCosts
 from knowledge.catalogue.builds import Replacement
 from tests.advisor.factories import build_problem, build_request, versions_of, with_max_size
 from tests.advisor.small_problems import FixedCosts
@@ -152,15 +152,15 @@ def test_ctrl_c_in_the_search_for_the_smallest_stack_ends_the_program_if_there_i
     request = replace(
         with_max_size(sized_request, size_of(sized_request, "2.0")), effort=Effort(limit=TimeLimit(keeps_result=True))
     )
-    original, calls = StackScore.objectives, [0]
+    original, calls = CriterionCosts.objectives, [0]
 
-    def objectives(self: StackScore, candidates: Candidates) -> object:
+    def objectives(self: CriterionCosts, candidates: Candidates) -> object:
         calls[0] += 1
         if calls[0] == 1:
             raise KeyboardInterrupt
         return original(self, candidates)
 
-    monkeypatch.setattr(StackScore, "objectives", objectives)
+    monkeypatch.setattr(CriterionCosts, "objectives", objectives)
 
     with pytest.raises(KeyboardInterrupt):
         solve(request)
@@ -182,15 +182,15 @@ def test_what_was_not_compared_is_no_proof(
     assert versions_of(complete.optimum.stack) == {"small": "1.0"}
     assert complete.optimum.proven
     if by is KeyboardInterrupt:
-        original, calls = StackScore.objectives, [0]
+        original, calls = CriterionCosts.objectives, [0]
 
-        def objectives(self: StackScore, candidates: Candidates) -> object:
+        def objectives(self: CriterionCosts, candidates: Candidates) -> object:
             calls[0] += 1
             if calls[0] == 2:
                 raise KeyboardInterrupt
             return original(self, candidates)
 
-        monkeypatch.setattr(StackScore, "objectives", objectives)
+        monkeypatch.setattr(CriterionCosts, "objectives", objectives)
     else:
         interrupt_searches(monkeypatch, 1, by=by)
 

@@ -25,7 +25,7 @@ from advisor.resolve.optimum.result import SearchLimitError
 from advisor.resolve.optimum.solver import Effort, SolverModel, negated
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import recommend
-from advisor.resolve.score.criteria import StackScore
+from advisor.resolve.score.criterion_costs import CriterionCosts
 from knowledge.catalogue.rules import ConflictRule
 from tests.advisor.factories import FixedScores, build_problem, build_request, versions_of
 from tests.package_index import PackageIndex
@@ -47,15 +47,15 @@ def with_limit(request: ResolutionRequest, limit: TimeLimit) -> ResolutionReques
 
 def interrupt_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     """Press Ctrl-C once, when the search first asks for its objectives."""
-    original, calls = StackScore.objectives, [0]
+    original, calls = CriterionCosts.objectives, [0]
 
-    def objectives(self: StackScore, candidates: object) -> object:
+    def objectives(self: CriterionCosts, candidates: object) -> object:
         calls[0] += 1
         if calls[0] == 1:
             raise KeyboardInterrupt
         return original(self, candidates)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(StackScore, "objectives", objectives)
+    monkeypatch.setattr(CriterionCosts, "objectives", objectives)
 
 
 def test_without_a_limit_the_best_stack_is_proven(request_for_older: ResolutionRequest) -> None:

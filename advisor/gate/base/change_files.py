@@ -36,7 +36,7 @@ def refuse_tracked_cache(directory: Path, cache: Path) -> None:
 
 
 def refuse_changed_configuration(name: str, reference: str, directory: Path) -> None:
-    """Make sure that pip's configuration, where it is a file of the repository, is that of the base: it names indexes.
+    """Make sure that a change does not edit pip's configuration, if that is in the repository: it names indexes.
 
     Args:
         name: The base, for people.
@@ -62,7 +62,7 @@ class BaseKnowledge:
     """The knowledge base that a change is checked with.
 
     Attributes:
-        address: Its address; none for the user's own.
+        address: Its address; `None` for the user's own.
         changes: Findings about the change's own version of it, if it differs.
     """
 
@@ -77,7 +77,7 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
         base_policy: The policy of the base.
         reference: Commit, branch or tag of the base.
         directory: The project's directory.
-        address: Address of the knowledge base; none for the user's own.
+        address: Address of the knowledge base; `None` for the user's own.
 
     Raises:
         InputError: If only the change has it, or it is in a submodule.

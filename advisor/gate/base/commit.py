@@ -40,18 +40,7 @@ def export_commit(
     Raises:
         InputError: If there is no repository, or no such commit.
     """
-    if (reason := repository_error(directory)) is not None:
-        raise InputError(
-            f"`--base {reference}` needs the git repository of `{directory}`, but git cannot read it: {reason}",
-            hint="name a lock file instead, or run it in a clone that git trusts",
-        )
-    revision = commit_of(reference, directory)
-    if revision is None:
-        raise InputError(
-            f"the base `{reference}` is neither a file nor a commit of the repository of `{directory}`",
-            hint=f"in CI, fetch it first: `git fetch --depth=1 origin {reference}`, then `--base FETCH_HEAD`",
-        )
-    tree = CommitTree(revision, directory)
+    tree = _tree(reference, directory)
     prefix = prefix_of(directory)
     extra_names = {posixpath.normpath(posixpath.join(prefix, path.as_posix())) for path in extra_files}
     names = [n for n in sorted({*tree.files, *tree.links}) if n in extra_names or _is_read(tree, n, prefix, directory)]
@@ -65,6 +54,26 @@ def export_commit(
         project = Path(folder) / prefix
         project.mkdir(parents=True, exist_ok=True)
         yield project
+
+
+def _tree(reference: str, directory: Path) -> CommitTree:
+    """Return the files of a commit.
+
+    Raises:
+        InputError: If there is no repository, or no such commit.
+    """
+    if (reason := repository_error(directory)) is not None:
+        raise InputError(
+            f"`--base {reference}` needs the git repository of `{directory}`, but git cannot read it: {reason}",
+            hint="name a lock file instead, or run it in a clone that git trusts",
+        )
+    revision = commit_of(reference, directory)
+    if revision is None:
+        raise InputError(
+            f"the base `{reference}` is neither a file nor a commit of the repository of `{directory}`",
+            hint=f"in CI, fetch it first: `git fetch --depth=1 origin {reference}`, then `--base FETCH_HEAD`",
+        )
+    return CommitTree(revision, directory)
 
 
 def _write(tree: CommitTree, names: Iterable[str], requirements: Collection[str], folder: Path) -> None:
@@ -118,7 +127,7 @@ def _included_names(name: str, content: bytes) -> set[str]:
 
 
 def read_file_at(reference: str, directory: Path, path: Path) -> bytes | None:
-    """Return the content of a file below a project's directory in a commit; none if the commit has no such file."""
+    """Return the content of a file below a project's directory in a commit; `None` if the commit has no such file."""
     revision = commit_of(reference, directory)
     if revision is None:
         return None

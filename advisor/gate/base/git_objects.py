@@ -60,7 +60,7 @@ class CommitTree:
         }
 
     def file_at(self, path: str) -> str | None:
-        """Return the identifier of the file at a path, with links followed; none if the commit has no such file."""
+        """Return the identifier of the file at a path, with links followed; `None` if the commit has no such file."""
         resolved = _resolved(path, self.links)
         return None if resolved is None else self.files.get(resolved)
 
@@ -102,7 +102,7 @@ class CommitTree:
 
 
 def commit_of(reference: str, directory: Path) -> str | None:
-    """Return the identifier of a commit by its name; none if there is no such commit, or no repository."""
+    """Return the identifier of a commit by its name; `None` if there is no such commit, or no repository."""
     if reference.startswith("-"):
         return None
     try:
@@ -118,7 +118,7 @@ def prefix_of(directory: Path) -> str:
 
 
 def repository_error(directory: Path) -> str | None:
-    """Return why git cannot read the repository of a directory; none if it can.
+    """Return why git cannot read the repository of a directory; `None` if it can.
 
     Raises:
         InputError: If git is not installed.
@@ -139,7 +139,7 @@ def tracked_files(directory: Path, path: Path) -> tuple[str, ...]:
 
 
 def submodule_of(directory: Path, path: Path) -> str | None:
-    """Return the submodule of a directory's repository that a path is in; none if it is in none."""
+    """Return the submodule of a directory's repository that a path is in; `None` if it is in none."""
     top = os.fsdecode(_run(directory, "rev-parse", "--show-toplevel").stdout.removesuffix(b"\n"))
     if not top:
         return None
@@ -152,7 +152,7 @@ def submodule_of(directory: Path, path: Path) -> str | None:
 
 
 def _resolved(path: str, links: Mapping[str, str]) -> str | None:
-    """Return a path with its links resolved, from the top of a tree; none if it leads out of it or is circular."""
+    """Return a path with its links resolved, from the top of a tree; `None` if it leads out of it or is circular."""
     pending = path.split("/")[::-1]
     resolved_parts: list[str] = []
     followed = 0

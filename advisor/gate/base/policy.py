@@ -90,7 +90,7 @@ class BasePolicy:
             )
 
     def lock_in(self, directory: Path) -> Path | None:
-        """Return the project's file that has the name of the base's lock; none if either is absent."""
+        """Return the project's file that has the name of the base's lock; `None` if either is absent."""
         lock = own_lock(self.directory)
         same = None if lock is None else directory / lock.name
         return same if same is not None and same.is_file() else None

@@ -1,4 +1,4 @@
-"""Checks of the size of the download: its growth over that of the base, and `max-size`."""
+"""Checks of the size of the download: its growth since the base, and `max-size`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 Sizes = Mapping[str, int | None]
-"""Size of the file of each package in bytes; none if it is not known."""
+"""Size of the file of each package in bytes; `None` if it is not known."""
 
 
 def read_download(scope: Scope) -> dict[str, int | None]:
@@ -37,7 +37,7 @@ def read_download(scope: Scope) -> dict[str, int | None]:
 
 
 def _locked_size(locked: LockedVersion, filename: str) -> int | None:
-    """Return the size that a lock records of a file; if no file can be installed, that of the only one that it has."""
+    """Return the size that a lock records of a file; if no file can be installed, of its only file."""
     if not filename:
         return locked.files[0].size if len(locked.files) == 1 else None
     key = file_key(filename)
@@ -97,7 +97,7 @@ def check_download(scope: Scope) -> Iterator[Finding]:
     """Yield that the download of a lock exceeds `max-size`, and what is not known of it.
 
     Like `advise`, it counts the files that the target would download, and packages of unknown size as nothing. With a
-    base, only a download that is larger than that of the base is reported.
+    base, only a download that has grown is reported.
     """
     limit, base = scope.case.max_size, scope.base
     if limit is None:

@@ -164,7 +164,7 @@ class LockedFiles:
             yield self._finding("ADV025", message, name, locked, subject=origin, files=files)
 
     def _difference(self, file: LockedFile, offered: DistributionFile) -> str | None:
-        """Return how a file differs from the file of the same name on the index; none if it does not differ."""
+        """Return how a file differs from the file of the same name on the index; `None` if it does not differ."""
         if file.other_hashes:
             # pip takes a file that has any of the hashes (pip/_internal/utils/hashes.py).
             algorithm = file.other_hashes[0].partition(":")[0]
@@ -177,7 +177,7 @@ class LockedFiles:
         return None
 
     def _is_at(self, file: LockedFile, offered: DistributionFile) -> bool:
-        """Whether a file's address, if the lock has one, is that of the index's page, or PyPI's for a mirror."""
+        """Whether a lock names the address on the page of the index, or PyPI's for a mirror; true if it names none."""
         if file.path:
             return self._is_same_path(file.path, offered)
         if not file.url:

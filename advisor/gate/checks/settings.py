@@ -85,7 +85,7 @@ def check_supported_settings(scope: Scope) -> Iterator[Finding]:
 
 
 def check_contradictions(scope: Scope) -> Iterator[Finding]:
-    """Yield the pairs of settings of the project of which one has no effect, or a wrong one, with the other."""
+    """Yield the settings of the project that have no effect, or a wrong one, with another of its settings."""
     applied = _applications(scope)
     for (other, other_package, _), (used, package, backend) in itertools.combinations(applied, 2):
         if package != other_package or used.name == other.name:
@@ -137,7 +137,7 @@ def _value_error(used: ProjectSetting) -> str | None:
 
 
 def _obstacle(choice: SettingChoice, used: ProjectSetting, package: str, scope: Scope) -> str | None:
-    """Return why a value has no effect with the locked version or on the target; none if it has."""
+    """Return why a value has no effect with the locked version or on the target; `None` if it has."""
     version, hardware = scope.lock.versions[package], scope.problem.target.hardware
     misfit = misfit_of(choice, version=version, framework=package, hardware=hardware)
     return None if misfit is None or misfit.is_unknown else misfit.reason

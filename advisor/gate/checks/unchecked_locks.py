@@ -21,7 +21,7 @@ def find_unchecked_locks(
         directory: The project's directory.
         policy: The policy.
         checked: The locks that are checked, and the files with the project's requirements.
-        base: The project's directory in the base; none without a base.
+        base: The project's directory in the base; `None` without a base.
     """
     for path in (path for lock_format in lock_formats() for path in lock_format.all(directory)):
         if path in checked:

@@ -61,7 +61,7 @@ def check_replaced_by_directories(scope: Scope) -> Iterator[Finding]:
 
 
 def check_changed_content(scope: Scope) -> Iterator[Finding]:
-    """Yield packages of trusted places whose commit or hash is not that of the base's lock.
+    """Yield packages of trusted places whose commit or hash differs from the base's lock.
 
     A commit or a hash that the project itself states, or that its branch has now, may replace the former one.
     """

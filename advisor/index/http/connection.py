@@ -126,7 +126,7 @@ class Connection:
         # The library would decompress, but not check that the stream is complete.
         response.raw.headers.pop("Content-Encoding", None)
         chunks: Iterator[bytes] = response.iter_content(_CHUNK_BYTES)
-        # Some servers declare the compression of a `.tar.gz` as that of the answer; the file must stay compressed.
+        # Some servers say that they compressed the answer, and mean the `.tar.gz`; the file must stay compressed.
         if decompressed and encoding in GZIP_NAMES:
             chunks = decompress(chunks)
         elif decompressed and encoding not in ("", "identity"):

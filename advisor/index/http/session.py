@@ -26,7 +26,7 @@ class _Session(requests.Session):
     """
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return none: the caller follows redirects."""
+        """Return `None`: the caller follows redirects."""
         return None
 
 

@@ -219,7 +219,7 @@ class Transport:
         return self._connection.request("GET", url, {"Range": byte_range, "Accept-Encoding": "identity"}, take)
 
     def length(self, url: str) -> int | None:
-        """Return the size of a file in bytes; none if the server does not send it, or the file does not exist."""
+        """Return the size of a file in bytes; `None` if the server does not send it, or the file does not exist."""
         self.request_counts["HEAD"] += 1
 
         def take(response: requests.Response) -> int | None:

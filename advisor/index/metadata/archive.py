@@ -84,7 +84,7 @@ class WheelContents:
 
 
 class RangedFile:
-    """A remote file of which only the parts that are read are downloaded, the end first.
+    """A remote file; only the parts that are read are downloaded, the end first.
 
     Raises:
         RangeError: If the server does not support range requests.

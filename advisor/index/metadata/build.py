@@ -190,7 +190,7 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, fol
 
 
 def _write_links(links: Mapping[Path, str], folder: Path) -> None:
-    """Write symbolic links, of which none leads out of the folder; those that lead to nothing are left out.
+    """Write symbolic links, which may not lead out of the folder; links that lead to nothing are left out.
 
     The filter for this in `tarfile` is missing before Python 3.11.4, and can be bypassed before 3.11.13 (CVE-2025-4517,
     https://docs.python.org/3.11/whatsnew/changelog.html#python-3-11-13-final). Here, nothing is written through a

@@ -34,7 +34,7 @@ class CoreMetadata:
         version: Version.
         requires: Requirements, markers not evaluated.
         extras: Normalised names of the extras it provides.
-        requires_python: Specifier of supported interpreters, or none.
+        requires_python: Specifier of supported interpreters, or `None`.
         dynamic: Whether its requirements are known only after a build (PEP 643).
         licenses: Its SPDX expression (``License-Expression``), else its ``License`` field if that is short, else the
             names in its licence classifiers; empty if it states none.

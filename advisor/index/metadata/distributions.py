@@ -19,6 +19,7 @@ from typing import BinaryIO, cast
 
 from advisor.index.access import IndexAccess
 from advisor.index.addresses import local_path
+from advisor.index.cache import SOURCE_FORMAT
 from advisor.index.configuration import without_credentials
 from advisor.index.http.errors import GoneError, RangeError
 from advisor.index.limits import METADATA_BYTES, TooLargeError
@@ -39,8 +40,6 @@ from knowledge.domain.errors import UnavailableError
 
 _SETTLED_SECONDS = 2.0
 """Age from which a file of this machine is cached: longer than the resolution of the times of any file system."""
-_SDIST_FORMAT = "sdist 3"
-"""Version of the cached metadata of sdists; raise it when other files of them are read."""
 
 
 class MetadataError(ValueError):
@@ -73,7 +72,7 @@ class Distributions:
                 entry while offline.
         """
         identity = _cache_key(file)
-        key = identity if identity is None or file.filename.endswith(".whl") else f"{_SDIST_FORMAT} {identity}"
+        key = identity if identity is None or file.filename.endswith(".whl") else f"sdist {SOURCE_FORMAT} {identity}"
         cached = None if key is None else self._cache.read("metadata", key)
         if cached is not None:
             return _parse(cached.decode())
@@ -185,7 +184,7 @@ class Distributions:
         return file.size if file.size is not None else self._number("size", key), unpacked
 
     def unpacked_size(self, file: DistributionFile) -> int | None:
-        """Return the unpacked size of a wheel in bytes; none for an sdist, and if it is not in the cache while offline.
+        """Return the unpacked size of a wheel in bytes; `None` for an sdist, or if it is not cached while offline.
 
         Only the table of contents is read, with range requests; a file is never downloaded for it.
 
@@ -213,7 +212,7 @@ class Distributions:
         return size
 
     def _ranged(self, file: DistributionFile) -> RangedFile:
-        """Open a remote file of which only parts are read.
+        """Open a remote file to read parts of it.
 
         Raises:
             RangeError: If the server does not support range requests.
@@ -282,7 +281,7 @@ class Distributions:
         return contents.metadata
 
     def _separate_metadata(self, file: DistributionFile) -> bytes | None:
-        """Return the separate metadata of a file (PEP 658); none if it does not exist."""
+        """Return the separate metadata of a file (PEP 658); `None` if it does not exist."""
         url = f"{file.url}.metadata"
         if (path := local_path(url)) is not None:
             try:
@@ -319,7 +318,7 @@ class Distributions:
 
 
 def _cache_key(file: DistributionFile) -> str | None:
-    """Return the key of a file's cache entries; none for a file of this machine that was changed just now.
+    """Return the key of a file's cache entries; `None` for a file of this machine that was changed just now.
 
     A file of this machine may change at any time: its key contains its size, its time and its number. Two changes
     within the resolution of the time would give the same key.

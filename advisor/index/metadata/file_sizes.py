@@ -51,9 +51,9 @@ class FileSize:
     """The sizes of one file, in bytes.
 
     Attributes:
-        download: Size of the file; none if it is not known.
-        installed: Unpacked size of a wheel; none if it is not known, and for an sdist.
-        problem: Why a size that could be known is not; none if nothing is missing.
+        download: Size of the file; `None` if it is not known.
+        installed: Unpacked size of a wheel; `None` if it is not known, and for an sdist.
+        problem: Why a size that could be known is not; `None` if nothing is missing.
     """
 
     download: int | None = None

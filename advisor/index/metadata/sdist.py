@@ -148,7 +148,7 @@ def _of_extra(requirement: Requirement, extra: str) -> Requirement:
 
 
 def _lines(values: Any) -> list[str]:
-    """Return the texts of a list, of which each becomes a line.
+    """Return the texts of a list; each becomes a line.
 
     Raises:
         ValueError: If it is no list of texts, or one of them has several lines.

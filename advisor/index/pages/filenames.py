@@ -41,7 +41,7 @@ def is_variants_file(filename: str) -> bool:
 
 
 def parse_variants_filename(filename: str) -> tuple[NormalizedName, Version] | None:
-    """Return the project and the version that such a file describes; none if its name is not valid."""
+    """Return the project and the version that such a file describes; `None` if its name is not valid."""
     name, separator, version = filename.removesuffix(_VARIANTS_FILE).partition("-")
     try:
         return (canonicalize_name(name, validate=True), Version(version)) if separator else None
@@ -50,7 +50,7 @@ def parse_variants_filename(filename: str) -> tuple[NormalizedName, Version] | N
 
 
 def version_of(filename: str) -> Version | None:
-    """Return the version in the file name of a wheel or sdist; none if the name is not valid."""
+    """Return the version in the file name of a wheel or sdist; `None` if the name is not valid."""
     filename, _ = split_variant_label(filename)
     try:
         if filename.endswith(".whl"):

@@ -23,12 +23,12 @@ class DistributionFile:
         filename: Name of the file.
         url: Absolute address, without a fragment.
         index: Base address of the index.
-        sha256: SHA-256 of the file, 64 lower-case hexadecimal digits; none if not on the page.
+        sha256: SHA-256 of the file, 64 lower-case hexadecimal digits; `None` if not on the page.
         requires_python: Specifier of the supported interpreters, as written.
         yanked: Whether the file was yanked (PEP 592).
-        size: Size in bytes; none if not on the page.
-        uploaded: Time of upload in UTC (ISO 8601); none if not on the page.
-        metadata_sha256: SHA-256 of the separate core metadata; empty if it has no hash; none if there is no separate
+        size: Size in bytes; `None` if not on the page.
+        uploaded: Time of upload in UTC (ISO 8601); `None` if not on the page.
+        metadata_sha256: SHA-256 of the separate core metadata; empty if it has no hash; `None` if there is no separate
             metadata (PEP 658, PEP 714).
     """
 
@@ -104,7 +104,7 @@ def parse_page(
 
 
 def page_entries(body: bytes, content_type: str, *, url: str, links: bool = False) -> PageEntries:
-    """Return the entries of a page, of which none is read yet; arguments and errors as for :func:`parse_page`."""
+    """Return the unread entries of a page; arguments and errors are those of :func:`parse_page`."""
     media_type = content_type.partition(";")[0].strip().lower()
     if media_type.endswith("+json"):
         return _json_entries(body, url)

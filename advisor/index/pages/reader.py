@@ -154,7 +154,7 @@ class Pages:
         return self._stored_page(key, about, entries)
 
     def _body(self, key: str, about: dict[str, Any]) -> bytes | None:
-        """Return the cached body of a page; none if it is damaged or of another answer."""
+        """Return the cached body of a page; `None` if it is damaged or of another answer."""
         if not about["exists"]:
             return b""
         body = self._access.cache.read("bodies", key)
@@ -232,7 +232,7 @@ def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
 
 
 def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
-    """Return the entries of a page; none if it does not exist.
+    """Return the entries of a page; `None` if it does not exist.
 
     Raises:
         IndexAnswerError: If the body is not a page.
@@ -264,7 +264,7 @@ def _explained(about: dict[str, Any]) -> Iterator[None]:
 
 
 def index_directory(base: str) -> Path | None:
-    """Return the directory of a local index; none for an index on the network."""
+    """Return the directory of a local index; `None` for an index on the network."""
     return local_path(base) if base else None
 
 

@@ -105,7 +105,7 @@ class _Parser:
 
         Args:
             marker: The marker.
-            environment: The variant; none to replace each condition on it by another one, to check the marker.
+            environment: The variant; `None` to replace each condition on it by another one, to check the marker.
         """
         self._environment = environment
         self._tokens: list[tuple[str, str]] = []

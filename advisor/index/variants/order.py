@@ -86,7 +86,7 @@ class _Order:
     def key(self, properties: Properties) -> list[tuple[float, ...]]:
         """Return the positions of the best values of a supported variant, the most important one first.
 
-        Its end is larger than any position, so that of two variants with equal beginnings the longer one is first.
+        Its end is larger than any position. So if two variants begin equally, the longer one is first.
         """
         keys: list[tuple[float, ...]] = [
             (self._namespaces[namespace], self._feature(namespace, feature), self._best(namespace, feature, values))

@@ -82,7 +82,7 @@ class AdvisoryDatabase:
         return tuple(identifiers)
 
     def add(self, records: Iterable[tuple[str, Any]]) -> AdvisoryImport:
-        """Store records; one with the identifier of a stored one replaces it. Either all are stored, or none.
+        """Store records; one with the identifier of a stored one replaces it. Either all are stored, or `None`.
 
         Args:
             records: Where each record is from, for messages, and the record.

@@ -48,7 +48,7 @@ class Advisories:
 
         Args:
             access: How to reach the index and the service.
-            service: Address of a service with the API of OSV; none to use no service.
+            service: Address of a service with the API of OSV; `None` to use no service.
             database: Local copy of an advisory database.
         """
         self._access = access
@@ -60,7 +60,7 @@ class Advisories:
         self._silent_until = -math.inf
 
     def read(self, file: DistributionFile, name: str, version: str) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's vulnerabilities, sorted; none without a local copy or a record.
+        """Return the identifiers of a version's vulnerabilities, sorted; `None` without a local copy or a record.
 
         Raises:
             UnavailableError: If the index does not answer, or the local copy cannot be read.
@@ -80,7 +80,7 @@ class Advisories:
     def read_from_service(
         self, version: PackageVersion, others: Iterable[PackageVersion] = ()
     ) -> tuple[str, ...] | None:
-        """Return the identifiers of a version's vulnerabilities from the service; none if it does not answer.
+        """Return the identifiers of a version's vulnerabilities from the service; `None` if it does not answer.
 
         Args:
             version: Name and version.

@@ -137,7 +137,7 @@ def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterato
 
     Args:
         key: The framework, and the setting as ``name=value``.
-        settings: The settings that may be chosen; none if none may.
+        settings: The settings that may be chosen; `None` if none may.
     """
     if _reduces_precision(*key):
         allows = settings is not None and settings.allows_reduced

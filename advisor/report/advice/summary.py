@@ -77,7 +77,7 @@ def workload_line(report: AdviceResult) -> str:
 
 
 def lock_line(report: AdviceResult) -> str:
-    """Return the size of the recommended stack, compared with that of the newest versions."""
+    """Return the size of the recommended stack, compared with the newest versions."""
     sizes, differ = report.sizes, changes(report)
     text = _size_text(sizes.stack)
     if not report.advice.baseline:

@@ -48,7 +48,7 @@ def describe_prediction(prediction: Prediction | None, not_predicted: str = "") 
     """Return a predicted speed-up with its interval, or why there is none.
 
     Args:
-        prediction: The prediction, or none.
+        prediction: The prediction, or `None`.
         not_predicted: The reason, if there is none.
     """
     if prediction is None:

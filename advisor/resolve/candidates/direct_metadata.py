@@ -14,6 +14,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.target import Target
+from advisor.index.cache import SOURCE_FORMAT
 from advisor.index.client import IndexClient
 from advisor.index.metadata.build import build_tree_metadata
 from advisor.index.metadata.build_environment import BuildError
@@ -26,8 +27,6 @@ from advisor.resolve.candidates.problem import NoStackError
 from knowledge.domain.errors import InputError
 from knowledge.domain.identity import content_hash
 
-_FORMAT = 2
-"""Version of the cached metadata; raise it when other files are read."""
 _BUILD_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 """Files of a directory that determine its metadata, as for uv: it is built again if one of them changes."""
 _CONDA_BUILD = re.compile(r"/(feedstock_root|concourse|croot|conda-bld|tmp/build/\d+|tmp/abs_\w+|opt/conda)/")
@@ -151,7 +150,7 @@ class DirectReader:
 
     def _of_tree(self, reference: DirectReference, identity: str, tree: _Tree) -> DirectDistribution:
         """Return the metadata of a source tree whose content never changes: stated, else built."""
-        key = f"{_FORMAT} {identity} {reference.subdirectory} {self._environment}"
+        key = f"{SOURCE_FORMAT} {identity} {reference.subdirectory} {self._environment}"
         cached = self._client.cache.read("direct", key)
         header = cached.decode() if cached is not None else None
         if header is None:
@@ -175,7 +174,7 @@ class DirectReader:
         if not self._build:
             raise NeedsBuildError
         version = sys.version_info
-        key = f"{_FORMAT} built by {version.major}.{version.minor} {identity} {reference.subdirectory}"
+        key = f"{SOURCE_FORMAT} built by {version.major}.{version.minor} {identity} {reference.subdirectory}"
         cached = self._client.cache.read("direct", key)
         if cached is not None:
             return cached.decode()

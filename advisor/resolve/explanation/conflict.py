@@ -9,7 +9,7 @@ Extraction with Minimal Hitting Set Dualization, CP 2015). Other facts are dropp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
@@ -25,6 +25,7 @@ from advisor.resolve.optimum.optimise import MAX_ITERATIONS
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.search import Search
 from advisor.resolve.optimum.solver import Effort, Literal, SolverModel, SolverResult, negated
+from advisor.resolve.score.criterion_costs import CriterionCosts
 
 _SMALLEST_SECONDS = 1.5
 """Time limit of the search for the smallest conflict; metadata is read for it."""
@@ -65,7 +66,7 @@ def is_contradictory(request: ResolutionRequest) -> bool:
 def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
     """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
     effort = request.effort
-    encoding = Encoding(request.problem, request.source, request.score.limits, guarded=True)
+    encoding = Encoding(request.problem, request.source, CriterionCosts(request.score).limits, guarded=True)
     search = Search(request.problem, request.source, encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
@@ -218,7 +219,7 @@ def describe_conflict(conflict: Conflict, request: ResolutionRequest) -> tuple[s
         lines.append(f"you {verb} `{root.requirement}` ({root.origin})")
     admitted = _Admitted(conflict, request.problem, source)
     for parent, required in _from_the_roots(conflict):
-        lines += [f"and {line}" for line in _relation(parent, required, admitted, source)]
+        lines += [f"and {line}" for line in _relation(parent, required, admitted)]
     lines += [f"and {rule}" for rule in conflict.rules]
     parents = {parent for parent, _ in conflict.relations}
     packages = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
@@ -241,14 +242,7 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     requested = [root.requirement for root in conflict.roots if root.name == name]
     for parent, required in conflict.relations:
         if required == name:
-            requested += [
-                dependency.requirement
-                for candidate in admitted.of(parent)
-                if source.is_known(candidate)
-                for extra in (None, *admitted.extras_of(parent))
-                for dependency in source.dependencies(candidate, extra) or ()
-                if dependency.name == name
-            ]
+            requested += [d.requirement for _, _, several in admitted.requirements(parent, name) for d in several]
     return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 
@@ -263,6 +257,16 @@ class _Admitted:
     def of(self, name: NormalizedName) -> list[Candidate]:
         specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
         return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+
+    def requirements(
+        self, parent: NormalizedName, required: NormalizedName
+    ) -> Iterator[tuple[Candidate, NormalizedName | None, list[Dependency]]]:
+        """Yield what each known candidate of a package, or an extra of it, requires of another package."""
+        extras = (None, *self.extras_of(parent))
+        for candidate in filter(self._source.is_known, self.of(parent)):
+            for extra in extras:
+                if several := [d for d in self._source.dependencies(candidate, extra) or () if d.name == required]:
+                    yield candidate, extra, several
 
     def is_stated(self, candidate: Candidate) -> bool:
         """Whether the project states the metadata of a candidate."""
@@ -294,19 +298,13 @@ def _from_the_roots(conflict: Conflict) -> list[tuple[NormalizedName, Normalized
     return ordered
 
 
-def _relation(
-    parent: NormalizedName, required: NormalizedName, admitted: _Admitted, source: CandidateSource
-) -> list[str]:
+def _relation(parent: NormalizedName, required: NormalizedName, admitted: _Admitted) -> list[str]:
     """Describe what the versions of one package require of another, newest first; equal requirements share a line."""
     texts: dict[tuple[str, str], list[Candidate]] = {}
-    for candidate in (c for c in admitted.of(parent) if source.is_known(c)):
-        for extra in (None, *admitted.extras_of(parent)):
-            matching = [d for d in source.dependencies(candidate, extra) or () if d.name == required]
-            if matching:
-                text = " and ".join(map(_requirement_text, matching))
-                text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
-                node = f"{parent}[{extra}]" if extra else str(parent)
-                texts.setdefault((node, text), []).append(candidate)
+    for candidate, extra, several in admitted.requirements(parent, required):
+        text = " and ".join(map(_requirement_text, several))
+        text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
+        texts.setdefault((f"{parent}[{extra}]" if extra else str(parent), text), []).append(candidate)
     lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]
     if len(lines) > _MAX_REQUIREMENTS:
         lines = [

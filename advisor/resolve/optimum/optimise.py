@@ -22,7 +22,7 @@ from advisor.resolve.candidates.problem import Candidate, CandidateSource, Candi
 from advisor.resolve.optimum.baseline import VerificationError, verify
 from advisor.resolve.optimum.encode import INITIAL_EXPLICIT, Encoding
 from advisor.resolve.optimum.result import Optimum, SearchLimitError
-from advisor.resolve.optimum.search import Search, needed_by
+from advisor.resolve.optimum.search import Search, reached_by
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.optimum.stages import Stages
 from advisor.resolve.score.costs import Bound, Limits, StackCosts
@@ -33,7 +33,7 @@ MAX_ITERATIONS = 200
 def optimise(
     problem: ResolutionProblem,
     source: CandidateSource,
-    score: StackCosts,
+    costs: StackCosts,
     *,
     start: Sequence[Candidate],
     effort: Effort | None = None,
@@ -44,7 +44,7 @@ def optimise(
     Args:
         problem: The problem.
         source: The candidates.
-        score: What stacks cost, and what is excluded.
+        costs: What stacks cost, and what is excluded.
         start: A stack to start from, such as the baseline: its packages are loaded first, and it is the first hint.
         effort: Work limit for each objective of each iteration, and time limit of the search.
         explicit: Number of candidates of each package that are explicit from the beginning.
@@ -55,7 +55,7 @@ def optimise(
         KeyboardInterrupt: If the user interrupts the search, and the time limit does not keep results or the rules
             exclude the stack to start from.
     """
-    return _Optimisation(problem, source, score, start, effort or Effort(), explicit).optimum()
+    return _Optimisation(problem, source, costs, start, effort or Effort(), explicit).optimum()
 
 
 class _Optimisation:
@@ -65,17 +65,17 @@ class _Optimisation:
         self,
         problem: ResolutionProblem,
         source: CandidateSource,
-        score: StackCosts,
+        costs: StackCosts,
         start: Sequence[Candidate],
         effort: Effort,
         explicit: int,
     ) -> None:
         self._problem = problem
         self._source = source
-        self._score = score
+        self._costs = costs
         self._start = start
         self._effort = effort
-        self._encoding = Encoding(problem, source, score.limits, explicit=explicit)
+        self._encoding = Encoding(problem, source, costs.limits, explicit=explicit)
         self._stages = Stages(self._encoding, effort, start, self._required_names)
         self._iteration = 0
         self._best: Optimum | None = None
@@ -85,7 +85,7 @@ class _Optimisation:
         """Return the best stack, or at a limit the best one so far."""
         try:
             search = Search(self._problem, self._source, self._encoding, self._start)
-            search.add_packages(self._score.compared_beyond(self._start))
+            search.add_packages(self._costs.compared_beyond(self._start))
             while self._iteration < MAX_ITERATIONS:
                 self._iteration += 1
                 progress("searching for the best stack: iteration %d", self._iteration)
@@ -107,8 +107,8 @@ class _Optimisation:
     def _iterate(self, search: Search) -> Optimum | None:
         """Solve the model, and refine it; return the best stack if the metadata of everything chosen is known."""
         stages = self._stages
-        budgets = self._score.limits(self._encoding.candidates).budgets
-        objectives = self._score.objectives(self._encoding.candidates)
+        budgets = self._costs.limits(self._encoding.candidates).budgets
+        objectives = self._costs.objectives(self._encoding.candidates)
         bounds, selection = stages.solve(objectives, budgets)
         # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve: only once,
         # at the end. With rewards, the first solution must be known to deserve them.
@@ -135,7 +135,7 @@ class _Optimisation:
     def _required_names(
         self, selection: Mapping[NormalizedName, Candidate], options: Mapping[NormalizedName, int]
     ) -> set[NormalizedName]:
-        return needed_by(self._problem, self._source, selection, extras=self._extras_of(options))[0]
+        return reached_by(self._problem, self._source, selection, extras=self._extras_of(options)).names
 
     def _optimum(self, stack: Sequence[Candidate], bounds: tuple[Bound, ...], stopped: str = "") -> Optimum:
         return Optimum(
@@ -159,15 +159,15 @@ class _Optimisation:
             if self._iteration == MAX_ITERATIONS
             else "stopped at the work limit"
         )
-        bounds = self._stages.bounds_of(self._start, self._score.objectives(self._encoding.candidates))
+        bounds = self._stages.bounds_of(self._start, self._costs.objectives(self._encoding.candidates))
         return self._optimum(self._start, bounds, reason)
 
     def _is_solution(self, stack: Sequence[Candidate]) -> bool:
         """Whether a stack is known to satisfy the problem; its packages may not have been loaded before the end."""
         selection, loaded = {c.name: c for c in stack}, self._encoding.candidates
-        if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, self._score.limits(loaded)):
+        if not stack or not selection.keys() <= loaded.keys() or _is_excluded(stack, self._costs.limits(loaded)):
             return False
-        if needed_by(self._problem, self._source, selection)[1]:
+        if reached_by(self._problem, self._source, selection).unknown:
             return False
         try:
             verify(self._problem, self._source, stack)

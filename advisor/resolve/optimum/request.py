@@ -15,6 +15,7 @@ from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError, StackTooLargeError
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.criteria import StackScore
+from advisor.resolve.score.criterion_costs import CriterionCosts
 
 MOST_UNCOUNTED = 50
 """Number of combinations of versions whose gain does not count, beyond which the search for a faster stack ends."""
@@ -165,4 +166,5 @@ def _smallest(request: ResolutionRequest) -> Optimum:
 
 
 def _search(request: ResolutionRequest, start: Sequence[Candidate]) -> Optimum:
-    return optimise(request.problem, request.source, request.score, start=start, effort=request.effort)
+    costs = CriterionCosts(request.score)
+    return optimise(request.problem, request.source, costs, start=start, effort=request.effort)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from packaging.utils import NormalizedName, canonicalize_name
 
@@ -13,14 +14,34 @@ from advisor.resolve.optimum.encode import Encoding, Node
 _GROWTH = 2
 
 
-def needed_by(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What the requirements of a choice lead to, starting at the project.
+
+    Attributes:
+        nodes: The packages that are needed, without an extra and with each required extra.
+        unknown: The chosen candidates among them whose metadata is not known, sorted.
+        absent: The needed packages without a chosen candidate.
+    """
+
+    nodes: set[Node]
+    unknown: list[Candidate]
+    absent: set[NormalizedName]
+
+    @property
+    def names(self) -> set[NormalizedName]:
+        """The packages that are needed."""
+        return {name for name, _ in self.nodes}
+
+
+def reached_by(
     problem: ResolutionProblem,
     source: CandidateSource,
     selection: Mapping[NormalizedName, Candidate],
     *,
     roots: tuple[RootRequirement, ...] | None = None,
     extras: Mapping[NormalizedName, Collection[str]] | None = None,
-) -> tuple[set[NormalizedName], list[Candidate], set[NormalizedName]]:
+) -> Reached:
     """Follow the requirements of a choice, starting at the project.
 
     Args:
@@ -29,24 +50,7 @@ def needed_by(
         selection: The chosen candidate of each package.
         roots: The project's requirements; by default those of the problem.
         extras: Extras that are required in addition wherever a package is needed.
-
-    Returns:
-        The packages that are needed, the chosen candidates among them whose metadata is not known, and the needed
-        packages without a chosen candidate.
     """
-    nodes, unknown, absent = _reached_by(problem, source, selection, roots=roots, extras=extras)
-    return {name for name, _ in nodes}, unknown, absent
-
-
-def _reached_by(
-    problem: ResolutionProblem,
-    source: CandidateSource,
-    selection: Mapping[NormalizedName, Candidate],
-    *,
-    roots: tuple[RootRequirement, ...] | None = None,
-    extras: Mapping[NormalizedName, Collection[str]] | None = None,
-) -> tuple[set[Node], list[Candidate], set[NormalizedName]]:
-    """Return the same as :func:`needed_by`, with the extras of the packages that are needed."""
     visited: set[Node] = set()
     unknown: dict[str, Candidate] = {}
     absent: set[NormalizedName] = set()
@@ -70,7 +74,7 @@ def _reached_by(
         else:
             for dependency in source.dependencies(selection[name], extra) or ():
                 queue += [(dependency.name, e) for e in (None, *dependency.extras)]
-    return visited, sorted(unknown.values()), absent
+    return Reached(nodes=visited, unknown=sorted(unknown.values()), absent=absent)
 
 
 class Search:
@@ -112,14 +116,15 @@ class Search:
         Returns:
             The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
-        required_names, unknown, absent = needed_by(self._problem, self._source, selection, roots=roots, extras=extras)
+        reached = reached_by(self._problem, self._source, selection, roots=roots, extras=extras)
+        unknown, absent = reached.unknown, reached.absent
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
             self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
         # Whether a requirement excludes the newer version whose build failed is known when all packages are loaded.
         self._fetch_around([c for c in unknown if not (absent and self._source.failed_newer(c))])
         self.add_packages(absent.difference(unexpanded))
-        return None if unknown or absent else tuple(selection[name] for name in sorted(required_names))
+        return None if unknown or absent else tuple(selection[name] for name in sorted(reached.names))
 
     def excludes_failed_builds(
         self, stack: Sequence[Candidate], extras: Mapping[NormalizedName, Collection[str]]
@@ -137,7 +142,7 @@ class Search:
             return True
         selection = {c.name: c for c in stack}
         demands: dict[NormalizedName, list[Dependency]] = {}
-        for name, extra in _reached_by(self._problem, self._source, selection, extras=extras)[0]:
+        for name, extra in reached_by(self._problem, self._source, selection, extras=extras).nodes:
             for dependency in self._source.dependencies(selection[name], extra) or ():
                 if dependency.name != name:
                     demands.setdefault(dependency.name, []).append(dependency)

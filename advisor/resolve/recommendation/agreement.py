@@ -23,6 +23,7 @@ from advisor.resolve.optimum.optimise import optimise
 from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved
 from advisor.resolve.score.costs import Candidates, Limits, Objective
 from advisor.resolve.score.criteria import CRITERIA
+from advisor.resolve.score.criterion_costs import CriterionCosts
 
 _ORIGIN = "the same versions for all targets"
 _BEFORE_AGREEMENT = ("vulnerabilities", "rules", "idle-builds")
@@ -121,6 +122,7 @@ class _JointTargets:
 
     def __init__(self, requests: Sequence[ResolutionRequest]) -> None:
         self._requests = requests
+        self._costs = [CriterionCosts(request.score) for request in requests]
         self._originals: dict[str, Candidate] = {}
         roots = tuple(
             replace(root, requirement=_renamed(number, root.requirement))
@@ -212,7 +214,7 @@ class _JointTargets:
         """Return the objectives of all targets, summed, with the number of different releases among them."""
         summed: dict[str, Objective] = {}
         for number, offered in enumerate(self._offered(candidates)):
-            for objective in self._requests[number].score.objectives(offered):
+            for objective in self._costs[number].objectives(offered):
                 own, before = objective.renamed(partial(_name, number)), summed.get(objective.name)
                 # Targets have different packages, so no cost is stated twice.
                 summed[own.name] = (
@@ -232,11 +234,11 @@ class _JointTargets:
 
     def compared_beyond(self, stack: Iterable[Candidate]) -> list[NormalizedName]:
         """Return the packages that a stack lacks on a target, and whose absence may cost speed, sorted."""
-        own = zip(self._requests, self.separated(stack), strict=True)
+        own = zip(self._costs, self.separated(stack), strict=True)
         return sorted(
             _name(number, name)
-            for number, (request, of_target) in enumerate(own)
-            for name in request.score.compared_beyond(of_target)
+            for number, (costs, of_target) in enumerate(own)
+            for name in costs.compared_beyond(of_target)
         )
 
     def without_uncounted_gains(self, stack: Iterable[Candidate]) -> _JointTargets | None:
@@ -253,6 +255,7 @@ class _JointTargets:
             replace(request, score=score or request.score)
             for request, score in zip(self._requests, corrected, strict=True)
         ]
+        other._costs = [CriterionCosts(request.score) for request in other._requests]
         return other
 
     def _pairs(self, candidates: Iterable[NormalizedName]) -> list[tuple[NormalizedName, NormalizedName]]:
@@ -271,7 +274,7 @@ class _JointTargets:
     def limits(self, candidates: Candidates) -> Limits:
         """Return what is excluded on any of the targets."""
         every = [
-            self._requests[number].score.limits(offered).renamed(partial(_name, number))
+            self._costs[number].limits(offered).renamed(partial(_name, number))
             for number, offered in enumerate(self._offered(candidates))
         ]
         return Limits(

@@ -32,7 +32,10 @@ class TargetBuilds:
         """
         entries = tuple(entries)
         self._families = tuple(entry for entry in entries if isinstance(entry, BuildFamily))
-        self._extras = [e for e in entries if isinstance(e, BuildExtra) and e.serves(hardware)]
+        self._extras: dict[NormalizedName, list[BuildExtra]] = {}
+        for extra in entries:
+            if isinstance(extra, BuildExtra) and extra.serves(hardware):
+                self._extras.setdefault(canonicalize_name(extra.package), []).append(extra)
         self.replacements = tuple(e for e in entries if isinstance(e, Replacement) and e.fits(hardware))
         """Packages that may replace others on the target."""
         indexes = rules.usable_indexes(entries)
@@ -68,36 +71,30 @@ class TargetBuilds:
     @property
     def has_extras(self) -> bool:
         """Whether the catalogue has an extra for an accelerator of the target."""
-        return any(extra.build.runtime != "cpu" and self.has_device(extra.build) for extra in self._extras)
+        every = (extra.build for extras in self._extras.values() for extra in extras)
+        return any(build.runtime != "cpu" and build.has_device_on(self._hardware) for build in every)
 
     def extras_of(self, name: NormalizedName) -> list[BuildExtra]:
         """Return the extras of a package that make it use an accelerator of the target, the newest runtime first."""
-        extras = [e for e in self._extras if canonicalize_name(e.package) == name and e.runtime != "cpu"]
-        usable = [e for e in extras if self.rules.is_usable(e.build)]
+        usable = [e for e in self._extras.get(name, ()) if e.runtime != "cpu" and self.rules.is_usable(e.build)]
         return sorted(usable, key=lambda extra: Version(extra.version or "0"), reverse=True)
 
     def extra_names(self, name: NormalizedName) -> frozenset[str]:
         """Return every extra of a package that makes it use an accelerator on the target's platform."""
-        return frozenset(x for e in self._extras if canonicalize_name(e.package) == name for x in e.extras)
+        return frozenset(extra for entry in self._extras.get(name, ()) for extra in entry.extras)
 
     def idle_extras(self, name: NormalizedName, required: Iterable[str]) -> list[BuildExtra]:
         """Return the required extras of a package for accelerators that the target does not have."""
         required = frozenset(required)
         return [
             entry
-            for entry in self._extras
-            if canonicalize_name(entry.package) == name
-            and not set(entry.extras).isdisjoint(required)
-            and not entry.build.has_device_on(self._hardware)
+            for entry in self._extras.get(name, ())
+            if not set(entry.extras).isdisjoint(required) and not entry.build.has_device_on(self._hardware)
         ]
 
     def replacements_of(self, name: NormalizedName) -> list[Replacement]:
         """Return the packages that may replace another one on the target."""
         return [entry for entry in self.replacements if canonicalize_name(entry.package) == name]
-
-    def has_device(self, build: Build) -> bool:
-        """Whether the target has an accelerator that a build is for; a CPU build needs none."""
-        return build.has_device_on(self._hardware)
 
     def alternatives(self, candidate: Candidate, offered: Sequence[Candidate]) -> set[Build | None]:
         """Return the builds that are offered of the release of a candidate."""

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from typing import Any
 
 from advisor.api.session import AdviceResult
+from advisor.domain.target import Target
 from advisor.report.advice.interpreters import interpreters_document
 from advisor.report.advice.sizes import sizes_document
 from advisor.report.formats import Presentation
 from advisor.report.phrases import SCHEMA_VERSION, changes_from_current, prediction_document, rounded_record
 from advisor.resolve.candidates.problem import Candidate
+from advisor.resolve.explanation.advice import ScoreBasis
 from advisor.resolve.explanation.recommended_settings import gain_with_settings
 from advisor.resolve.optimum.result import Optimum
 from knowledge.domain.stack import carried_cuda
@@ -26,23 +28,13 @@ def render(report: AdviceResult, _: Presentation) -> str:
 
 def advice_document(report: AdviceResult) -> dict[str, Any]:
     """Return the recommendation as JSON-ready values."""
-    advice, target = report.advice, report.target
-    carried = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
-    hardware = target.hardware
+    advice = report.advice
+    cuda, cudnn = carried_cuda((c.name, c.version) for c in advice.optimum.stack)
     total = gain_with_settings(advice.prediction, report.settings_gain)
-    device, driver = hardware.gpu or next(iter(hardware.accelerators), None), hardware.driver
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "optimal" if advice.optimum.proven else "feasible",
-        "target": {
-            "python": str(target.python),
-            "platform": target.platform,
-            "hardware": target.hardware.name,
-            "microarchitecture": target.hardware.cpu.microarchitecture,
-            "accelerator": device.model if device else None,
-            "compute_capability": device.compute_capability if device else None,
-            "driver": driver.version if driver else None,
-        },
+        "target": _target(report.target),
         "interpreters": interpreters_document(report.interpreters),
         "objective": advice.objective,
         "workload": {
@@ -56,20 +48,12 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         "stack": {
             "packages": [{**_package(c, report), "why": advice.reasons[c.name]} for c in advice.optimum.stack],
             "libyears": round(report.advice.libyears[0], 3),
-            "cuda": carried[0],
-            "cudnn": carried[1],
+            "cuda": cuda,
+            "cudnn": cudnn,
         },
         "sizes": sizes_document(report.sizes),
         "startup": rounded_record(report.startup),
-        "score": {
-            "criteria": list(advice.basis.criteria),
-            "workload": advice.prediction.workload,
-            "min_gain": advice.basis.min_gain,
-            "measured": list(advice.basis.measured),
-            "unmeasured": list(advice.basis.unmeasured),
-            "not_in_workload": list(advice.basis.not_in_workload),
-            "without_measurements": list(advice.basis.without_measurements),
-        },
+        "score": _score(advice.basis, advice.prediction.workload),
         "current": _current(report),
         "libyears_basis": "upload-times" if report.has_upload_times else "release-counts",
         "settings": rounded_record(report.settings),
@@ -82,18 +66,36 @@ def advice_document(report: AdviceResult) -> dict[str, Any]:
         ],
         "prediction": prediction_document(advice.prediction),
         "findings": [asdict(f) for f in advice.findings],
-        "proof": {
-            "bound": {b.objective: b.bound for b in advice.optimum.bounds},
-            "value": {b.objective: b.value for b in advice.optimum.bounds},
-            "gap": {b.objective: b.gap for b in advice.optimum.bounds},
-            "iterations": advice.optimum.iterations,
-            "candidates": advice.optimum.candidates,
-            "fetched": advice.optimum.fetched,
-            "stopped": advice.optimum.stopped,
-        },
+        "proof": _proof(advice.optimum),
         "newest": _newest(advice.optimum),
         "locks": list(report.outputs),
     }
+
+
+def _target(target: Target) -> dict[str, Any]:
+    hardware = target.hardware
+    device, driver = hardware.gpu or next(iter(hardware.accelerators), None), hardware.driver
+    return {
+        "python": str(target.python),
+        "platform": target.platform,
+        "hardware": hardware.name,
+        "microarchitecture": hardware.cpu.microarchitecture,
+        "accelerator": device.model if device else None,
+        "compute_capability": device.compute_capability if device else None,
+        "driver": driver.version if driver else None,
+    }
+
+
+def _score(basis: ScoreBasis, workload: str) -> dict[str, Any]:
+    names = ("measured", "unmeasured", "not_in_workload", "without_measurements")
+    packages = {name: list(getattr(basis, name)) for name in names}
+    return {"criteria": list(basis.criteria), "workload": workload, "min_gain": basis.min_gain, **packages}
+
+
+def _proof(optimum: Optimum) -> dict[str, Any]:
+    names = ("bound", "value", "gap")
+    values = {name: {b.objective: getattr(b, name) for b in optimum.bounds} for name in names}
+    return {**values, **{name: getattr(optimum, name) for name in ("iterations", "candidates", "fetched", "stopped")}}
 
 
 def _package(candidate: Candidate, report: AdviceResult) -> dict[str, str]:
