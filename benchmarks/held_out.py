@@ -35,7 +35,7 @@ from typing import NamedTuple
 import numpy as np
 from packaging.version import Version
 
-from advisor.resolve.score.speed_steps import speed_steps
+from advisor.resolve.score.costs import speed_steps
 from docs.fits import program_of
 from docs.timm import amounts, read_tables, record_of
 from knowledge.domain.errors import InputError

@@ -73,7 +73,7 @@ def installed_frameworks(stack: Stack) -> tuple[str, ...]:
 def device_of(framework: str, hardware: HardwareProfile) -> str:
     """Return the device of a framework: ``cuda`` if there is a GPU and the distribution supports it, else ``cpu``."""
     is_for_processors = framework in frameworks()[MEASURED[framework]].processor_distributions
-    return "cpu" if hardware.gpu is None or is_for_processors else "cuda"
+    return "cpu" if is_for_processors else hardware.device
 
 
 def cases_that_fit(

@@ -43,6 +43,19 @@ def test_pages_that_are_read_are_short() -> None:
     assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split()) < 1000
 
 
+def test_files_and_commands_that_the_pages_name_exist() -> None:
+    pages = [page for page in DOCS.rglob("*.md") if "_build" not in page.parts]
+    roots = "advisor|knowledge|pi_runners|benchmarks|tests|docs|examples|templates"
+    missing = []
+    for page in (*pages, *ROOT.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        paths = [name.rstrip(".") for name in re.findall(rf"`(?:python3? )?((?:{roots})/[\w./*-]+)", text)]
+        paths += [name.replace(".", "/") + "*" for name in re.findall(r"python3? -m ((?:benchmarks|tests)\.\w+)", text)]
+        missing += [f"{page.name}: {path}" for path in paths if path != "docs/_build" and not list(ROOT.glob(path))]
+
+    assert missing == []
+
+
 @pytest.mark.slow
 def test_the_page_of_measurements_is_current() -> None:
     assert measurements.PAGE.read_text(encoding="utf-8") == measurements.page(), "run `python docs/measurements.py`"

@@ -13,8 +13,7 @@ from typing import Any
 
 from advisor.api.option import OptionField, option_fields
 from advisor.api.options import GROUPS
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,7 +41,7 @@ def choose_device(choice: str, hardware: HardwareProfile) -> str:
         raise InputError(f"there is no device `{choice}`", hint="take `auto`, `cpu` or `cuda`")
     if choice == "cuda" and hardware.gpu is None:
         raise InputError("this machine has no NVIDIA GPU that the driver knows", hint="measure with `--device cpu`")
-    return choice if choice != "auto" else ("cuda" if hardware.gpu else "cpu")
+    return choice if choice != "auto" else hardware.device
 
 
 def plan_block(

@@ -16,8 +16,7 @@ from typing import Annotated, Any
 
 from advisor.api.option import INDEX, OBJECTIVE, PROJECT, TARGET, Option, option_group, read_moment
 from advisor.domain.words import parse_size, quoted
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 REDUCED_PRECISION = "reduced-precision"
 REPLACE_PACKAGES = "replace-packages"

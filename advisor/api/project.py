@@ -15,8 +15,7 @@ from advisor.project.interface import ProjectBuilder, ProjectRequirements, Selec
 from advisor.project.metadata.built_metadata import cached_builder
 from advisor.project.read import read_project
 from advisor.user_directories import cache_directory
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 logger = logging.getLogger(__name__)
 

@@ -296,7 +296,7 @@ class AdviceSession:
         from advisor.project.settings.project_settings import read_project_settings
 
         directory, table = self.context.files.directory, self.context.project.settings.get("settings", {})
-        device = "cuda" if self.context.target.hardware.gpu else "cpu"
+        device = self.context.target.hardware.device
         return read_project_settings(directory, table).on(device)
 
     def sizes(self) -> AdviceSizes:

@@ -185,12 +185,11 @@ def warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
     """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
     gpu = target.hardware.gpu
     own = gpu.model if gpu else target.hardware.cpu.model
-    device = "cuda" if gpu else "cpu"
     names = {own, target.hardware.cpu.microarchitecture}
-    if profile.device != device or (profile.hardware and own and profile.hardware not in names):
+    if profile.device != target.hardware.device or (profile.hardware and own and profile.hardware not in names):
         logger.warning(
             "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
             profile.name,
             profile.hardware or profile.device,
-            own or device,
+            own or target.hardware.device,
         )

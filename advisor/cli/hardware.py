@@ -13,8 +13,7 @@ from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
 from advisor.report.hardware import hardware_table, machine_lines, machine_record
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 from knowledge.hardware.accelerators import model_of
 from knowledge.hardware.profiles import find_profile
 from knowledge.hardware.shipped_machines import (

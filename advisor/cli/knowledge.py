@@ -19,10 +19,9 @@ from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, check_format
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.shared_files import write_atomically
-from knowledge.domain.suggestions import suggest
 from knowledge.exchange.admission import AdmissionResult
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations, write_observations
 from knowledge.store.base import KnowledgeBase, StoredBlock

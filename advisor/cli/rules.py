@@ -16,8 +16,7 @@ from advisor.domain.words import ratio_text
 from advisor.gate.findings import all_codes
 from advisor.report.layout import wrapped
 from knowledge.catalogue.rules import Rule, shipped_rules
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 app = CommandGroup(help="Show the rules and their sources.")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from packaging.markers import Marker
 from packaging.tags import Tag, compatible_tags, cpython_tags, mac_platforms
 from packaging.version import Version
 
@@ -84,6 +85,17 @@ class Target:
             "python_version": self.python_minor,
             "sys_platform": sys_platform,
         }
+
+    def satisfies(self, marker: Marker | str | None, *, extra: str = "") -> bool:
+        """Whether an environment marker is true, with an extra or without one; an absent marker is.
+
+        Raises:
+            ValueError: If it is malformed.
+        """
+        if not marker:
+            return True
+        parsed = marker if isinstance(marker, Marker) else Marker(marker)
+        return parsed.evaluate({**self.markers, "extra": extra})
 
     @cached_property
     def build_machine(self) -> HardwareProfile:

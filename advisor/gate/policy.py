@@ -13,8 +13,7 @@ from packaging.utils import canonicalize_name
 from advisor.domain.words import parse_size, size_text
 from advisor.gate.findings import Finding, Level, Place, gate_codes
 from knowledge.domain.documents import lines_of
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 KEYS = ("fail", "extend-fail", "max-regression", "max-gap", "max-growth", "indexes", "ignore")
 _IGNORE_KEYS = ("code", "package", "subject", "reason", "expires")

@@ -119,7 +119,7 @@ class Scope:
     @cached_property
     def settings(self) -> tuple[ProjectSetting, ...]:
         """Run-time settings of the project, without those of operations on devices that the target does not use."""
-        return self.state.project_settings.on("cuda" if self.problem.target.hardware.gpu else "cpu")
+        return self.state.project_settings.on(self.problem.target.hardware.device)
 
     @cached_property
     def settings_with_lock(self) -> tuple[ProjectSetting, ...]:

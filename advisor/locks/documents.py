@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from packaging.markers import Marker, UndefinedEnvironmentName
+from packaging.markers import UndefinedEnvironmentName
 from packaging.pylock import PylockValidationError
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import NormalizedName, canonicalize_name
@@ -134,7 +134,7 @@ class DocumentFormat(LockFormat):
         """
 
     def pythons(self, document: Document) -> Mapping[str, str]:
-        """Return the specifiers of interpreters, each with its text in the lock; one must admit that of a target."""
+        """Return the specifiers of interpreters, each with its text in the lock; one must admit the target."""
         stated = document.get("requires-python")
         return {} if stated is None else {str(stated): str(stated)}
 
@@ -202,7 +202,7 @@ class DocumentFormat(LockFormat):
             problem = f"requires Python {admitted}, and the target has {target.python}"
             yield problem, _line_with(text, next(iter(pythons.values())))
         environments = self.environments(document)
-        if environments and not any(holds(marker, target) for marker in environments):
+        if environments and not any(target.satisfies(marker) for marker in environments):
             others = " or ".join(f"`{marker}`" for marker in environments)
             own = f"Python {target.python} on {target.platform}"
             yield f"is for environments with {others}, and the target is {own}", _line_with(text, environments[0])
@@ -293,11 +293,6 @@ def _line_of(text: str, error: EntryError) -> int:
     return _lines(text).get((canonicalize_name(error.package), ""), [1])[0]
 
 
-def holds(marker: str | Marker | None, target: Target) -> bool:
-    """Whether an environment marker is true on a target; an absent marker is."""
-    return not marker or Marker(str(marker)).evaluate({**target.markers, "extra": ""})
-
-
 def _admits(specifier: str, stated: str, target: Target) -> bool:
     """Whether a specifier, or a constraint of Poetry such as `^3.9`, admits the interpreter of a target.
 
@@ -348,7 +343,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
 
     Args:
         file: The file in the lock.
-        folder: Directory that its path is relative to; by default that of the lock.
+        folder: Directory that its path is relative to; by default the directory of the lock.
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
@@ -369,7 +364,7 @@ def is_default(package: Document, target: Target) -> bool:
     python = str(package.get("python-versions", package.get("requires_python", "")))
     admitted = python in ("", "*") or "||" in python or SpecifierSet(python).contains(target.python, prereleases=True)
     default = bool({"main", "default"} & set(package.get("groups", ["main"])))
-    return default and not package.get("optional") and admitted and holds(marker, target)
+    return default and not package.get("optional") and admitted and target.satisfies(marker)
 
 
 def source_of(

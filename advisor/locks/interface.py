@@ -11,6 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
 from typing import Protocol
 
@@ -66,7 +67,7 @@ class StackDetails(Protocol):
         """Return why pip needs `--no-deps` for the stack, one line each; empty if it does not need it."""
 
     def dependencies(self) -> Mapping[NormalizedName, Iterable[NormalizedName]]:
-        """Return the packages that each package requires; those of the project have an empty name."""
+        """Return the packages that each package requires; the project itself has an empty name."""
 
     def licenses(self) -> Mapping[NormalizedName, Sequence[str]]:
         """Return what each package states as its licences."""
@@ -100,7 +101,7 @@ class LockFormat(ABC):
     Attributes:
         name: Name of the file in a project's directory.
         order: Place among the formats; the first lock in the directory of a project is its current one.
-        read_names: Names of files that are read, for messages.
+        patterns: Patterns of the names of files that are read; by default only the name.
         written_names: Names of files that are written, for messages; empty if this program does not write the format.
         tool: The tool that alone writes the format; empty if there is none.
         holds_settings: Whether a lock contains run-time settings; else they are in a file next to it.
@@ -110,7 +111,7 @@ class LockFormat(ABC):
 
     name: str
     order: int
-    read_names: tuple[str, ...]
+    patterns: tuple[str, ...] = ()
     written_names: tuple[str, ...] = ()
     tool: str = ""
     holds_settings = False
@@ -119,7 +120,7 @@ class LockFormat(ABC):
 
     def reads(self, path: Path) -> bool:
         """Whether a file has a name of the format."""
-        return path.name == self.name
+        return any(fnmatchcase(path.name, pattern) for pattern in self.patterns or (self.name,))
 
     def writes(self, path: Path) -> bool:
         """Whether a lock of this name is written."""

@@ -31,7 +31,7 @@ def format_to_read(path: Path) -> LockFormat:
     for lock_format in lock_formats():
         if lock_format.reads(path):
             return lock_format
-    names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.read_names]
+    names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.patterns or (lock_format.name,)]
     raise InputError(f"`{path}` is not the name of a lock", hint=f"supported are {in_words(names, 'and')}")
 
 

@@ -16,9 +16,8 @@ from knowledge.catalogue.settings import (
     setting_error,
     shipped_settings,
 )
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.frameworks import MEASURED, frameworks
-from knowledge.domain.suggestions import suggest
 
 TABLE_VERSION = 1
 """Version of the table that records settings."""

@@ -14,8 +14,7 @@ from typing import Any
 
 from advisor.project.formats.pyproject import read_identity, read_settings
 from advisor.project.metadata.copy import list_files
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 from pi_runners.execution.benchmark import Benchmark, Metric
 
 KEYS = ("command", "metric", "files", "warmup")

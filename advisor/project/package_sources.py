@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from packaging.markers import Marker
-
 from advisor.domain.direct_reference import VCS, DirectReference, parse_direct_reference
 from advisor.domain.target import Target
 from knowledge.domain.errors import InputError
@@ -33,7 +31,7 @@ class PackageSource:
 
     def applies(self, target: Target) -> bool:
         """Whether the condition holds on a target."""
-        return not self.marker or Marker(self.marker).evaluate({**target.markers, "extra": ""})
+        return target.satisfies(self.marker)
 
 
 def reference_of(options: Mapping[str, Any], folder: Path, place: str) -> DirectReference | None:

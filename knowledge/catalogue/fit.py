@@ -63,7 +63,7 @@ def misfit_of(
         return Misfit(subject="library", reason=f"{' or '.join(choice.library)} is not installed")
     if hardware is None:
         return None
-    device = device or ("cuda" if hardware.gpu else "cpu")
+    device = device or hardware.device
     if choice.devices and device not in choice.devices:
         return Misfit(subject="device", reason=f"it has an effect on {' and '.join(choice.devices)} only")
     return _missing_capability(choice, hardware) if device == "cuda" else _missing_features(choice, hardware)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from collections.abc import Iterable
 from typing import ClassVar
 
 _USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<user>[^/\s`'\"\\]*)@", re.IGNORECASE)
@@ -65,3 +67,23 @@ class UnavailableError(AdvisorError):
 
     code = "unavailable"
     exit_code = 4
+
+
+def suggest(word: str, choices: Iterable[str], *, otherwise: str | None = None) -> str:
+    """Return the hint of an error about a word that is not one of several valid words.
+
+    Args:
+        word: The invalid word.
+        choices: The valid words.
+        otherwise: Hint if no valid word is similar; by default, a list of the valid words.
+
+    Returns:
+        The hint; empty if there are no valid words and ``otherwise`` is not set.
+    """
+    choices = list(choices)
+    similar = difflib.get_close_matches(word, choices, n=1)
+    if similar:
+        return f"did you mean `{similar[0]}`?"
+    if otherwise is not None:
+        return otherwise
+    return f"choose one of {', '.join(f'`{choice}`' for choice in choices)}" if choices else ""

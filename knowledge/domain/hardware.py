@@ -137,6 +137,11 @@ class HardwareProfile:  # Not slotted: the identity is cached, because thousands
         return content_hash(fields)
 
     @property
+    def device(self) -> str:
+        """The device that frameworks run on by default: ``cuda`` if it has an NVIDIA accelerator, else ``cpu``."""
+        return "cuda" if self.gpu is not None else "cpu"
+
+    @property
     def gpu(self) -> Accelerator | None:
         """The first NVIDIA accelerators of the machine, or none."""
         return next((a for a in self.accelerators if a.vendor == "nvidia"), None)

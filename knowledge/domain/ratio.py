@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -71,7 +70,10 @@ class Ratio:
         """
         half = self.half_width
         if comparisons > 1:
-            half = statistics.NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / comparisons) * self.deviation
+            # Slow to import, and every command imports this module.
+            from statistics import NormalDist
+
+            half = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / comparisons) * self.deviation
         return not math.exp(self.mean - half) <= 1 <= math.exp(self.mean + half)
 
     def inverse(self) -> Ratio:

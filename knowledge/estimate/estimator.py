@@ -125,7 +125,7 @@ class WorkloadEstimator:
 
     def _device(self, name: str) -> str:
         """Return the device that a framework runs on: ``cpu`` or ``cuda``."""
-        return "cuda" if self._hardware.gpu and name != "numpy" else "cpu"
+        return self._hardware.device if name != "numpy" else "cpu"
 
     def _machine(self, name: str) -> Machine:
         return machine_of(self._hardware, self._device(name))

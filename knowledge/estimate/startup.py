@@ -58,7 +58,7 @@ def startup_times(
 
 def _is_comparable(observation: Observation, version: Version, hardware: HardwareProfile) -> bool:
     """Whether a run is of the version, without settings, on the same kind of device and processor architecture."""
-    device = "cuda" if hardware.gpu and observation.framework != "numpy" else "cpu"
+    device = hardware.device if observation.framework != "numpy" else "cpu"
     measured = observation.stack.version_of(observation.framework)
     return (
         observation.status == "ok"

@@ -91,7 +91,7 @@ class Benchmark:
             name=BENCHMARK,
             version=VERSION,
             backend=PROGRAM,
-            device="cuda" if hardware.gpu else "cpu",
+            device=hardware.device,
             dtype="any",
             parameters={
                 "project": self.project,

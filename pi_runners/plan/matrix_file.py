@@ -14,9 +14,8 @@ from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from knowledge.domain.documents import parse_toml, requirement_from
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import Scalar
-from knowledge.domain.suggestions import suggest
 from pi_runners.plan.matrix import IndicatorCase, choose_cases, expand_settings
 
 VersionsOf = Callable[[Requirement, str], Sequence[Version]]

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.frameworks import frameworks
-from knowledge.domain.suggestions import suggest
 from pi_runners.profile.events import require_reader
 from pi_runners.profile.read import reader_of
 from pi_runners.profile.summary import TraceSummary

@@ -30,9 +30,9 @@ from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from advisor.resolve.score.builds import TargetBuilds
+from advisor.resolve.score.costs import MIN_GAIN
 from advisor.resolve.score.criteria import ObjectiveName, StackScore
 from advisor.resolve.score.predictor import Predictor
-from advisor.resolve.score.speed_steps import MIN_GAIN
 from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Rule

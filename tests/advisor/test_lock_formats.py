@@ -28,7 +28,7 @@ from advisor.locks.lock import Lock, LockedFile, LockedVersion, read_text
 class _Toy(LockFormat):
     name = "toy.lock"
     order = 0
-    read_names = written_names = (name,)
+    written_names = (name,)
 
     def read(self, path, target):
         python, *lines = read_text(path).splitlines()

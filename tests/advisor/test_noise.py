@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import pytest
 from packaging.version import Version
 
-from advisor.resolve.score.speed_steps import speed_steps
+from advisor.resolve.score.costs import speed_steps
 from knowledge.domain.observation import Observation
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.model_cache import ModelCache

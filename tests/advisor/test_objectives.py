@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packaging.version import Version
 
-from advisor.resolve.score.speed_steps import SPEED_STEP, speed_steps
+from advisor.resolve.score.costs import SPEED_STEP, speed_steps
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
 from tests.advisor.factories import FixedScores, build_problem, exact_gain, recommend_stack, versions_of

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from advisor.resolve.score.speed_steps import SpeedComparison
+from advisor.resolve.score.speed_comparison import SpeedComparison
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.gains import ScoreTerms, SettingGains
 from tests.advisor.factories import FixedScores
@@ -122,7 +122,7 @@ def costs_of(estimator: GainsByVersion, *, baseline: str = "2", having: Collecti
     comparison = SpeedComparison(
         estimator=estimator,
         reference=stack,
-        settings=lambda offered, over: of_settings.best_by_version(offered, estimator, over),
+        settings=of_settings,
     )
 
     objective, _ = comparison.objective(candidates)

@@ -21,7 +21,7 @@ from packaging.version import Version
 from advisor.resolve.optimum.request import solve
 from advisor.resolve.optimum.result import InfeasibleError
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.speed_steps import MIN_GAIN
+from advisor.resolve.score.costs import MIN_GAIN
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.ratio import RISK, Ratio

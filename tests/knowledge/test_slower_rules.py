@@ -7,8 +7,8 @@ import math
 import pytest
 from packaging.version import Version
 
+from advisor.resolve.score.costs import MIN_GAIN, counted_steps
 from advisor.resolve.score.slowdowns import gain_without
-from advisor.resolve.score.speed_steps import MIN_GAIN, counted_steps
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import read_rules, shipped_rules
 from knowledge.catalogue.slower import REPORT_DEVIATION, HardwareCondition, Reproduction, SlowerRule

@@ -114,7 +114,7 @@ def check_unread_files(scope: Scope) -> Iterator[Finding]:
 
 def _applications(scope: Scope) -> Iterator[tuple[ProjectSetting, str, str]]:
     """Yield each setting with each locked package that it applies to, and its framework."""
-    device = "cuda" if scope.problem.target.hardware.gpu else "cpu"
+    device = scope.problem.target.hardware.device
     for used in scope.settings:
         setting = shipped_settings()[used.name]
         for package in sorted(scope.lock.versions):

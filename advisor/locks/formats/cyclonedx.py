@@ -20,13 +20,9 @@ from knowledge.domain.extras import needs_extra
 class _CycloneDX(DocumentFormat):
     name = "bom.json"
     order = 7
-    read_names = ("*.cdx.json",)
+    patterns = ("*.cdx.json", "*bom.json")
     written_names = ("NAME.cdx.json",)
     is_json = True
-
-    def reads(self, path: Path) -> bool:
-        """Whether a file has a usual name of bills of materials."""
-        return path.name.endswith((".cdx.json", "bom.json"))
 
     def current(self, directory: Path) -> None:
         """Return `None`: a bill of materials is a lock only if somebody names it."""
@@ -46,8 +42,8 @@ class _CycloneDX(DocumentFormat):
     def write(self, path: Path, stacks: Sequence[StackToLock]) -> str:
         """Return a bill of materials: every package with its file, hash, licences and dependencies.
 
-        The same stack gives the same serial number, which is derived from the content. The time is that of the variable
-        ``SOURCE_DATE_EPOCH``; without it, the time of the replaced file if nothing else changes, else the current time.
+        The same stack gives the same serial number, which is derived from the content. The variable
+        ``SOURCE_DATE_EPOCH`` sets the time. Without it, the time stays if nothing else in the file changes.
 
         Raises:
             InputError: If ``SOURCE_DATE_EPOCH`` is not a time.

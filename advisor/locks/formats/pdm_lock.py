@@ -24,7 +24,6 @@ _SOURCES = (*VCS, "url", "path")
 class _PdmLock(DocumentFormat):
     name = "pdm.lock"
     order = 4
-    read_names = (name,)
     tool = "PDM"
 
     def pythons(self, document: Document) -> Mapping[str, str]:

@@ -16,7 +16,6 @@ from advisor.locks.documents import (
     DocumentFormat,
     Entry,
     content_of,
-    holds,
     kind_of_source,
     package_of,
     source_of,
@@ -32,7 +31,6 @@ _SOURCES = (*VCS, "file", "path")
 class _PipfileLock(DocumentFormat):
     name = "Pipfile.lock"
     order = 5
-    read_names = (name,)
     written_names = (name,)
     is_json = True
 
@@ -61,7 +59,7 @@ class _PipfileLock(DocumentFormat):
                 with package_of(name, None):
                     kind = kind_of_source(entry, _SOURCES)
                     version = str(entry.get("version", ""))
-                    on_target = category == "default" and bool(version) and holds(entry.get("markers"), target)
+                    on_target = category == "default" and bool(version) and target.satisfies(entry.get("markers"))
                     # Pipenv locks no version for packages that its own platform does not need.
                     is_unlocked = version == "*" and not on_target
                     yield Entry(

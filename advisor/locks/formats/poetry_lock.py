@@ -24,7 +24,6 @@ from advisor.locks.lock import LockedFile
 class _PoetryLock(DocumentFormat):
     name = "poetry.lock"
     order = 3
-    read_names = (name,)
     tool = "Poetry"
 
     def pythons(self, document: Document) -> Mapping[str, str]:

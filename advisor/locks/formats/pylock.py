@@ -42,7 +42,6 @@ _MINOR = re.compile(r"==(\d+\.\d+)\.\*")
 class _Pylock(DocumentFormat):
     name = "pylock.toml"
     order = 1
-    read_names = (name,)
     written_names = (name, "pylock.NAME.toml")
     holds_settings = True
     holds_targets = True

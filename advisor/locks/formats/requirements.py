@@ -16,7 +16,6 @@ from packaging.version import InvalidVersion, Version
 from advisor.domain.direct_reference import DirectReference
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.target import Target
-from advisor.locks.documents import holds
 from advisor.locks.interface import LockFormat, PackageToLock, StackToLock, relative_address
 from advisor.locks.lock import Lock, LockedSource, LockedVersion, read_text
 from advisor.project.formats.requirements import PINNED, decoded, is_pinned, read_requirements
@@ -31,13 +30,9 @@ _PIN = re.compile(r"^(?P<name>\s*[A-Za-z0-9][\w.-]*)(?P<rest>\s*(?:\[[^\]]*\])?\
 class _Requirements(LockFormat):
     name = PINNED
     order = 6
-    read_names = ("*.txt",)
+    patterns = ("*.txt",)
     written_names = (PINNED,)
     depends_on_files = False
-
-    def reads(self, path: Path) -> bool:
-        """Whether a file has the suffix of requirements files."""
-        return path.suffix == ".txt"
 
     def current(self, directory: Path) -> Path | None:
         """Return `requirements.txt` if each line has an exact version."""
@@ -79,7 +74,7 @@ class _Requirements(LockFormat):
                 continue
             locked = _locked_version(root, path)
             entries.append((root.name, locked))
-            if holds(root.requirement.marker, target):
+            if target.satisfies(root.requirement.marker):
                 packages[root.name] = locked
         addresses = (project.index_url, *project.extra_index_urls, *project.find_links)
         urls = [url for url in addresses if url]

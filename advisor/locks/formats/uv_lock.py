@@ -13,7 +13,6 @@ from advisor.locks.documents import (
     DocumentFormat,
     Entry,
     content_of,
-    holds,
     kind_of_source,
     locked_file,
     package_of,
@@ -27,7 +26,6 @@ _OTHERS = ("registry", "git", "url", "path")
 class _UvLock(DocumentFormat):
     name = "uv.lock"
     order = 2
-    read_names = (name,)
     tool = "uv"
 
     def update_command(self, pins: Sequence[str]) -> str:
@@ -88,7 +86,7 @@ def _required_packages(packages: Iterable[Document], target: Target) -> set[int]
     for place, package in enumerate(packages):
         with package_of(package, place):
             markers = package.get("resolution-markers", ())
-            if not markers or any(holds(marker, target) for marker in markers):
+            if not markers or any(target.satisfies(marker) for marker in markers):
                 by_name.setdefault(package["name"], []).append(package)
     candidates = [package for same_name in by_name.values() for package in same_name]
     queue: list[tuple[Document, str | None]] = [
@@ -106,7 +104,7 @@ def _required_packages(packages: Iterable[Document], target: Target) -> set[int]
         with package_of(package, None):
             dependencies = package.get("dependencies", ())
             for dependency in package.get("optional-dependencies", {}).get(extra, ()) if extra else dependencies:
-                if holds(dependency.get("marker"), target):
+                if target.satisfies(dependency.get("marker")):
                     same_name = by_name.get(dependency["name"], [])
                     matches = [p for p in same_name if dependency.get("version") in (None, p.get("version"))]
                     for match in matches[:1]:

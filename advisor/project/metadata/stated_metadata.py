@@ -1,4 +1,4 @@
-"""Metadata that a project states for packages (`[[tool.advisor.metadata]]`), which replaces that of their files."""
+"""Metadata that a project states for packages (`[[tool.advisor.metadata]]`) instead of what their files state."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 from advisor.index.metadata.core import CoreMetadata
 from knowledge.domain.documents import requirement_from, specifiers_from
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 FIELDS = ("name", "version", "requires-dist", "requires-python", "provides-extra")
 """Keys of an entry: https://docs.astral.sh/uv/reference/settings/#dependency-metadata."""

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from knowledge.domain.documents import parse_toml
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.shared_files import locked_directory, write_atomically
-from knowledge.domain.suggestions import suggest
 from knowledge.domain.workload import WORKLOAD_NAME, ProfiledWorkload, WorkloadPart
 
 WORKLOAD_FILE = "advisor-workload.toml"

@@ -240,7 +240,7 @@ class ResolutionProblem:
 
     def applies(self, requirement: Requirement, extra: str = "") -> bool:
         """Whether a requirement's marker is true on the target."""
-        return requirement.marker is None or requirement.marker.evaluate({**self.target.markers, "extra": extra})
+        return self.target.satisfies(requirement.marker, extra=extra)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

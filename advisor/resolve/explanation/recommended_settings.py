@@ -8,8 +8,8 @@ from typing import Literal
 
 from packaging.version import Version
 
+from advisor.resolve.score.costs import speed_steps
 from advisor.resolve.score.setting_choice import TargetSettings
-from advisor.resolve.score.speed_steps import speed_steps
 from knowledge.catalogue.settings import Numerics, code_of, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.ratio import Ratio, WithRatio, product

@@ -24,8 +24,7 @@ from advisor.resolve.recommendation.problem_variants import (
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.criteria import StackScore
 from knowledge.catalogue.builds import BuildExtra, Replacement, shipped_builds
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 
 _MOST_VARIANTS = 24
 """Number of combinations that are compared; beyond it, the last packages are left as they are required."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,7 +12,12 @@ from packaging.version import Version
 
 from advisor.domain.words import size_text
 from advisor.resolve.candidates.problem import Candidate
+from knowledge.domain.ratio import RISK, Ratio
 
+SPEED_STEP = 0.01
+"""Log speed is compared in steps of 1 %."""
+MIN_GAIN = 0.03
+"""Smallest gain of speed for which another stack than the newest one is chosen, as a fraction."""
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
 """A version of a package, or `None` if the package is absent."""
@@ -149,3 +155,30 @@ class Bound:
 
 def _renamed(choices: Iterable[Choice], rename: Rename) -> frozenset[Choice]:
     return frozenset((rename(name), version) for name, version in choices)
+
+
+def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
+    """Return a gain in whole steps, rounded towards zero; one that is not significant counts as zero.
+
+    Args:
+        gain: The gain.
+        comparisons: Number of versions that were compared, to correct the significance for the selection.
+    """
+    steps = int(gain.cautious / SPEED_STEP)
+    return steps if steps < 0 or gain.is_significant(comparisons) else 0
+
+
+def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
+    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
+
+    The penalty for its uncertainty makes a gain smaller, and a loss, too.
+
+    Args:
+        gain: The gain; negative for a loss.
+        comparisons: Number of versions that were compared, to correct the significance for the selection.
+        min_gain: Smallest difference that counts, as a fraction.
+    """
+    size = abs(gain.mean) - RISK / 2 * gain.variance
+    if size < math.log1p(min_gain) or not gain.is_significant(comparisons):
+        return 0
+    return int(math.copysign(size / SPEED_STEP, gain.mean))

@@ -18,10 +18,10 @@ from advisor.resolve.candidates.problem import (
     RecordedCandidates,
 )
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import Bound, Candidates, Choice, Objective
+from advisor.resolve.score.costs import MIN_GAIN, Bound, Candidates, Choice, Objective
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.slowdowns import Slowdowns
-from advisor.resolve.score.speed_steps import MIN_GAIN, SpeedComparison
+from advisor.resolve.score.speed_comparison import SpeedComparison
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Estimator
@@ -38,7 +38,43 @@ CRITERIA: dict[ObjectiveName, tuple[str, ...]] = {
 }
 """The criteria that each objective minimises, in order."""
 
+_HOUR = 3600.0
+HOURS_A_YEAR = 365.25 * 24
+HOURS_PER_RELEASE = 30 * 24
+"""Age that one release counts as, a month, if the index gives no upload times."""
 _ANY_CANDIDATE = CandidatePolicy()
+
+
+def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
+    """Return how many hours each version of a package is behind the newest, by upload time.
+
+    An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
+    consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
+    first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
+
+    Args:
+        offered: Candidates, newest first.
+    """
+    uploads: dict[str, float | None] = {}
+    for candidate in offered:
+        release, uploaded = candidate.version.public, candidate.file.uploaded
+        times = [time for time in (uploads.get(release), _timestamp(uploaded)) if time is not None]
+        uploads[release] = min(times, default=None)
+    has_uploads = None not in uploads.values()
+    newest = next(iter(uploads.values()), None) or 0.0
+    behind: dict[str, int] = {}
+    hours = 0
+    for place, (release, upload) in enumerate(uploads.items()):
+        if not has_uploads:
+            hours = place * HOURS_PER_RELEASE
+        elif place:
+            hours = max(hours + 1, round((newest - (upload or 0.0)) / _HOUR))
+        behind[release] = hours
+    return {candidate.version: behind[candidate.version.public] for candidate in offered}
+
+
+def _timestamp(uploaded: str | None) -> float | None:
+    return datetime.fromisoformat(uploaded).timestamp() if uploaded else None
 
 
 class FreshnessCache:
@@ -240,14 +276,11 @@ class StackScore:
 
     @property
     def _comparison(self) -> SpeedComparison:
-        settings, estimator = self.settings, self.estimator
         return SpeedComparison(
-            estimator=estimator,
+            estimator=self.estimator,
             reference=(self.reference or NO_PACKAGES).versions,
             min_gain=self.min_gain,
-            settings=(lambda candidates, over: settings.best_by_version(candidates, estimator, over))
-            if settings is not None
-            else None,
+            settings=self.settings,
         )
 
     def offered(self, stack: Iterable[Candidate]) -> Candidates:
@@ -277,41 +310,3 @@ def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple
 def _is_same(one: Candidate, other: Candidate) -> bool:
     """Whether two candidates are builds of one release."""
     return one.version.public == other.version.public
-
-
-_HOUR = 3600.0
-HOURS_A_YEAR = 365.25 * 24
-HOURS_PER_RELEASE = 30 * 24
-"""Age that one release counts as, a month, if the index gives no upload times."""
-
-
-def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
-    """Return how many hours each version of a package is behind the newest, by upload time.
-
-    An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
-    consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
-    first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
-
-    Args:
-        offered: Candidates, newest first.
-    """
-    uploads: dict[str, float | None] = {}
-    for candidate in offered:
-        release, uploaded = candidate.version.public, candidate.file.uploaded
-        times = [time for time in (uploads.get(release), _timestamp(uploaded)) if time is not None]
-        uploads[release] = min(times, default=None)
-    has_uploads = None not in uploads.values()
-    newest = next(iter(uploads.values()), None) or 0.0
-    behind: dict[str, int] = {}
-    hours = 0
-    for place, (release, upload) in enumerate(uploads.items()):
-        if not has_uploads:
-            hours = place * HOURS_PER_RELEASE
-        elif place:
-            hours = max(hours + 1, round((newest - (upload or 0.0)) / _HOUR))
-        behind[release] = hours
-    return {candidate.version: behind[candidate.version.public] for candidate in offered}
-
-
-def _timestamp(uploaded: str | None) -> float | None:
-    return datetime.fromisoformat(uploaded).timestamp() if uploaded else None

@@ -14,15 +14,31 @@ from dataclasses import dataclass, replace
 
 from packaging.version import Version
 
-from advisor.resolve.score.costs import Candidates
-from advisor.resolve.score.speed_steps import SPEED_STEP, BestSettings, speed_steps
+from advisor.resolve.score.costs import SPEED_STEP, Candidates, speed_steps
 from knowledge.catalogue.fit import contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import DETECTED, HardwareProfile
-from knowledge.domain.ratio import Ratio
+from knowledge.domain.ratio import NO_GAIN, Ratio
 from knowledge.estimate.gains import PairGain, SettingGains, SettingValue
 from knowledge.estimate.interface import Estimator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestSettings:
+    """The best run-time settings of a framework's version.
+
+    Attributes:
+        values: Names and values, sorted.
+        steps: Their gain in whole steps of the criterion speed.
+        gain: Their gain.
+        at_baseline: Gain in the reference's version of those that it has.
+    """
+
+    values: tuple[tuple[str, str], ...] = ()
+    steps: int = 0
+    gain: Ratio = NO_GAIN
+    at_baseline: Ratio = NO_GAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +54,6 @@ class TargetSettings:
     hardware: HardwareProfile
     allows_reduced: bool = False
     disputed: frozenset[SettingValue] = frozenset()
-
-    @property
-    def device(self) -> str:
-        """The device that programs run on."""
-        return "cuda" if self.hardware.gpu is not None else "cpu"
 
     @property
     def is_this_machine(self) -> bool:
@@ -74,7 +85,7 @@ class TargetSettings:
     def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
         setting = shipped_settings().get(value[0])
         own = setting.framework(FRAMEWORKS[framework]) if setting and framework in FRAMEWORKS else None
-        return own.choice(value[1]) if setting and own and self.device in setting.devices else None
+        return own.choice(value[1]) if setting and own and self.hardware.device in setting.devices else None
 
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from knowledge.domain.errors import InputError
-from knowledge.domain.suggestions import suggest
+from knowledge.domain.errors import InputError, suggest
 from knowledge.exchange.files import read_lines
 from knowledge.exchange.published.timm import rate_column, read_name, row_cells
 from knowledge.shipped_yaml import shipped_yaml

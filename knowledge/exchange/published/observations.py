@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
-from knowledge.domain.errors import InputError
+from knowledge.domain.errors import InputError, suggest
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation, Scalar
 from knowledge.domain.stack import PackageVersion, Stack
-from knowledge.domain.suggestions import suggest
 from knowledge.exchange.ngc import CONTAINER_INDEX
 from knowledge.exchange.published.checks import Group, check_table
 from knowledge.exchange.published.columns import RowError, SkippedRow, TableRow, read_table

@@ -6,46 +6,28 @@ count as equally fast if none of them is faster by as much.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import TypeVar
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
-from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice
-from knowledge.domain.ratio import NO_GAIN, RISK, Ratio
+from advisor.resolve.score.costs import (
+    MIN_GAIN,
+    Candidates,
+    Choice,
+    Objective,
+    PairedChoice,
+    counted_steps,
+    speed_steps,
+)
+from advisor.resolve.score.setting_choice import BestSettings, TargetSettings
+from knowledge.domain.ratio import NO_GAIN, Ratio
 from knowledge.estimate.gains import FrameworkGains
 from knowledge.estimate.interface import Estimator
 
-SPEED_STEP = 0.01
-"""Log speed is compared in steps of 1 %."""
-MIN_GAIN = 0.03
-"""Smallest gain of speed for which another stack than the newest one is chosen, as a fraction."""
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BestSettings:
-    """The best run-time settings of a framework's version.
-
-    Attributes:
-        values: Names and values, sorted.
-        steps: Their gain in whole steps of the criterion speed.
-        gain: Their gain.
-        at_baseline: Gain in the reference's version of those that it has.
-    """
-
-    values: tuple[tuple[str, str], ...] = ()
-    steps: int = 0
-    gain: Ratio = NO_GAIN
-    at_baseline: Ratio = NO_GAIN
-
-
-SettingsByVersion = Mapping[str, Mapping[Version, BestSettings]]
-"""The best settings of each version, by framework, compared with the settings of a reference."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +38,13 @@ class SpeedComparison:
         estimator: Predictions from the observations.
         reference: Versions of the reference; empty for the newest candidates.
         min_gain: Smallest difference that counts, as a fraction.
-        settings: Returns the best settings of each candidate, compared with those of a reference; `None` without
-            settings.
+        settings: The run-time settings that each version may have; `None` if none may.
     """
 
     estimator: Estimator
     reference: Mapping[str, Version]
     min_gain: float = MIN_GAIN
-    settings: Callable[[Candidates, Mapping[str, Version]], SettingsByVersion] | None = None
+    settings: TargetSettings | None = None
 
     def objective(self, candidates: Candidates) -> tuple[Objective, dict[str, int]]:
         """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs.
@@ -157,8 +138,11 @@ class SpeedComparison:
     def _gains_of(self, framework: str, candidates: Candidates, reference: Mapping[str, Version]) -> FrameworkGains:
         return next(gains for gains in self._gains(candidates, reference) if gains.framework == framework)
 
-    def _settings_of(self, candidates: Candidates, reference: Mapping[str, Version]) -> SettingsByVersion:
-        return self.settings(candidates, reference) if self.settings else MappingProxyType({})
+    def _settings_of(
+        self, candidates: Candidates, reference: Mapping[str, Version]
+    ) -> dict[str, dict[Version, BestSettings]]:
+        """Return the best settings of each candidate, by framework, compared with the settings of a reference."""
+        return self.settings.best_by_version(candidates, self.estimator, reference) if self.settings else {}
 
     def _steps_by_version(
         self, candidates: Candidates, gains: FrameworkGains, reference: Mapping[str, Version]
@@ -233,33 +217,6 @@ class SpeedComparison:
 
     def _counted(self, gain: Ratio, comparisons: int) -> int:
         return counted_steps(gain, comparisons, self.min_gain)
-
-
-def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
-    """Return a gain in whole steps, rounded towards zero; one that is not significant counts as zero.
-
-    Args:
-        gain: The gain.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-    """
-    steps = int(gain.cautious / SPEED_STEP)
-    return steps if steps < 0 or gain.is_significant(comparisons) else 0
-
-
-def counted_steps(gain: Ratio, comparisons: int, min_gain: float) -> int:
-    """Return a gain or a loss in whole steps; 0 unless it counts: it must be significant, and large enough.
-
-    The penalty for its uncertainty makes a gain smaller, and a loss, too.
-
-    Args:
-        gain: The gain; negative for a loss.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-        min_gain: Smallest difference that counts, as a fraction.
-    """
-    size = abs(gain.mean) - RISK / 2 * gain.variance
-    if size < math.log1p(min_gain) or not gain.is_significant(comparisons):
-        return 0
-    return int(math.copysign(size / SPEED_STEP, gain.mean))
 
 
 def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSettings | None, comparisons: int) -> Ratio:
