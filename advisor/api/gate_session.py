@@ -17,6 +17,7 @@ from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
+from advisor.api.search import select
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateResult, check
@@ -383,7 +384,7 @@ def _recommend(
     ]
 
     def solve() -> Any:
-        selection = replace(context, problem=problem).select(client, predictor)
+        selection = select(replace(context, problem=problem), client, predictor)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:

@@ -67,7 +67,7 @@ class StackDetails(Protocol):
         """Return why pip needs `--no-deps` for the stack, one line each; empty if it does not need it."""
 
     def dependencies(self) -> Mapping[NormalizedName, Iterable[NormalizedName]]:
-        """Return the packages that each package requires; those of the project have an empty name."""
+        """Return the packages that each package requires; the project itself has an empty name."""
 
     def licenses(self) -> Mapping[NormalizedName, Sequence[str]]:
         """Return what each package states as its licences."""

@@ -28,7 +28,7 @@ from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.execution.telemetry import summarise
 from pi_runners.indicators import INDICATORS
-from pi_runners.plan.arm_settings import obstacle, unknown_flag, variables_of
+from pi_runners.plan.arm_settings import obstacle, processors_of, unknown_flag, variables_of
 from pi_runners.plan.matrix import Arm
 
 _CLOCK_JUMP_SECONDS = 1.0
@@ -303,11 +303,12 @@ def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path |
             runs=block.samples,
             timeout_seconds=block.timeout_seconds,
             settings=arm.settings,
-            backends=arm.program_backends,
+            processors=processors_of(arm.settings, arm.program_backends),
         )
     return {
         "backend": arm.backend,
         "settings": dict(arm.settings),
+        "processors": processors_of(arm.settings, (arm.backend,)),
         "samples": block.samples,
         "min_seconds": block.min_seconds,
         "max_warmup_seconds": block.max_warmup_seconds,
