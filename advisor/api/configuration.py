@@ -154,8 +154,8 @@ def target_keys() -> tuple[str, ...]:
 def check_table(table: Mapping[str, Any], where: str) -> None:
     """Check that every key of `[tool.advisor]` exists and has a value of the right type.
 
-    The contents of the table `gate` are checked by :mod:`advisor.gate.policy`, those of `benchmark` by
-    :mod:`advisor.project.benchmark`, those of `metadata` by :mod:`advisor.project.metadata.stated_metadata`.
+    Three tables have checks of their own: `gate` in :mod:`advisor.gate.policy`, `benchmark` in
+    :mod:`advisor.project.benchmark`, and `metadata` in :mod:`advisor.project.metadata.stated_metadata`.
 
     Args:
         table: The contents of `[tool.advisor]`.

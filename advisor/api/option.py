@@ -37,7 +37,7 @@ class Option:
     Attributes:
         flags: Names on the command line, separated by spaces, such as ``--requirements -r``; empty for an argument.
         help: Its meaning. ``--help`` prints the first line, the reference all lines.
-        metavar: Name of the value; by default that of the flag in capitals.
+        metavar: Name of the value; by default the flag in capitals.
         panel: Title of its group in the help; empty for the group of options without one.
         key: Key of ``[tool.advisor]``; empty if it has none.
         numbers: Types of numbers that the key may have instead of a text.
@@ -114,8 +114,7 @@ class OptionField:
     def with_settings(self, value: Any, settings: Mapping[str, Any]) -> Any:
         """Return a value completed by the settings of a project and the value that holds otherwise.
 
-        Entries of a list or a table are added to those of the settings, unless the list replaces them: its default is
-        ``None``.
+        A list or a table is added to the one of the settings. A list whose default is ``None`` replaces it.
         """
         option, present = self.option, settings.get(self.option.key)
         if self.kind == "table":
