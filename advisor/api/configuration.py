@@ -134,7 +134,7 @@ def keys() -> dict[str, Key]:
 
 def _key_of(field: OptionField) -> Key:
     option = field.option
-    types = (str, *option.numbers)
+    types = field.toml_types
     return Key(
         name=option.key,
         # A truth value is an integer in Python, and not in TOML.
