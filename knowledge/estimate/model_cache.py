@@ -243,11 +243,6 @@ def shipped_ratio_variances() -> dict[str, float]:
     return dict(_shipped()[ACCELERATORS])
 
 
-def shipped_digest() -> str:
-    """Return a hash of the shipped variances, and of what ships of timm's tables."""
-    return content_hash([_shipped_text(), timm_digest()])
-
-
 @cache
 def _shipped() -> dict[str, Any]:
     return dict(json.loads(_shipped_text()))
