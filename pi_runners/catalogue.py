@@ -19,7 +19,7 @@ class Indicators:
     """The indicators of this program."""
 
     def version_of(self, name: str) -> int | None:
-        """Return the current version of an indicator's definition, or none if there is no such indicator."""
+        """Return the current version of an indicator's definition, or ``None`` if there is no such indicator."""
         if name == BENCHMARK:
             return VERSION
         return INDICATORS[name].version if name in INDICATORS else None
@@ -88,7 +88,7 @@ def amounts_of_profile(profile: ProfiledWorkload) -> tuple[float, float]:
 
 
 def blocks_of_model(name: str) -> Mapping[str, int]:
-    """Return the number of each block of a whole model; none if no block stands for its parts."""
+    """Return the number of each block of a whole model; empty if no block stands for its parts."""
     return NETWORKS[name].blocks
 
 
@@ -99,7 +99,7 @@ def parts_of_run(run: IndicatorRun) -> list[PartOfModel]:
         run: A run of the indicator `model`.
 
     Returns:
-        The operations; none if there is no such backend.
+        The operations; empty if there is no such backend.
     """
     parameters = dict(run.parameters)
     network, mode = NETWORKS[str(parameters.pop("model"))], str(parameters.pop("mode"))

@@ -100,12 +100,12 @@ class Block:
         min_seconds: Minimum duration of one sample.
         max_warmup_seconds: Maximum duration of the warm-up.
         timeout_seconds: Maximum run time of one process.
-        memory_limit_bytes: Maximum memory of one process and its children; none for no limit.
-        instruments: Lock of measuring libraries that are not part of the measured stacks, such as LoadGen; none if the
-            indicators need none.
+        memory_limit_bytes: Maximum memory of one process and its children; ``None`` for no limit.
+        instruments: Lock of measuring libraries that are not part of the measured stacks, such as LoadGen;
+            ``None`` if the indicators need none.
         environment: Existing interpreter, which is measured as it is in every arm; by default each arm's environment
             is built from its lock.
-        benchmark: Command of a project that is run in every arm instead of indicators; none for indicators.
+        benchmark: Command of a project that is run in every arm instead of indicators; ``None`` for indicators.
     """
 
     __pydantic_config__: ClassVar = {"alias_generator": _stored_key}

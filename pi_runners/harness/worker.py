@@ -73,7 +73,7 @@ def measure_request(request_path: str, output_path: str) -> None:
 
 
 def _refused_setting(request: Dict[str, Any]) -> Optional[str]:
-    """Apply the settings of this process; return why one cannot be applied, or none."""
+    """Apply the settings of this process; return why one cannot be applied, or ``None``."""
     try:
         apply_settings(request["settings"], request.get("processors"))
     except Unsupported as error:
@@ -181,7 +181,7 @@ def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -
 
 
 def load_average() -> Any:
-    """Return the one-minute load average, or none if the system does not report it."""
+    """Return the one-minute load average, or ``None`` if the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
