@@ -79,10 +79,10 @@ class TargetContext:
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else ``None``.
         allowed: Which packages may replace others.
-        other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
-            that of this program; else empty.
-        compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
-            chosen; else empty.
+        other_pythons: Interpreters that the project supports, newest first. Empty if somebody chose one, or the project
+            supports the interpreter of this program.
+        compared_pythons: Interpreters to compare, newest first: the best-scored stack decides. Empty if nobody asked
+            for a comparison.
     """
 
     name: str
@@ -241,7 +241,7 @@ def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, 
 
 
 def _present_lock(directory: Path, table: TargetTable, project: ProjectRequirements) -> Path | None:
-    """Return the lock in a target's table, else that of its name if it exists."""
+    """Return the lock in a target's table, else the lock of the target's name if it exists."""
     name, own = table
     if "lock" in own:
         return directory / str(own["lock"])

@@ -55,7 +55,7 @@ class GateOptions:
 
     Attributes:
         base: A commit or a lock to compare with; ``None`` to judge the whole lock.
-        policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
+        policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
     """
 
     base: str | None = None
@@ -160,7 +160,7 @@ def _check_pythons(contexts: Iterable[TargetContext]) -> None:
     """Check that the interpreter of each target is certain: a gate does not try several.
 
     Raises:
-        InputError: If nobody chose one, and the project does not support that of this program.
+        InputError: If nobody chose one, and the project does not support the interpreter of this program.
     """
     for context in contexts:
         if context.other_pythons:

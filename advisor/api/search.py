@@ -63,7 +63,7 @@ def prepare_request(
         context: The project for the target.
         client: The package indexes.
         estimator: Predictions for the target.
-        limit: Time limit of the search; by default that of the options, from now.
+        limit: Time limit of the search; by default the limit of the options, from now.
 
     Raises:
         InputError: If there is no objective of the name.
@@ -98,7 +98,7 @@ def prepare_request(
 def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
     """Return a target with the newest of its interpreters for which a stack exists, and log a warning.
 
-    An interpreter whose stack contains sdists whose build was not tried is taken only if no other has fewer of them.
+    Some stacks contain sdists whose build was not tried. The interpreter with the fewest of them is taken.
     The target is unchanged if no stack is found for any interpreter.
 
     Args:
@@ -156,8 +156,8 @@ def compare_interpreters(
 ) -> VariantComparison:
     """Solve a project for each of the interpreters that are compared, and sort them by the score of their best stack.
 
-    Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. The
-    age of an interpreter counts as that of a package which the project names: a minor version behind the newest one
+    Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. An
+    old interpreter costs as much as an old package that the project names: each minor version behind the newest one
     counts as a year, because one is released each year (PEP 602).
 
     Args:

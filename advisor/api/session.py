@@ -62,7 +62,7 @@ class AdviceResult:
         startup: Measured import time and memory of the frameworks in the stack.
         settings: The run-time settings of the advice.
         settings_gain: What all recommended ones gain together; ``None`` if there are none.
-        setting_effects: What run-time settings are worth on the target, as far as measurements say it.
+        setting_effects: What run-time settings are worth on the target, according to measurements.
         present_settings: What the project's files set instead, or the same, by framework and setting as ``name=value``;
             each with its place.
         proposal: The workload that the project's sources suggest, if nobody chose one; ``None`` without evidence.

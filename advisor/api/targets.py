@@ -105,7 +105,7 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
     """Return the targets of each lock.
 
     Raises:
-        InputError: If a lock has no known format, or cannot be that of several targets.
+        InputError: If a lock has no known format, or cannot hold several targets.
     """
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
