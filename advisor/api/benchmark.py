@@ -140,7 +140,7 @@ def measure_benchmark(
     """Measure the benchmark of a project on this machine, and store the observations.
 
     The command in ``[tool.advisor.benchmark]`` of ``pyproject.toml`` runs in copies of the project; this executes the
-    project's own code. The stacks take turns in rounds, as those of :func:`measure`.
+    project's own code. The stacks take turns in rounds, as in :func:`measure`.
 
     Args:
         project: The project's directory, or its files.
@@ -300,8 +300,8 @@ def _check_settings(arm: Arm) -> None:
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):
-        frameworks = [shipped_settings()[name].framework(backend) for backend in arm.program_backends]
-        choices = [choice for framework in frameworks if framework and (choice := framework.choice(value))]
+        setting = shipped_settings()[name]
+        choices = [choice for backend in arm.program_backends if (choice := setting.choice(backend, value))]
         if not choices:
             raise InputError(
                 f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",

@@ -34,6 +34,22 @@ def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dic
     return variables
 
 
+def processors_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> int | None:
+    """Return the number of processors that settings bind a program to; ``None`` if they bind it to none.
+
+    Args:
+        settings: Values by name of the setting.
+        backends: Names of the frameworks that run.
+    """
+    counts = [
+        int(str(value))
+        for backend in backends
+        for name, value in settings.items()
+        if any(choice.processors == "count" for choice in _choices({name: value}, backend))
+    ]
+    return min(counts, default=None)
+
+
 def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Stack) -> str:
     """Return why settings cannot be applied on this machine in a stack; empty if nothing speaks against it.
 
@@ -44,8 +60,7 @@ def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Sta
     """
     for backend in backends:
         for name, value in sorted(settings.items()):
-            framework = shipped_settings()[name].framework(backend)
-            choice = framework.choice(value) if framework else None
+            choice = shipped_settings()[name].choice(backend, value)
             if choice is None:
                 continue
             misfit = misfit_of(choice, system=platform.system().lower(), libraries=installed_libraries)
@@ -71,6 +86,5 @@ def unknown_flag(error_output: str) -> str:
 
 
 def _choices(settings: Mapping[str, Scalar], backend: str) -> list[SettingChoice]:
-    frameworks = [(shipped_settings()[name].framework(backend), value) for name, value in settings.items()]
-    choices = [framework.choice(value) for framework, value in frameworks if framework]
+    choices = [shipped_settings()[name].choice(backend, value) for name, value in settings.items()]
     return [choice for choice in choices if choice is not None]
