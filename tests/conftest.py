@@ -146,6 +146,14 @@ def first_knowledge_at(path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the knowledge base of the person who runs the tests out of them; all workers share one of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp().parent / "user-data"))
+        yield
+
+
 @pytest.fixture
 def advisor(tmp_path: Path, knowledge_file: Path) -> Advisor:
     """Run the command line in a temporary directory, with its own cache and knowledge base."""
