@@ -78,11 +78,6 @@ class Explanation:
 def explain_package(request: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
     """Explain one package of the recommended stack, or the package that takes its place.
 
-    Args:
-        request: The resolution request.
-        advice: Its result.
-        name: The package.
-
     Raises:
         InputError: If the stack contains neither.
     """

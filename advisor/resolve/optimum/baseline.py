@@ -307,10 +307,6 @@ def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> lis
     """Return the requirements of the project that admit no version of a package that it requires.
 
     These are single requirements or, if each of them admits a version, all requirements on the package.
-
-    Args:
-        problem: The problem.
-        source: The candidates.
     """
     unsatisfied: list[RootRequirement] = []
     for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):
