@@ -1,4 +1,4 @@
-"""Draws the plots of `shipped-measurements.md` from the shipped observations.
+"""Draws the plots of `reference/evidence/measurements.md` from the shipped observations.
 
 pip install 'seshat-advisor[docs]' && python docs/plots.py
 """

@@ -13,7 +13,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
         IndicatorOptions,
         SamplingOptions,
     )
+    from advisor.api.options import IndexOptions, ProjectFiles, ResolutionOptions, TargetOptions
     from advisor.api.projects import advise, check, explain, prices
     from advisor.api.queries import compare, estimate
 
@@ -88,6 +88,7 @@ _MODULES = {
         *("CampaignOptions", "EnvironmentOptions", "ExecutorOptions"),
         *("IndicatorOptions", "SamplingOptions"),
     ),
+    "options": ("IndexOptions", "ProjectFiles", "ResolutionOptions", "TargetOptions"),
     "projects": ("advise", "check", "explain", "prices"),
     "queries": ("compare", "estimate"),
 }

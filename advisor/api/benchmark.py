@@ -140,7 +140,7 @@ def measure_benchmark(
     """Measure the benchmark of a project on this machine, and store the observations.
 
     The command in ``[tool.advisor.benchmark]`` of ``pyproject.toml`` runs in copies of the project; this executes the
-    project's own code. The stacks take turns in rounds, as those of :func:`measure`.
+    project's own code. The stacks take turns in rounds, as in :func:`measure`.
 
     Args:
         project: The project's directory, or its files.

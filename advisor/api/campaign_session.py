@@ -135,7 +135,7 @@ class CampaignSession:
         Args:
             failed: Whether tasks that were given up are submitted, too.
             executor: Another executor than before: ``local``, ``slurm`` or ``kubernetes``.
-            options: Options of the executor that replace those of before.
+            options: Options of the executor that replace the earlier ones.
             attempts: Give up on a task after this many attempts without a new result.
             progress: Called with a short text for each problem of a task.
             report: Called with the status after each poll of the engine.
@@ -306,7 +306,7 @@ class CampaignSession:
             yield coordinator
 
     def _open_engine(self, executor: str | None, options: Mapping[str, str]) -> Engine:
-        """Return an executor's engine; by default that of the last submission.
+        """Return an executor's engine; by default the engine of the last submission.
 
         Raises:
             InputError: If nothing was submitted, or an option is wrong.

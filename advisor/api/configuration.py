@@ -134,7 +134,7 @@ def keys() -> dict[str, Key]:
 
 def _key_of(field: OptionField) -> Key:
     option = field.option
-    types = (str, *option.numbers)
+    types = field.toml_types
     return Key(
         name=option.key,
         # A truth value is an integer in Python, and not in TOML.
@@ -154,8 +154,8 @@ def target_keys() -> tuple[str, ...]:
 def check_table(table: Mapping[str, Any], where: str) -> None:
     """Check that every key of `[tool.advisor]` exists and has a value of the right type.
 
-    The contents of the table `gate` are checked by :mod:`advisor.gate.policy`, those of `benchmark` by
-    :mod:`advisor.project.benchmark`, those of `metadata` by :mod:`advisor.project.metadata.stated_metadata`.
+    Three tables have checks of their own: `gate` in :mod:`advisor.gate.policy`, `benchmark` in
+    :mod:`advisor.project.benchmark`, and `metadata` in :mod:`advisor.project.metadata.stated_metadata`.
 
     Args:
         table: The contents of `[tool.advisor]`.

@@ -6,7 +6,7 @@ import logging
 import platform as this_machine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from advisor.api.options import (
 from advisor.api.project import TargetTable
 from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
-from advisor.domain.time_limit import TimeLimit
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
@@ -41,21 +40,18 @@ from advisor.project.interface import (
 )
 from advisor.project.metadata.stated_metadata import read_stated_metadata
 from advisor.project.workload.proposal import Proposal, propose_workload
-from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem, prefetch_roots
+from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
 from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
-from knowledge.estimate.interface import Estimator
 from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
 from pi_runners.catalogue import amounts_of_profile
 
 if TYPE_CHECKING:
-    from advisor.resolve.optimum.request import ResolutionRequest
-    from advisor.resolve.recommendation.problem_variants import Selection
     from advisor.resolve.score.builds import TargetBuilds
     from advisor.resolve.score.setting_choice import TargetSettings
     from knowledge.catalogue.rule_book import RuleBook
@@ -83,10 +79,10 @@ class TargetContext:
         lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
             project has several targets; else ``None``.
         allowed: Which packages may replace others.
-        other_pythons: Interpreters that the project supports, newest first, if nobody chose one and it does not support
-            that of this program; else empty.
-        compared_pythons: Interpreters of which the one with the best-scored stack is taken, newest first, if that was
-            chosen; else empty.
+        other_pythons: Interpreters that the project supports, newest first. Empty if somebody chose one, or the project
+            supports the interpreter of this program.
+        compared_pythons: Interpreters to compare, newest first: the best-scored stack decides. Empty if nobody asked
+            for a comparison.
     """
 
     name: str
@@ -178,57 +174,6 @@ class TargetContext:
 
         return read_benchmark(self.files.directory).identity
 
-    def select(self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None) -> Selection:
-        """Return the request with the extras and replacements whose best stack has the best score."""
-        from advisor.resolve.recommendation.package_choices import with_best_packages
-
-        return with_best_packages(self.request(client, estimator, limit=limit), self.allowed)
-
-    def request(
-        self, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
-    ) -> ResolutionRequest:
-        """Resolve the baseline and prepare the search for the best stack.
-
-        Args:
-            client: The package indexes.
-            estimator: Predictions for the target.
-            limit: Time limit of the search; by default that of the options, from now.
-
-        Raises:
-            InputError: If there is no objective of the name.
-            NoStackError: If no stack satisfies the requirements.
-            UnavailableError: If an index cannot be read.
-        """
-        from advisor.resolve.candidates.direct import with_direct_packages
-        from advisor.resolve.candidates.index import IndexCandidates
-        from advisor.resolve.optimum.solver import Effort
-        from advisor.resolve.recommendation.recommend import make_request
-        from advisor.resolve.score.criteria import OBJECTIVES, StackScore
-
-        options, objective = self.options, self.options.objective or ""
-        if objective not in OBJECTIVES:
-            raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
-        problem = with_direct_packages(self.problem, client)
-        needs_sizes = objective == "size" or options.max_size is not None
-        candidates = IndexCandidates(client, problem, advisories=objective == "security", sizes=needs_sizes)
-        prefetch_roots(problem, candidates)
-        until = problem.policy.exclude_newer
-        now = datetime.fromisoformat(until) if until else datetime.now(UTC)
-        score = StackScore(
-            objective=objective,
-            builds=self.builds,
-            estimator=estimator,
-            source=candidates,
-            direct=problem.direct_names,
-            policy=problem.policy,
-            young_after=(now - timedelta(days=options.min_age_days or 0)).isoformat(),
-            settings=self.target_settings,
-            min_gain=options.min_gain_fraction,
-            max_size=options.max_size_bytes,
-        )
-        effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
-        return make_request(problem, score, candidates, effort)
-
 
 def prepare_target(
     options: ProjectOptions, project: ProjectRequirements, table: TargetTable = ("", {})
@@ -296,7 +241,7 @@ def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, 
 
 
 def _present_lock(directory: Path, table: TargetTable, project: ProjectRequirements) -> Path | None:
-    """Return the lock in a target's table, else that of its name if it exists."""
+    """Return the lock in a target's table, else the lock of the target's name if it exists."""
     name, own = table
     if "lock" in own:
         return directory / str(own["lock"])

@@ -17,6 +17,7 @@ from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.resources import open_indexes
+from advisor.api.search import select
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateResult, check
@@ -54,7 +55,7 @@ class GateOptions:
 
     Attributes:
         base: A commit or a lock to compare with; ``None`` to judge the whole lock.
-        policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
+        policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
     """
 
     base: str | None = None
@@ -159,7 +160,7 @@ def _check_pythons(contexts: Iterable[TargetContext]) -> None:
     """Check that the interpreter of each target is certain: a gate does not try several.
 
     Raises:
-        InputError: If nobody chose one, and the project does not support that of this program.
+        InputError: If nobody chose one, and the project does not support the interpreter of this program.
     """
     for context in contexts:
         if context.other_pythons:
@@ -383,7 +384,7 @@ def _recommend(
     ]
 
     def solve() -> Any:
-        selection = replace(context, problem=problem).select(client, predictor)
+        selection = select(replace(context, problem=problem), client, predictor)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:

@@ -49,7 +49,7 @@ def lock_texts(
 
 
 def write_locks(texts: Mapping[Path, str]) -> None:
-    """Write locks, of which all were rendered before the first is written.
+    """Write locks that were all rendered before the first is written.
 
     Raises:
         InputError: If a file cannot be written.
@@ -59,7 +59,7 @@ def write_locks(texts: Mapping[Path, str]) -> None:
 
 
 def check_only_target(context: TargetContext, paths: Sequence[Path]) -> None:
-    """Check that locks to be written for one target are not those of other targets, too.
+    """Check that no other target has one of the locks that are written for a target.
 
     Raises:
         InputError: If writing one would remove another target from it.

@@ -37,10 +37,10 @@ class Option:
     Attributes:
         flags: Names on the command line, separated by spaces, such as ``--requirements -r``; empty for an argument.
         help: Its meaning. ``--help`` prints the first line, the reference all lines.
-        metavar: Name of the value; by default that of the flag in capitals.
+        metavar: Name of the value; by default the flag in capitals.
         panel: Title of its group in the help; empty for the group of options without one.
         key: Key of ``[tool.advisor]``; empty if it has none.
-        numbers: Types of numbers that the key may have instead of a text.
+        numbers: Types of numbers that the key of a text may have instead; numbers may always be written as numbers.
         per_target: Whether a table ``[tool.advisor.targets.NAME]`` may have the key, too.
         has_variable: Whether an environment variable sets it; by default if it has a key.
         otherwise: Text of the value where nothing sets it.
@@ -111,27 +111,39 @@ class OptionField:
         origin = typing.get_origin(self.type)
         return "list" if origin is tuple else "table" if origin is Mapping else "text"
 
+    @property
+    def toml_types(self) -> tuple[type, ...]:
+        """Types of a text or number in TOML that the field is made of."""
+        numbers = {int: (int,), float: (int, float)}.get(self.type, self.option.numbers)
+        return numbers if numbers and self.option.parse is None and self.type is not str else (str, *numbers)
+
     def with_settings(self, value: Any, settings: Mapping[str, Any]) -> Any:
         """Return a value completed by the settings of a project and the value that holds otherwise.
 
-        Entries of a list or a table are added to those of the settings, unless the list replaces them: its default is
-        ``None``.
+        A list or a table is added to the one of the settings. A list whose default is ``None`` replaces it, and so does
+        every other value that is not the default.
         """
-        option, present = self.option, settings.get(self.option.key)
+        present = settings.get(self.option.key)
         if self.kind == "table":
             value = {**(present or {}), **value}
+        elif self.kind == "list" and self.default is not None:
+            value = (*value, *(present or ()))
         elif self.kind == "list":
-            value = (
-                tuple(present or ()) if value is None else value if self.default is None else (*value, *(present or ()))
-            )
-        elif value is None and self.kind == "boolean":
-            value = option.otherwise == "true" if present is None else present
-        elif value is None:
-            text = option.otherwise if present is None else str(present)
-            value = text if text is None or self.type is str or option.parse is None else option.parse(text)
-        if option.check is not None and value is not None:
-            option.check(value)
+            value = tuple(present or ()) if value is None else value
+        elif value == self.default:
+            value = self._of_settings(present)
+        if self.option.check is not None and value is not None:
+            self.option.check(value)
         return value
+
+    def _of_settings(self, present: Any) -> Any:
+        """Return the value for a setting, or without one the value that holds otherwise."""
+        option = self.option
+        if present is None and option.otherwise is None:
+            return self.default
+        if self.kind == "boolean":
+            return option.otherwise == "true" if present is None else present
+        return (option.parse or self.type)(str(option.otherwise if present is None else present))
 
 
 @functools.cache

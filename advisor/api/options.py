@@ -280,7 +280,6 @@ class ResolutionOptions:
             "--min-age",
             metavar="DAYS",
             key="min-age",
-            numbers=(int,),
             otherwise="14",
             parse=read_days,
             page="cli.md#objectives",

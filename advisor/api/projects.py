@@ -124,7 +124,7 @@ def check(
     Args:
         project: The project's directory, or its files.
         base: A commit or a lock: judge only the change from it.
-        policy_from_base: Whether policy and targets are those of the base; without a base, of the last commit.
+        policy_from_base: Whether to take policy and targets from the base; without a base, from the last commit.
         target: The machines and the interpreter.
         indexes: The package indexes.
         resolution: Workload, knowledge base and objective.

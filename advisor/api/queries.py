@@ -262,7 +262,7 @@ def compare_hardware(
 
 
 def _accelerator(name: str) -> AcceleratorModel:
-    """Return the catalogue's entry of an accelerator, by its name or that of a profile."""
+    """Return the catalogue's entry of an accelerator, by its name or by the name of a profile."""
     profile = _accelerator_of_profile(name)
     model = find_accelerator(name) or (model_of(profile) if profile is not None else None)
     if model is not None and (states_part(name) or (profile is not None and profile.partition)):

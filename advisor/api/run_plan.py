@@ -122,8 +122,8 @@ def plan_run(
 def in_order(settings: Iterable[AppliedSetting]) -> list[AppliedSetting]:
     """Return settings in the order of their application.
 
-    The processors of a node come first, of which other settings take some. Otherwise it is the order of the catalogue,
-    in which a setting overrides variables of earlier ones.
+    The processors of a node come first, because other settings take some of them. Otherwise it is the order of the
+    catalogue: a setting overrides variables of earlier ones.
     """
     order = list(shipped_settings())
     return sorted(settings, key=lambda s: (s.processors != "node", s.framework, order.index(s.name)))

@@ -1,4 +1,4 @@
-"""The run-time settings to run a program with: those of a lock, and those that the user names."""
+"""The run-time settings to run a program with: from a lock, or named by the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RunSettings:
     Attributes:
         settings: The settings, sorted by framework and name.
         source: The lock or the settings file; ``None`` if the user named all settings.
-        changed: Settings of which the file records something else than the catalogue says today, as ``name=value``.
+        changed: Settings, as ``name=value``, whose record in the file differs from today's catalogue.
     """
 
     settings: tuple[AppliedSetting, ...]
@@ -45,7 +45,7 @@ def read_run_settings(
     values: Sequence[tuple[str, int | str]] = (),
     frameworks: Sequence[str] = (),
 ) -> RunSettings:
-    """Return the settings of a lock with those that the user names, which replace those of the lock.
+    """Return the settings of a lock, with the settings that the user names in their place.
 
     Args:
         directory: Where the lock is, if neither a lock nor values are given.
@@ -156,7 +156,7 @@ def _version(text: str) -> Version | None:
 
 
 def _contradictions(settings: Sequence[AppliedSetting]) -> Iterator[str]:
-    """Yield sentences about settings that exclude each other, or of which frameworks need different variables."""
+    """Yield sentences about settings that exclude each other, or whose frameworks need different variables."""
     for framework in sorted({setting.framework for setting in settings}):
         yield from contradictions(
             {s.name: s.value for s in settings if s.framework in (framework, ANY)}, backend=framework

@@ -14,7 +14,6 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
 from advisor.api.context import TargetContext, open_predictor, prepare_target, read_current_lock
-from advisor.api.interpreters import compare_interpreters, find_other_python, with_supported_python
 from advisor.api.lock_files import lock_texts, write_locks
 from advisor.api.options import ProjectOptions
 from advisor.api.project import load_project, project_builder, select_targets
@@ -63,7 +62,7 @@ class AdviceResult:
         startup: Measured import time and memory of the frameworks in the stack.
         settings: The run-time settings of the advice.
         settings_gain: What all recommended ones gain together; ``None`` if there are none.
-        setting_effects: What run-time settings are worth on the target, as far as measurements say it.
+        setting_effects: What run-time settings are worth on the target, according to measurements.
         present_settings: What the project's files set instead, or the same, by framework and setting as ``name=value``;
             each with its place.
         proposal: The workload that the project's sources suggest, if nobody chose one; ``None`` without evidence.
@@ -138,6 +137,8 @@ class AdviceSession:
             NoStackError: If no stack satisfies the requirements.
             UnavailableError: If an index cannot be read.
         """
+        from advisor.api.search import select
+
         if self._selection is None:
             # The index answers while measurements are loaded.
             roots = [root for root in self.context.problem.roots if root.direct is None and not root.constraint]
@@ -148,13 +149,15 @@ class AdviceSession:
                 selection = self._take_best_python(limit) if self.context.compared_pythons else None
                 if selection is None or not limit.is_over:
                     # With the baseline of this interpreter.
-                    selection = self.context.select(self.client, self.estimator, limit=limit)
+                    selection = select(self.context, self.client, self.estimator, limit=limit)
                 not_compared = "; ".join(filter(None, (self._not_compared, selection.not_compared)))
                 self._selection = replace(selection, not_compared=not_compared)
         return self._selection
 
     def _take_best_python(self, limit: TimeLimit) -> Selection:
         """Choose the interpreter with the best-scored stack, and return the request with this stack."""
+        from advisor.api.search import compare_interpreters
+
         self._interpreters = compare_interpreters(self.context, self.client, self.estimator, limit)
         best = (self._interpreters.solved or self._interpreters.stopped)[0]
         python = best.request.problem.target.python
@@ -225,6 +228,8 @@ class AdviceSession:
             # Another interpreter needs the same builds, and was not compared with the limit.
             raise
         except NoStackError as error:
+            from advisor.api.search import find_other_python
+
             if other := find_other_python(self.context, self.client, self.estimator):
                 hint = f"there is a stack for Python {other}: `--python {other}`"
                 error.hint = f"{error.hint}; {hint}" if error.hint else hint
@@ -329,10 +334,11 @@ class AdviceSession:
         Args:
             other_pythons: Versions of interpreters to price.
         """
+        from advisor.api.search import select
         from advisor.resolve.explanation.prices import constraint_prices, python_prices
 
         def solve_for(python: str, limit: TimeLimit) -> Solved:
-            return self.context.with_python(python).select(self.client, self.estimator, limit=limit).solve()
+            return select(self.context.with_python(python), self.client, self.estimator, limit=limit).solve()
 
         solved = self.solved()
         with activity("pricing constraints"):
@@ -412,7 +418,10 @@ def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]
                 clients[key] = stack.enter_context(
                     open_indexes(options.indexes, options.files.directory, context.project, [hardware])
                 )
-            context = _with_supported_python(context, clients[key])
+            if context.other_pythons:
+                from advisor.api.search import with_supported_python
+
+                context = with_supported_python(context, clients[key])
             sessions.append(
                 AdviceSession(
                     context=context,
@@ -422,17 +431,3 @@ def open_sessions(options: ProjectOptions) -> Iterator[tuple[AdviceSession, ...]
                 )
             )
         yield tuple(sessions)
-
-
-def _with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
-    """Return a target with an interpreter that the project supports; report it if this program has another one."""
-    if not context.other_pythons:
-        return context
-    with activity("looking for an interpreter that the project supports"):
-        context = with_supported_python(context, client)
-    logger.warning(
-        "the project requires Python `%s`: the stack is for Python %s; choose another with `--python`",
-        context.project.requires_python,
-        context.target.python_minor,
-    )
-    return context

@@ -13,7 +13,6 @@ from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
-from advisor.locks.formats.pylock import distinguishing_markers
 from advisor.locks.registry import format_to_write
 from advisor.locks.settings_table import locked_settings
 from advisor.resolve.explanation.prices import Price, agreement_price
@@ -106,7 +105,7 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
     """Return the targets of each lock.
 
     Raises:
-        InputError: If a lock has no known format, or cannot be that of several targets.
+        InputError: If a lock has no known format, or cannot hold several targets.
     """
     owners: dict[Path, list[AdviceSession]] = {}
     for session in sessions:
@@ -115,16 +114,16 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
         lock_format = format_to_write(path)
         if len(sharing) < 2:
             continue
-        if not lock_format.holds_targets:
+        try:
+            markers = lock_format.target_markers([session.context.target for session in sharing])
+        except InputError as error:
+            error.message = f"the targets {_names(sharing)} have the same lock `{path}`: {error.message}"
+            raise
+        if markers is None:
             raise InputError(
                 f"the targets {_names(sharing)} have the same lock `{path}`, which is no `pylock.toml`",
                 hint="give each a `lock` of its own, or name one `--target`",
             )
-        try:
-            distinguishing_markers([session.context.target for session in sharing])
-        except InputError as error:
-            error.message = f"the targets {_names(sharing)} have the same lock `{path}`: {error.message}"
-            raise
     return owners
 
 

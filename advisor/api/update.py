@@ -15,6 +15,7 @@ from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.lock_files import check_only_target, lock_texts, write_locks
 from advisor.api.options import ProjectOptions
+from advisor.api.search import prepare_request
 from advisor.api.session import AdviceSession
 from advisor.domain.target import Target
 from advisor.gate.check import GateResult
@@ -161,7 +162,7 @@ def _request(context: TargetContext, case: GateCase) -> ResolutionRequest:
     policy = replace(problem.policy, retained=frozenset(lock.versions.items()))
     context = replace(context, problem=replace(problem, policy=policy))
     # The smallest change keeps the extras that the lock has, and adds none.
-    request = context.request(case.client, case.predictor)
+    request = prepare_request(context, case.client, case.predictor)
     extras = locked_extras(request.problem, request.source, request.score.builds, lock.versions)
     return request.with_problem(request.problem.with_substitutions(extras)) if extras else request
 

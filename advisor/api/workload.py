@@ -61,7 +61,7 @@ def profile_workload(request: ProfileRequest, *, name: str | None = None) -> Wor
 
     Args:
         request: The program; its directory is the project.
-        name: Name of the workload; by default that of the program's file.
+        name: Name of the workload; by default the name of the program's file.
 
     Raises:
         InputError: If the program cannot be profiled, or the file is not valid.
@@ -98,7 +98,7 @@ def import_trace(
     Args:
         trace: The trace.
         project: Directory of the project.
-        name: Name of the workload; by default that of the trace's file.
+        name: Name of the workload; by default the name of the trace's file.
         framework: Distribution and version that were profiled, such as ``torch==2.9.1``; unknown by default.
         steps: Steps in a trace that does not mark them; 0 if unknown.
 

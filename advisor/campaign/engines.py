@@ -14,6 +14,10 @@ from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, suggest
 from pi_runners.executors.base import TASK_NUMBER, Executor
+from pi_runners.executors.kubernetes import KubernetesExecutor
+from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
+from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
 _MEMORY_SHARE = 0.9
 """Part of a task's memory that a measured process may use."""
@@ -71,8 +75,6 @@ def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirect
 
 
 def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    from pi_runners.executors.local import LocalExecutor
-
     directory_name = _options(LocalOptions, options, "local").environments
     # Tasks run in other directories than this command.
     environments = Path(directory_name).absolute() if directory_name else cache_directory(None) / "environments"
@@ -94,8 +96,6 @@ def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
 
 
 def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
-
     slurm_options = _options(SlurmOptions, options, "slurm")
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
     limit = _limit(slurm_options.memory, "slurm")
@@ -111,9 +111,6 @@ def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
 
 
 def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
-    from pi_runners.executors.kubernetes import KubernetesExecutor
-    from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
-
     kubernetes_options: KubernetesOptions = _options(KubernetesOptions, options, "kubernetes")
     if not kubernetes_options.image:
         raise InputError(

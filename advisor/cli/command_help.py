@@ -9,11 +9,8 @@ from typing import Any
 import typer
 import typer.core
 
-PROJECT = "Project"
-TARGET = "Target"
-OBJECTIVE = "Objective"
-INDEX = "Indexes and knowledge base"
-OUTPUT = "Output"
+from advisor.api.option import OUTPUT, PANELS, PROJECT
+
 _NAMES = 25
 """Columns of the names of options, unless all names of a command are shorter."""
 
@@ -28,11 +25,11 @@ class HelpCommand(typer.core.TyperCommand):
         """Write the arguments, then the options of each group."""
         listed = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
         others = OUTPUT if any(getattr(p, "rich_help_panel", None) == PROJECT for p in listed) else "Options"
-        panels: dict[str, list[tuple[str, str]]] = {"Arguments": []}
+        panels: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Arguments", "Options", *PANELS)}
         for parameter in listed:
             panel = getattr(parameter, "rich_help_panel", None) or others
             is_argument = parameter.param_type_name == "argument"
-            panels.setdefault("Arguments" if is_argument else panel, []).append(help_row(parameter))
+            panels["Arguments" if is_argument else panel].append(help_row(parameter))
         width = min(_NAMES, max(len(names) for rows in panels.values() for names, _ in rows))
         for panel, rows in panels.items():
             if rows:

@@ -71,7 +71,7 @@ class _Group:
             yield from part.all_fields()
 
     def take(self, values: dict[str, Any]) -> Any:
-        """Take the values of the options out of those of a command, and return the group.
+        """Take the group's values out of the values of a command, and return the group.
 
         Raises:
             InputError: If a text cannot be read.

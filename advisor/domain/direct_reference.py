@@ -94,7 +94,7 @@ class DirectReference:
 
     @property
     def guessed_name(self) -> str:
-        """A name for the package if none is written: that of the file, the directory or the repository."""
+        """A name for the package if none is written: the name of the file, the directory or the repository."""
         if self.filename.endswith(".whl"):
             name = self.filename.partition("-")[0]
         elif self.kind == "archive":

@@ -119,7 +119,7 @@ def make_target(*, python: str, platform: str | None, hardware: HardwareProfile)
 
     Args:
         python: ``3.12`` or a full version; a missing patch number means 0.
-        platform: Platform tag; by default that of the operating system and C library of the hardware profile.
+        platform: Platform tag; by default the one of the hardware profile's operating system and C library.
         hardware: The machine.
 
     Raises:

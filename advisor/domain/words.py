@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from knowledge.domain.ratio import WithRatio
-
 if TYPE_CHECKING:
+    # Every command imports this module.
     from knowledge.catalogue.rules import RuntimeRule
+    from knowledge.domain.ratio import WithRatio
     from knowledge.estimate.interface import Prediction
 
 _INDICATOR = re.compile(r"(?P<name>\w+)@\d+\[(?P<parameters>[^\]]*)\](?: (?P<dtype>\S+))?")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from packaging.version import Version
 
 from advisor.index.client import IndexClient
 from advisor.index.memo import Memo
 from advisor.resolve.candidates.problem import ResolutionProblem
+from advisor.resolve.explanation.advice import Advice
+from advisor.resolve.explanation.recommended_settings import CombinedGain
+from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.score.predictor import Predictor
-
-if TYPE_CHECKING:
-    from advisor.resolve.explanation.advice import Advice
-    from advisor.resolve.explanation.recommended_settings import CombinedGain
-    from advisor.resolve.recommendation.problem_variants import Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,7 @@ def read_current(choice: str | None, directory: Path, target: Target, *, names_u
         choice: A lock, an interpreter, or the directory of a virtual environment; by default the project's own lock.
         directory: The directory of the project.
         target: The target whose packages are read from a lock for several targets.
-        names_unpinned: Whether a `requirements.txt` of which only some lines have exact versions is an error that names
+        names_unpinned: Whether a `requirements.txt` in which only some lines have exact versions is an error that names
             another line; by default it is no lock.
 
     Raises:

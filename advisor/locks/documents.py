@@ -134,7 +134,7 @@ class DocumentFormat(LockFormat):
         """
 
     def pythons(self, document: Document) -> Mapping[str, str]:
-        """Return the specifiers of interpreters, each with its text in the lock; one must admit that of a target."""
+        """Return the specifiers of interpreters, each with its text in the lock; one must admit the target."""
         stated = document.get("requires-python")
         return {} if stated is None else {str(stated): str(stated)}
 
@@ -343,7 +343,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
 
     Args:
         file: The file in the lock.
-        folder: Directory that its path is relative to; by default that of the lock.
+        folder: Directory that its path is relative to; by default the directory of the lock.
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(

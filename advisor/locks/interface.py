@@ -67,7 +67,7 @@ class StackDetails(Protocol):
         """Return why pip needs `--no-deps` for the stack, one line each; empty if it does not need it."""
 
     def dependencies(self) -> Mapping[NormalizedName, Iterable[NormalizedName]]:
-        """Return the packages that each package requires; those of the project have an empty name."""
+        """Return the packages that each package requires; the project itself has an empty name."""
 
     def licenses(self) -> Mapping[NormalizedName, Sequence[str]]:
         """Return what each package states as its licences."""
@@ -105,7 +105,6 @@ class LockFormat(ABC):
         written_names: Names of files that are written, for messages; empty if this program does not write the format.
         tool: The tool that alone writes the format; empty if there is none.
         holds_settings: Whether a lock contains run-time settings; else they are in a file next to it.
-        holds_targets: Whether a lock can be for several targets.
         depends_on_files: Whether the text of a lock depends on other files than those with the project's requirements.
     """
 
@@ -115,7 +114,6 @@ class LockFormat(ABC):
     written_names: tuple[str, ...] = ()
     tool: str = ""
     holds_settings = False
-    holds_targets = False
     depends_on_files = True
 
     def reads(self, path: Path) -> bool:
@@ -154,12 +152,20 @@ class LockFormat(ABC):
 
         Args:
             path: The file that will be written; paths in the text are relative to its folder.
-            stacks: The stack for each target; only one, unless the format holds several targets.
+            stacks: The stack for each target; only one, unless the format has :meth:`target_markers`.
 
         Raises:
             InputError: If a file that the text depends on cannot be read.
         """
         raise NotImplementedError
+
+    def target_markers(self, targets: Sequence[Target]) -> Sequence[str] | None:
+        """Return the markers by which one lock distinguishes targets; `None` if a lock is for one target only.
+
+        Raises:
+            InputError: If two targets have the same environment.
+        """
+        return None
 
     def python(self, text: str) -> str | None:
         """Return `major.minor` of the interpreter that a lock of this program is for; `None` if it does not state one.

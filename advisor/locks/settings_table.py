@@ -41,7 +41,7 @@ class LockedSettings:
 
     Attributes:
         settings: The settings, sorted by framework and name.
-        changed: Settings of which the file records something else than the catalogue says today, as ``name=value``.
+        changed: Settings, as ``name=value``, that the file records differently from the catalogue of today.
         versions: Locked versions of frameworks, by name of the framework; empty if the file is no `pylock.toml`.
     """
 

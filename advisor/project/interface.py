@@ -80,7 +80,7 @@ class ProjectRequirements:
         find_links: Directories with distributions.
         trusted_hosts: Hosts whose certificates are not verified, as requirements files say.
         bindings: By package, the address of the only index that it comes from.
-        sources: By package, places that it may come from, of which the first that applies on a target is used.
+        sources: By package, places that it may come from; the first that applies on a target is used.
         overrides: Requirements that replace every requirement on the same package.
         only_binary: Packages that are never installed from an sdist; ``:all:`` for every package.
         no_binary: Packages that are never installed from a wheel; ``:all:`` for every package.
@@ -417,7 +417,7 @@ def supports_own_python(project: ProjectRequirements) -> bool:
 
 
 def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports if it does not support that of this program; else none."""
+    """Return the interpreters that a project supports; nothing if it supports the interpreter of this program."""
     return () if supports_own_python(project) else supported_pythons(project.requires_python)
 
 

@@ -1,4 +1,4 @@
-"""Reads a project: the files that the user chose, or those of its directory."""
+"""Reads a project: the files that the user chose, or the files of its directory."""
 
 from __future__ import annotations
 

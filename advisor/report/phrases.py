@@ -12,6 +12,7 @@ from advisor.api.session import AdviceResult
 from advisor.domain.target import Target
 from advisor.domain.words import count, no_speedup_text
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES
+from advisor.resolve.explanation.prices import differences
 from knowledge.domain.hardware import DETECTED, HardwareProfile
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Prediction
@@ -65,25 +66,15 @@ def prediction_document(prediction: Prediction | None) -> dict[str, Any] | None:
     return {**document, "not_predicted": reason or None}
 
 
-def changes(report: AdviceResult) -> list[tuple[str, str, str]]:
+def changes(report: AdviceResult) -> tuple[tuple[str, str, str], ...]:
     """Return name, version in the baseline and version in the stack of each package that differs; ``-`` is absent."""
-    return differences({c.name: str(c.version) for c in report.advice.baseline}, report)
+    return differences(report.advice.baseline.versions, report.advice.optimum.stack.versions)
 
 
-def changes_from_current(report: AdviceResult) -> list[tuple[str, str, str]]:
+def changes_from_current(report: AdviceResult) -> tuple[tuple[str, str, str], ...]:
     """Return the same for the current lock; empty if there is none."""
     current = report.advice.current
-    return [] if current is None else differences({str(n): str(v) for n, v in current[0].items()}, report)
-
-
-def differences(before: Mapping[str, str], report: AdviceResult) -> list[tuple[str, str, str]]:
-    """Return name, version before and version in the stack of each package that differs."""
-    after = {str(c.name): str(c.version) for c in report.advice.optimum.stack}
-    return [
-        (name, before.get(name, "-"), after.get(name, "-"))
-        for name in sorted({**before, **after})
-        if before.get(name) != after.get(name)
-    ]
+    return () if current is None else differences(current[0], report.advice.optimum.stack.versions)
 
 
 def version_change(before: str, after: str) -> str:

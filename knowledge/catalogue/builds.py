@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, read_entries, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import content_hash
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
 """What a build runs on: processors only, NVIDIA's GPUs, AMD's GPUs, or Intel's GPUs."""
@@ -51,7 +50,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkIndex:
+class FrameworkIndex(StrictEntry):
     """A package index on which a framework's publisher provides one build of its packages.
 
     Attributes:
@@ -63,8 +62,6 @@ class FrameworkIndex:
         os: Systems that it has files for.
         architectures: Machine names that it has files for.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["index"]
     id: str
@@ -88,7 +85,7 @@ class FrameworkIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultBuild:
+class DefaultBuild(StrictEntry):
     """The build of files without a local version, on some machines.
 
     Attributes:
@@ -99,8 +96,6 @@ class DefaultBuild:
         versions: Specifier of their versions; empty for all.
         version: Version of the runtime; empty if it differs between the versions.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     os: tuple[str, ...]
     runtime: Runtime
@@ -120,15 +115,13 @@ class DefaultBuild:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFamily:
+class BuildFamily(StrictEntry):
     """Packages whose local version names the build, and which only work together if their builds match.
 
     Attributes:
         packages: The packages.
         defaults: Builds of files without a local version; a CPU build on all other machines.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["family"]
     id: str
@@ -154,7 +147,7 @@ class BuildFamily:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildExtra:
+class BuildExtra(StrictEntry):
     """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
@@ -166,8 +159,6 @@ class BuildExtra:
         os: Systems that they work on.
         architectures: Machine names that they work on.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["extra"]
     id: str
@@ -191,7 +182,7 @@ class BuildExtra:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
+class Replacement(StrictEntry):
     """A package that provides the same modules as another one, for other hardware.
 
     Attributes:
@@ -205,8 +196,6 @@ class Replacement:
         os: Systems that the replacement has files for.
         architectures: Machine names that the replacement has files for.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["replacement"]
     id: str
@@ -260,11 +249,6 @@ def shipped_builds() -> tuple[CatalogueEntry, ...]:
         InputError: If an entry is malformed or two entries have the same identity.
     """
     return shipped_entries(FOLDER / "builds", CatalogueEntry, noun="build")
-
-
-def builds_digest() -> str:
-    """Return a hash of the shipped entries."""
-    return content_hash([asdict(entry) for entry in shipped_builds()])
 
 
 def read_builds(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:

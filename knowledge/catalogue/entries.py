@@ -6,13 +6,20 @@ import importlib.resources
 from collections import Counter
 from functools import cache
 from importlib.resources.abc import Traversable
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from knowledge.domain.errors import InputError
 from knowledge.shipped_yaml import parse_yaml, yaml_files
 
 FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
 """Folder with a folder for each catalogue."""
+
+
+class StrictEntry:
+    """A kind of entry: a dataclass. A field that it does not have is an error."""
+
+    __slots__ = ()
+    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
 
 def shipped_entries(folder: Traversable, kinds: Any, *, noun: str) -> tuple[Any, ...]:

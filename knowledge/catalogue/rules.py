@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, read_entries, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
@@ -22,7 +22,7 @@ Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConflictRule:
+class ConflictRule(StrictEntry):
     """Two packages whose versions do not work together.
 
     Attributes:
@@ -32,8 +32,6 @@ class ConflictRule:
         other_versions: Specifier of the other's versions.
         breaks: What is incompatible, if it has a name: ``abi`` is the binary interface.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["conflict"]
     id: str
@@ -48,7 +46,7 @@ class ConflictRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilityRule:
+class CapabilityRule(StrictEntry):
     """NVIDIA GPUs that the wheels of some versions contain code for.
 
     Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
@@ -65,8 +63,6 @@ class CapabilityRule:
         at_least: Minimum compute capability, if the source names only that.
     """
 
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
-
     kind: Literal["capabilities"]
     id: str
     package: str
@@ -82,17 +78,15 @@ class CapabilityRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRule:
+class RuntimeRule(StrictEntry):
     """Requirements of a CUDA runtime version on the machine.
 
     Attributes:
         cuda: CUDA runtime version, ``major.minor``.
         packages: Distributions that contain it.
         driver: Minimum driver version on Linux.
-        capability: Minimum compute capability; none if all GPUs of its time are supported.
+        capability: Minimum compute capability; ``None`` if all GPUs of its time are supported.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["runtime"]
     id: str
@@ -105,7 +99,7 @@ class RuntimeRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherTestedRule:
+class PublisherTestedRule(StrictEntry):
     """The CUDA and cuDNN versions that a framework's publisher tested it with.
 
     Attributes:
@@ -114,8 +108,6 @@ class PublisherTestedRule:
         cuda: CUDA version.
         cudnn: cuDNN version.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["tested"]
     id: str
@@ -128,15 +120,13 @@ class PublisherTestedRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuOnlyRule:
+class CpuOnlyRule(StrictEntry):
     """A build that leaves an accelerator idle.
 
     Attributes:
         package: The package.
-        local: Local version of such builds, or none if every build is one.
+        local: Local version of such builds, or ``None`` if every build is one.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["cpu-only"]
     id: str
@@ -147,7 +137,7 @@ class CpuOnlyRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VendorRule:
+class VendorRule(StrictEntry):
     """Builds for the accelerators of one vendor; those of another one cannot run them.
 
     Attributes:
@@ -157,11 +147,9 @@ class VendorRule:
         instead: What to use for another vendor's accelerator, for people.
         local: Prefix of the local version of such builds (``cu`` of ``+cu126``); empty for builds without a local
             version, none if every build is one.
-        os: Systems of the builds, or none for all.
-        architectures: Machine names of the builds, or none for all.
+        os: Systems of the builds; empty for all.
+        architectures: Machine names of the builds; empty for all.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["vendor"]
     id: str
@@ -177,7 +165,7 @@ class VendorRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedRule:
+class EmbeddedRule(StrictEntry):
     """Builds for servers with Arm processors, which the vendor of an embedded module does not publish for it.
 
     Attributes:
@@ -186,8 +174,6 @@ class EmbeddedRule:
         own: A part of the local version of the vendor's own builds, such as ``nv``.
         message: What is known about other builds; ``{package}`` and ``{model}`` stand for the package and the module.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["embedded"]
     id: str
@@ -200,7 +186,7 @@ class EmbeddedRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndeclaredRequirementRule:
+class UndeclaredRequirementRule(StrictEntry):
     """A package that some versions of another one need although their metadata does not require it.
 
     Attributes:
@@ -208,8 +194,6 @@ class UndeclaredRequirementRule:
         versions: Specifier of its versions.
         requires: The requirement that their metadata lacks; ``{version}`` stands for the version of the package.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["undeclared"]
     id: str
@@ -220,7 +204,7 @@ class UndeclaredRequirementRule:
     severity: Literal["note"] = "note"
 
     def requirement_of(self, name: str, version: Version) -> Requirement | None:
-        """Return what a version of a package requires according to the rule; none if the rule is about others."""
+        """Return what a version of a package requires according to the rule; ``None`` if the rule is about others."""
         if name != self.package or not SpecifierSet(self.versions).contains(version.public, prereleases=True):
             return None
         return Requirement(self.requires.format(version=version.public))

@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
+from knowledge.catalogue.entries import StrictEntry
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 
 SMALLEST_RATIO = 1.1
@@ -24,7 +25,7 @@ report, of 3.11 with two, and of 1.78 with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareCondition:
+class HardwareCondition(StrictEntry):
     """Hardware that a slow-down was reported on; empty fields admit all hardware.
 
     Attributes:
@@ -36,8 +37,6 @@ class HardwareCondition:
         architectures: Machine names, such as ``x86_64``; the target must have one of them.
         os: Operating systems, as hardware profiles name them; the target must have one of them.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     accelerator: Literal["", "none", "nvidia", "amd"] = ""
     models: tuple[str, ...] = ()
@@ -81,7 +80,7 @@ class HardwareCondition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reproduction:
+class Reproduction(StrictEntry):
     """A measurement of both versions with this program.
 
     Attributes:
@@ -92,8 +91,6 @@ class Reproduction:
         machine: The machine, for people.
         program: What was measured, for people, if it is not what the reports measured; its ratio does not count.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     ratio: float
     low: float
@@ -109,7 +106,7 @@ class Reproduction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SlowerRule:
+class SlowerRule(StrictEntry):
     """Versions that public reports measured to be slower than another version.
 
     Attributes:
@@ -129,10 +126,8 @@ class SlowerRule:
         hardware: Hardware that the slow-down was reported on.
         fixed: First version without the slow-down, for people; empty if unknown.
         workaround: How to avoid it with the slow version, for people; empty if unknown.
-        reproduction: A measurement of both versions with this program; none if there is none.
+        reproduction: A measurement of both versions with this program; ``None`` if there is none.
     """
-
-    __pydantic_config__: ClassVar = {"extra": "forbid"}
 
     kind: Literal["slower"]
     id: str

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain.errors import InputError
+
 _PACKAGE = "pi_runners.frameworks"
 _LAST = 1000
 
@@ -57,7 +59,11 @@ class Framework:
 
 @cache
 def frameworks() -> Mapping[str, Framework]:
-    """Return the frameworks by name; input libraries come last."""
+    """Return the frameworks by name; input libraries come last.
+
+    Raises:
+        InputError: If a file is malformed, lacks a key or has an unknown one.
+    """
     spec = importlib.util.find_spec(_PACKAGE)
     folders = spec.submodule_search_locations if spec is not None else None
     read = [_read(path) for folder in folders or () for path in Path(folder).glob("*/framework.toml")]
@@ -70,10 +76,13 @@ def able_frameworks(ability: str) -> tuple[str, ...]:
 
 
 def _read(path: Path) -> Framework:
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
-    lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
-    abilities = frozenset(lists.pop("abilities", ()))
-    return Framework(name=path.parent.name, folder=path.parent, **{**document, **lists, "abilities": abilities})
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        lists = {name: tuple(value) for name, value in document.items() if isinstance(value, list)}
+        abilities = frozenset(lists.pop("abilities", ()))
+        return Framework(name=path.parent.name, folder=path.parent, **{**document, **lists, "abilities": abilities})
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the framework `{path.parent.name}`, `{path}`: {error}") from None
 
 
 class _Distributions(Mapping[str, str]):

@@ -76,7 +76,7 @@ class ModelCache:
         Args:
             contrasts: Measured ratios of the framework on one device, with those of a project's own benchmark.
             machine: The machine that predictions are for.
-            families: Indicators of these ratios, if they are single operations; none for whole programs.
+            families: Indicators of these ratios, if they are single operations; empty for whole programs.
             own: Programs of the project's own benchmark, by label.
         """
         framework, device = contrasts[0].framework, "cpu" if machine.is_processor else "cuda"
@@ -241,11 +241,6 @@ def variances_from(record: Mapping[str, Any], device: str) -> Variances:
 def shipped_ratio_variances() -> dict[str, float]:
     """Return the variances of the model of accelerators (:mod:`knowledge.estimate.accelerator_ratio`)."""
     return dict(_shipped()[ACCELERATORS])
-
-
-def shipped_digest() -> str:
-    """Return a hash of the shipped variances, and of what ships of timm's tables."""
-    return content_hash([_shipped_text(), timm_digest()])
 
 
 @cache

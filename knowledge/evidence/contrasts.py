@@ -109,9 +109,9 @@ class Contrast:
         side: The arm's stack.
         reference: The reference's stack.
         mean: Log speed-up of the arm over the reference: a trimmed mean over rounds.
-        error: Standard error of the mean, such that a normal interval is as wide as Student's.
-        common: Part of the error that all indicators of the arm have in common, as a standard error.
         rounds: Number of rounds that both ran in.
+        error: Standard error of the mean, such that a normal interval is as wide as Student's; 0 if it was published.
+        common: Part of the error that all indicators of the arm have in common, as a standard error.
         is_control: Whether both are the same stack with the same settings.
         reference_arm: Number of the reference, if other contrasts of the block have another reference; -1 if all have
             the same.
@@ -131,10 +131,10 @@ class Contrast:
     side: Side
     reference: Side
     mean: float
-    error: float
-    common: float
     rounds: int
-    is_control: bool
+    error: float = 0.0
+    common: float = 0.0
+    is_control: bool = False
     reference_arm: int = -1
     year: int = 0
     flops: float = 0.0

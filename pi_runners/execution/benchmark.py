@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -107,7 +107,7 @@ class Benchmark:
         runs: int,
         timeout_seconds: float,
         settings: Mapping[str, Scalar] = MappingProxyType({}),
-        backends: Sequence[str] = (PROGRAM,),
+        processors: int | None = None,
     ) -> dict[str, Any]:
         """Return the request for the harness, JSON-ready.
 
@@ -115,11 +115,11 @@ class Benchmark:
             runs: Runs after the warm-up; each is one sample.
             timeout_seconds: Maximum duration of one run.
             settings: Run-time settings, of which the harness applies those that are a set of processors.
-            backends: Backends of the frameworks that the command may use.
+            processors: Number of processors that the command may use, if a setting says it.
         """
         return {
             "settings": dict(settings),
-            "backends": list(backends),
+            "processors": processors,
             "command": list(self.command),
             "directory": str(self.directory),
             "files": dict(self.files),

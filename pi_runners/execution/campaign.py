@@ -28,7 +28,7 @@ from pi_runners.execution.program_archive import write_program
 from pi_runners.execution.subprocess_runner import ProcessEnd, ProcessRequest, Runner
 from pi_runners.execution.telemetry import summarise
 from pi_runners.indicators import INDICATORS
-from pi_runners.plan.arm_settings import obstacle, unknown_flag, variables_of
+from pi_runners.plan.arm_settings import obstacle, processors_of, unknown_flag, variables_of
 from pi_runners.plan.matrix import Arm
 
 _CLOCK_JUMP_SECONDS = 1.0
@@ -100,12 +100,12 @@ class Block:
         min_seconds: Minimum duration of one sample.
         max_warmup_seconds: Maximum duration of the warm-up.
         timeout_seconds: Maximum run time of one process.
-        memory_limit_bytes: Maximum memory of one process and its children; none for no limit.
-        instruments: Lock of measuring libraries that are not part of the measured stacks, such as LoadGen; none if the
-            indicators need none.
+        memory_limit_bytes: Maximum memory of one process and its children; ``None`` for no limit.
+        instruments: Lock of measuring libraries that are not part of the measured stacks, such as LoadGen;
+            ``None`` if the indicators need none.
         environment: Existing interpreter, which is measured as it is in every arm; by default each arm's environment
             is built from its lock.
-        benchmark: Command of a project that is run in every arm instead of indicators; none for indicators.
+        benchmark: Command of a project that is run in every arm instead of indicators; ``None`` for indicators.
     """
 
     __pydantic_config__: ClassVar = {"alias_generator": _stored_key}
@@ -303,11 +303,12 @@ def _content(block: Block, arm: Arm, missing: Iterable[int], instruments: Path |
             runs=block.samples,
             timeout_seconds=block.timeout_seconds,
             settings=arm.settings,
-            backends=arm.program_backends,
+            processors=processors_of(arm.settings, arm.program_backends),
         )
     return {
         "backend": arm.backend,
         "settings": dict(arm.settings),
+        "processors": processors_of(arm.settings, (arm.backend,)),
         "samples": block.samples,
         "min_seconds": block.min_seconds,
         "max_warmup_seconds": block.max_warmup_seconds,

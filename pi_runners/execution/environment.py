@@ -52,7 +52,7 @@ class LockedPackage:
         package: Name, version and index.
         url: URL of the wheel.
         sha256: Hexadecimal SHA-256 of the wheel.
-        size: Size of the wheel in bytes; none if the index does not report it.
+        size: Size of the wheel in bytes; ``None`` if the index does not report it.
     """
 
     package: PackageVersion

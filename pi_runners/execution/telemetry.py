@@ -197,7 +197,7 @@ def _cpu_figures() -> dict[str, float]:
 
 
 def _open_gpu() -> Callable[[], dict[str, float]] | None:
-    """Return a function that reads all GPUs, or none if there is no driver."""
+    """Return a function that reads all GPUs, or ``None`` if there is no driver."""
     try:
         import pynvml
 

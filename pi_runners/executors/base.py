@@ -54,8 +54,8 @@ class Batch:
         folder: Directory of this batch only, for the executor's files and the output of the tasks.
         home: Directory that the tasks read and write, if they share a file system with the submitting process.
         inputs: Files that the tasks read; an executor without a shared file system copies them to the tasks.
-        seconds: Time limit of one task; none for the engine's default.
-        memory_bytes: Memory limit of one task; none for the engine's default.
+        seconds: Time limit of one task; ``None`` for the engine's default.
+        memory_bytes: Memory limit of one task; ``None`` for the engine's default.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Executor(Protocol):
         """
 
     def find(self, batch: Batch) -> str | None:
-        """Return the handle of the batch of this name, or none if the engine has no such batch.
+        """Return the handle of the batch of this name, or ``None`` if the engine has no such batch.
 
         Raises:
             ExecutorError: If the engine cannot be reached.

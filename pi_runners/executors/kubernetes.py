@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import urllib3
+
 from knowledge.domain.extras import MissingExtraError, needs_extra
 from knowledge.domain.hardware import HardwareProfile
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, tail_of
@@ -66,7 +68,7 @@ class KubernetesExecutor:
         return manifests(batch, self.options, self._hardware)
 
     def find(self, batch: Batch) -> str | None:
-        """Return the name of the Job, or none if there is no such Job."""
+        """Return the name of the Job, or ``None`` if there is no such Job."""
         with self._translated_errors():
             return None if self._read_job(batch.name) is None else batch.name
 
@@ -120,14 +122,12 @@ class KubernetesExecutor:
         return text
 
     def _log(self, pod: str) -> str:
-        from kubernetes.client import ApiException
-
         try:
             # As bytes: the client would parse output that looks like JSON, and return its Python representation.
             response = self._core.read_namespaced_pod_log(
                 pod, self._namespace, _preload_content=False, _request_timeout=_SECONDS
             )
-        except ApiException as error:
+        except self._library.client.ApiException as error:
             if error.status in (400, 404):
                 # The pod has not started, or was deleted.
                 return ""
@@ -135,22 +135,18 @@ class KubernetesExecutor:
         return str(response.data.decode("utf-8", "replace"))
 
     def _create_unless_exists(self, create: Any, manifest: dict[str, Any]) -> None:
-        from kubernetes.client import ApiException
-
         try:
             create(self._namespace, manifest, _request_timeout=_SECONDS)
-        except ApiException as error:
+        except self._library.client.ApiException as error:
             if error.status != 409 or "AlreadyExists" not in str(error.body):
                 raise
 
     def _read_job(self, name: str) -> dict[str, Any] | None:
-        from kubernetes.client import ApiException
-
         try:
             response = self._jobs.read_namespaced_job(
                 name, self._namespace, _preload_content=False, _request_timeout=_SECONDS
             )
-        except ApiException as error:
+        except self._library.client.ApiException as error:
             if error.status == 404 and _kind(error) != "namespaces":
                 return None
             raise
@@ -173,12 +169,18 @@ class KubernetesExecutor:
         return pods
 
     @cached_property
-    def _client(self) -> Any:
+    def _library(self) -> Any:
+        """The package of the client, with its modules `client` and `config`."""
         try:
             with needs_extra("kubernetes", "executor `kubernetes`"):
-                from kubernetes import client, config
+                import kubernetes
         except MissingExtraError as error:
             raise MissingClientError("kubernetes", error.message) from None
+        return kubernetes
+
+    @cached_property
+    def _client(self) -> Any:
+        client, config = self._library.client, self._library.config
         o = self.options
         settings = client.Configuration()
         try:
@@ -197,22 +199,17 @@ class KubernetesExecutor:
 
     @cached_property
     def _jobs(self) -> Any:
-        from kubernetes import client
-
-        return client.BatchV1Api(self._client)
+        return self._library.client.BatchV1Api(self._client)
 
     @cached_property
     def _core(self) -> Any:
-        from kubernetes import client
-
-        return client.CoreV1Api(self._client)
+        return self._library.client.CoreV1Api(self._client)
 
     @cached_property
     def _namespace(self) -> str:
         if self.options.namespace:
             return self.options.namespace
-        from kubernetes import config
-
+        config = self._library.config
         try:
             contexts, active = config.list_kube_config_contexts(self.options.kubeconfig or None)
         except config.ConfigException:
@@ -225,12 +222,9 @@ class KubernetesExecutor:
     def _translated_errors(self) -> Iterator[None]:
         """Replace exceptions of the client by errors with one sentence."""
         self._client  # noqa: B018 - reports a missing client before its exceptions are imported
-        import urllib3
-        from kubernetes.client import ApiException
-
         try:
             yield
-        except ApiException as error:
+        except self._library.client.ApiException as error:
             raise _error_from(error, self._namespace) from None
         except urllib3.exceptions.HTTPError as error:
             raise ExecutorError(

@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+import psutil
+
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import lock_file
 from pi_runners.executors.base import Batch, ExecutorError, RefusedError, TaskStatus, tail_of
@@ -116,7 +118,7 @@ class LocalExecutor:
 
 @contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[IO[str] | None]:
-    """Yield the lock file of the batch with the lock held, or none if another process holds the lock."""
+    """Yield the lock file of the batch with the lock held, or ``None`` if another process holds the lock."""
     try:
         file = lock_file(folder / "lock")
     except OSError as error:
@@ -149,8 +151,6 @@ def _signal(document: dict[str, Any], number: signal.Signals) -> None:
 
     The start time is compared, since the system reuses process numbers.
     """
-    import psutil
-
     if document.get("final") or "pid" not in document:
         return
     with contextlib.suppress(psutil.Error, ProcessLookupError, PermissionError):

@@ -156,7 +156,7 @@ class SlurmExecutor:
         return handle
 
     def find(self, batch: Batch) -> str | None:
-        """Return the number of the job array of this name, or none if the cluster has no such array."""
+        """Return the number of the job array of this name, or ``None`` if the cluster has no such array."""
         numbers = _run("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
         return numbers[0] if numbers else None
 

@@ -35,7 +35,7 @@ class Parameter(NamedTuple):
         meaning: Description for people.
         least: Smallest valid number.
         most: Largest valid number.
-        default: Default value; none if the parameter is required.
+        default: Default value; ``None`` if the parameter is required.
         choices: Valid words; empty if the parameter is a number.
     """
 
@@ -46,7 +46,7 @@ class Parameter(NamedTuple):
     choices: Tuple[str, ...] = ()
 
     def complaint(self, value: Any) -> Optional[str]:
-        """Return why a value is not valid, or none."""
+        """Return why a value is not valid, or ``None``."""
         if self.choices:
             return None if value in self.choices else "must be one of {}".format(", ".join(self.choices))
         if isinstance(value, bool) or not isinstance(value, int):
@@ -77,7 +77,7 @@ class SamplingPlan(NamedTuple):
         samples: Number of samples; up to three times as many if they vary.
         min_seconds: Minimum duration of one sample; short calls are repeated within it.
         max_warmup_seconds: Maximum duration of the warm-up, even if the timings are not steady.
-        instruments: Directory of measuring libraries that are not part of the stack, or none.
+        instruments: Directory of measuring libraries that are not part of the stack, or ``None``.
         archive: Path of the program's archive, for indicators that start processes.
     """
 

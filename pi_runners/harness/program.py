@@ -294,7 +294,7 @@ def read_value(run: Run, pattern: str) -> float:
 
 
 def changed_file(folder: str, hashes: Dict[str, str]) -> Optional[str]:
-    """Return the first file whose content differs from its hash, or none.
+    """Return the first file whose content differs from its hash, or ``None``.
 
     Args:
         folder: The copy of the project.

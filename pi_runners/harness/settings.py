@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set
 
 from pi_runners.harness.contract import Parameters, Unsupported
 
@@ -16,18 +16,18 @@ _HUGE_PAGE_MODES = {"on": "always", "off": "never"}
 _ALLOCATORS = ("tcmalloc", "jemalloc", "mimalloc")
 
 
-def apply_settings(backend: str, settings: Parameters) -> None:
+def apply_settings(settings: Parameters, processors: Optional[int] = None) -> None:
     """Set the processor affinity, and check allocator and huge pages; call it before the framework is imported.
 
     Args:
-        backend: Name of the backend.
         settings: Values by name of the setting.
+        processors: Number of processors that the process may use, if a setting says it.
 
     Raises:
         Unsupported: If the machine cannot apply a setting.
     """
-    if backend == "jax" and "threads" in settings:
-        _set_affinity(sorted(_processors())[: settings["threads"]], settings["threads"])
+    if processors is not None:
+        _set_affinity(sorted(_processors())[:processors], processors)
     if "numa" in settings:
         _set_affinity(sorted(_processors() & _processors_of_node(settings["numa"])), 1)
     if "allocator" in settings and allocator() != settings["allocator"]:

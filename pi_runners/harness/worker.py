@@ -9,10 +9,10 @@ import platform
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, TextIO
+from typing import Any, Callable, Dict, Optional, TextIO
 
 from pi_runners.frameworks import make_backend
-from pi_runners.harness.contract import Backend, Parameters, SamplingPlan, Unsupported
+from pi_runners.harness.contract import Backend, SamplingPlan, Unsupported
 from pi_runners.harness.origin import failure_class, is_ours
 from pi_runners.harness.settings import apply_settings, describe_memory
 from pi_runners.indicators import INDICATORS
@@ -63,7 +63,7 @@ def measure_request(request_path: str, output_path: str) -> None:
     """
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
-    refused = _refused_setting([request["backend"]], request["settings"])
+    refused = _refused_setting(request)
     with open(output_path, "a", encoding="utf-8") as output:
         for number, entry in enumerate(request["indicators"]):
             if refused is not None:
@@ -72,11 +72,10 @@ def measure_request(request_path: str, output_path: str) -> None:
                 _report(output, number, functools.partial(run_indicator, request, entry))
 
 
-def _refused_setting(backends: List[str], settings: Parameters) -> Optional[str]:
-    """Apply the settings of this process; return why one cannot be applied, or none."""
+def _refused_setting(request: Dict[str, Any]) -> Optional[str]:
+    """Apply the settings of this process; return why one cannot be applied, or ``None``."""
     try:
-        for backend in backends:
-            apply_settings(backend, settings)
+        apply_settings(request["settings"], request.get("processors"))
     except Unsupported as error:
         return str(error)
     return None
@@ -94,7 +93,7 @@ def measure_benchmark(request_path: str, output_path: str) -> None:
     with open(request_path, encoding="utf-8") as file:
         request = json.load(file)
 
-    refused = _refused_setting(request["backends"], request["settings"])
+    refused = _refused_setting(request)
 
     def run() -> Dict[str, Any]:
         if refused is not None:
@@ -182,7 +181,7 @@ def _measure(backend: Backend, request: Dict[str, Any], entry: Dict[str, Any]) -
 
 
 def load_average() -> Any:
-    """Return the one-minute load average, or none if the system does not report it."""
+    """Return the one-minute load average, or ``None`` if the system does not report it."""
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):

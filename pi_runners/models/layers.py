@@ -278,7 +278,7 @@ class ModelTraining(NamedTuple):
     Attributes:
         step: Makes one step with the model's optimiser.
         loss: Returns the loss before the step, from a step's result.
-        expected: Loss before the first step without compilation; none if the framework's usual way is measured.
+        expected: Loss before the first step without compilation; ``None`` if the framework's usual way is measured.
     """
 
     step: Callable[[], Any]

@@ -34,6 +34,22 @@ def variables_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> dic
     return variables
 
 
+def processors_of(settings: Mapping[str, Scalar], backends: Iterable[str]) -> int | None:
+    """Return the number of processors that settings bind a program to; ``None`` if they bind it to none.
+
+    Args:
+        settings: Values by name of the setting.
+        backends: Names of the frameworks that run.
+    """
+    counts = [
+        int(str(value))
+        for backend in backends
+        for name, value in settings.items()
+        if any(choice.processors == "count" for choice in _choices({name: value}, backend))
+    ]
+    return min(counts, default=None)
+
+
 def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Stack) -> str:
     """Return why settings cannot be applied on this machine in a stack; empty if nothing speaks against it.
 

@@ -147,7 +147,7 @@ def chrome_events(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def time_of(event: dict[str, Any]) -> tuple[float, float] | None:
-    """Return start and duration of an event; none if it has none, or they are not possible."""
+    """Return start and duration of an event; ``None`` if it has none, or they are not possible."""
     start, duration = event.get("ts"), event.get("dur")
     if isinstance(start, int | float) and isinstance(duration, int | float):
         # Also false for NaN.

@@ -51,7 +51,7 @@ def claim(
 
     Args:
         indicator: Name of the indicator.
-        parameters: Its parameters; none if they are unknown.
+        parameters: Its parameters; ``None`` if they are unknown.
         dtype: Element type as :data:`DTYPES` values.
         direction: Pass of the operation.
     """

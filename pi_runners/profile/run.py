@@ -205,7 +205,7 @@ def _reports(scratch: Path) -> list[dict[str, Any]]:
 
 
 def _best(reports: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the report of the process with the most profiled steps, or none."""
+    """Return the report of the process with the most profiled steps, or ``None``."""
     profiled = [report for report in reports if report["files"]]
     return max(profiled, key=lambda report: report["steps"], default=None)
 

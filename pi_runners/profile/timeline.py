@@ -57,7 +57,7 @@ class Kind:
     Attributes:
         name: Name in the trace.
         layer: Layer of software.
-        claim: Indicator that stands for it and everything inside it; none if there is none.
+        claim: Indicator that stands for it and everything inside it; ``None`` if there is none.
         inherited: Whether its layer applies to everything inside it.
     """
 
@@ -193,7 +193,7 @@ class Timeline:
         return segments, resolutions
 
     def _resolve(self, kinds: list[Kind], row: int, parent: int, resolutions: _Resolutions) -> None:
-        """Set the claim and layer of an operation that is inside another one, or none (-1)."""
+        """Set the claim and layer of an operation that is inside another one, or in none (-1)."""
         kind = kinds[self._kind[row]]
         if parent < 0:
             resolutions[row] = (kind.claim, kind.layer, kind.claim is not None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.api import interpreters
+from advisor.api import search
 from advisor.cli.console import say_error
 from knowledge.domain.errors import InputError, UnavailableError
 from tests.advisor.inputs import is_error
@@ -341,7 +341,7 @@ def test_a_conflict_names_another_python_if_that_can_be_read(
     arguments = ("advise", "--dry-run", "--python", "3.12", "--index-url", index.url)
 
     online = advisor_here(*arguments)
-    monkeypatch.setattr(interpreters, "_first_with_stack", fail_without_index)
+    monkeypatch.setattr(search, "_first_with_stack", fail_without_index)
     offline = advisor_here(*arguments, "--cache-dir", str(tmp_path / "another cache"))
 
     assert (online.returncode, offline.returncode) == (3, 3)

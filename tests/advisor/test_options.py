@@ -140,9 +140,11 @@ class _PaintOptions:
         str | None,
         Option("--colour", key="colour", per_target=True, otherwise="blue", help="Colour of the stack.\nOr `none`."),
     ] = None
-    layers: Annotated[
-        int | None, Option("--layers", key="layers", numbers=(int,), otherwise="2", parse=read_days, help="Layers.")
-    ] = None
+    layers: Annotated[int | None, Option("--layers", key="layers", otherwise="2", parse=read_days, help="Layers.")] = (
+        None
+    )
+    brushes: Annotated[int, Option("--brushes", key="brushes", help="Brushes.")] = 1
+    is_dry: Annotated[bool, Option("--dry", key="dry", help="Wait until it is dry.")] = False
 
 
 def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +166,16 @@ def test_an_option_is_declared_in_one_place(monkeypatch: pytest.MonkeyPatch) -> 
     assert runs == [_PaintOptions(colour="red", layers=3), _PaintOptions(colour="green")]
     assert with_settings(runs[1], {"colour": "red", "layers": 5}) == _PaintOptions(colour="green", layers=5)
     assert with_settings(_PaintOptions(), {}) == _PaintOptions(colour="blue", layers=2)
+    assert with_settings(_PaintOptions(layers=1), {"brushes": 3, "dry": True}) == _PaintOptions(
+        colour="blue", layers=1, brushes=3, is_dry=True
+    )
     assert "colour: Colour of the stack. Or ``none``." in (inspect.getdoc(_PaintOptions) or "")
     assert configuration.keys()["colour"].meaning == "Colour of the stack. Or `none`."
     assert "colour" in configuration.target_keys()
     with pytest.raises(InputError, match="`tool.advisor.colour` has a value of the wrong type"):
         configuration.check_table({"colour": 1}, "pyproject.toml")
+    with pytest.raises(InputError, match="`tool.advisor.brushes` has a value of the wrong type"):
+        configuration.check_table({"brushes": "3"}, "pyproject.toml")
     with pytest.raises(InputError, match=r"`\[tool.advisor\]` has no key `color`"):
         configuration.check_table({"color": "red"}, "pyproject.toml")
     with pytest.raises(InputError, match="`many` is not a number of days"):

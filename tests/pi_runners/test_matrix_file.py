@@ -199,7 +199,7 @@ def test_an_absent_numa_node_is_unsupported() -> None:
     from pi_runners.harness.contract import Unsupported
 
     with pytest.raises(Unsupported, match="no NUMA node 4711"):
-        apply_settings("numpy", {"numa": 4711})
+        apply_settings({"numa": 4711})
 
 
 def test_a_list_of_processors_is_parsed() -> None:

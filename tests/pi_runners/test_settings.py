@@ -142,4 +142,10 @@ def test_huge_pages_that_the_kernel_does_not_use_are_unsupported() -> None:
     state = {"always": "off", "never": "on", "madvise": "on"}[huge_pages()]
 
     with pytest.raises(Unsupported, match=f"`huge_pages={state}`: .* is `{huge_pages()}`, which only root can change"):
-        apply_settings("numpy", {"huge_pages": state})
+        apply_settings({"huge_pages": state})
+
+
+def test_a_setting_may_say_how_many_processors_a_program_may_use() -> None:
+    assert arm_settings.processors_of({"threads": 3}, ("jax",)) == 3
+    assert arm_settings.processors_of({"threads": 3}, ("torch", "program")) is None
+    assert arm_settings.processors_of({"numa": 0}, ("jax",)) is None

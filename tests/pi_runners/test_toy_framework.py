@@ -13,7 +13,8 @@ import pi_runners.frameworks
 from advisor.api.workload import profile_workload
 from advisor.project.settings.code_settings import settings_in_code
 from advisor.project.workload.proposal import propose_workload
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.errors import InputError
+from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from knowledge.exchange.published.names import read_framework
 from knowledge.store.engine import open_knowledge_base
 from pi_runners.execution.environment import StackLock
@@ -139,3 +140,17 @@ def test_its_names_are_known_in_published_tables_and_in_code(tmp_path: Path) -> 
     assert proposal is not None
     assert proposal.workload == "cnn-inference"
     assert [(s.name, s.value, s.backends) for s in settings_in_code(code)] == [("threads", "3", ("toy",))]
+
+
+def test_a_framework_with_an_unknown_key_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "toy").mkdir()
+    (tmp_path / "toy" / "framework.toml").write_text('title = "Toy"\ndistributions = []\nabilites = []\n')
+    pi_runners.frameworks.__path__.append(str(tmp_path))
+    frameworks.cache_clear()
+
+    try:
+        with pytest.raises(InputError, match=r"framework `toy`, `.*/toy/framework\.toml`: .*'abilites'"):
+            frameworks()
+    finally:
+        pi_runners.frameworks.__path__.remove(str(tmp_path))
+        frameworks.cache_clear()

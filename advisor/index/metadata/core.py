@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -14,9 +14,6 @@ from packaging.version import InvalidVersion, Version
 from advisor.index.limits import HEADER_BYTES, bytes_text
 from advisor.index.variants.markers import check_variant_requirement, uses_variants
 from knowledge.domain.documents import requirement_from, specifiers_from
-
-if TYPE_CHECKING:
-    from packaging.metadata import RawMetadata
 
 _T = TypeVar("_T")
 _MESSAGE_CHARACTERS = 300
@@ -120,7 +117,7 @@ def _parsed(parse: Callable[[str], _T], line: str) -> _T:
         raise ValueError(f"its line `{field}` is malformed, and pip refuses it since 24.1: {reason}") from None
 
 
-def _licenses(raw: RawMetadata) -> tuple[str, ...]:
+def _licenses(raw: Mapping[str, Any]) -> tuple[str, ...]:
     for text in (raw.get("license_expression", ""), raw.get("license", "")):
         line = " ".join(text.split())
         # Many distributions put the whole text of their licence into the field.

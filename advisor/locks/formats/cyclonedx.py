@@ -42,8 +42,8 @@ class _CycloneDX(DocumentFormat):
     def write(self, path: Path, stacks: Sequence[StackToLock]) -> str:
         """Return a bill of materials: every package with its file, hash, licences and dependencies.
 
-        The same stack gives the same serial number, which is derived from the content. The time is that of the variable
-        ``SOURCE_DATE_EPOCH``; without it, the time of the replaced file if nothing else changes, else the current time.
+        The same stack gives the same serial number, which is derived from the content. The variable
+        ``SOURCE_DATE_EPOCH`` sets the time. Without it, the time stays if nothing else in the file changes.
 
         Raises:
             InputError: If ``SOURCE_DATE_EPOCH`` is not a time.

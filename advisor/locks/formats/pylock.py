@@ -44,7 +44,6 @@ class _Pylock(DocumentFormat):
     order = 1
     written_names = (name, "pylock.NAME.toml")
     holds_settings = True
-    holds_targets = True
     depends_on_files = False
 
     def reads(self, path: Path) -> bool:
@@ -104,6 +103,20 @@ class _Pylock(DocumentFormat):
                     on_target=on_target,
                     hashes=tuple(f"{k}:{v}" for k, v in package.archive.hashes.items()) if package.archive else (),
                 )
+
+    def target_markers(self, targets: Sequence[Target]) -> list[str]:
+        """Return for each target an environment marker that is true for it alone among them."""
+        names = ("sys_platform", "platform_machine", "python_version")
+        for size in range(len(names) + 1):
+            for subset in combinations(names, size):
+                markers = [" and ".join(f"{n} == '{target.markers[n]}'" for n in subset) for target in targets]
+                if len(set(markers)) == len(markers):
+                    return markers
+        raise InputError(
+            "two targets of one lock have the same operating system, architecture and Python, so that no environment "
+            "marker distinguishes them",
+            hint="give each of them a `lock` of its own",
+        )
 
     def write(self, path: Path, stacks: Sequence[StackToLock]) -> str:
         """Return the text of a lock for one or several targets: the exact file of each package, with size and hash.
@@ -223,28 +236,9 @@ def _environment(target: Target, *, several_pythons: bool) -> str:
     return " and ".join(f"{name} == '{value}'" for name, value in conditions.items())
 
 
-def distinguishing_markers(targets: Sequence[Target]) -> list[str]:
-    """Return for each of several targets an environment marker that is true for it alone among them.
-
-    Raises:
-        InputError: If two targets have the same environment.
-    """
-    names = ("sys_platform", "platform_machine", "python_version")
-    for size in range(len(names) + 1):
-        for subset in combinations(names, size):
-            markers = [" and ".join(f"{n} == '{target.markers[n]}'" for n in subset) for target in targets]
-            if len(set(markers)) == len(markers):
-                return markers
-    raise InputError(
-        "two targets of one lock have the same operating system, architecture and Python, so that no environment "
-        "marker distinguishes them",
-        hint="give each of them a `lock` of its own",
-    )
-
-
 def _merged(stacks: Sequence[StackToLock], folder: Path) -> list[Package]:
     """Return the packages of all targets: equal ones once, with the files of all targets."""
-    markers = distinguishing_markers([stack.target for stack in stacks])
+    markers = FORMAT.target_markers([stack.target for stack in stacks])
     entries: dict[str, list[tuple[Package, str]]] = {}
     for stack, marker in zip(stacks, markers, strict=True):
         for package_to_lock in stack.packages:

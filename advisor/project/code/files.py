@@ -66,7 +66,7 @@ class SourceFile(NamedTuple):
 
 
 def source_files(directory: Path) -> Iterator[SourceFile]:
-    """Yield the source files of a project, those of a directory before its subdirectories, at most 10 000.
+    """Yield the source files of a project, at most 10 000: the files of a directory before its subdirectories.
 
     Files of tests, documentation, builds, environments and hidden directories are left out.
     """

@@ -1,4 +1,4 @@
-"""Full names of the imports and calls in Python code, as far as they follow from the imports. Nothing is executed."""
+"""Full names of imports and calls in Python code, if the imports show them. Nothing is executed."""
 
 from __future__ import annotations
 

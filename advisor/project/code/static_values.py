@@ -45,7 +45,7 @@ class StaticModule:
 
         Args:
             node: The expression.
-            local: Values of names that are bound where it is, such as those of a loop.
+            local: Values of names that are bound where it is, such as the names of a loop.
 
         Raises:
             NotStaticError: If it is known only when the code runs.

@@ -143,7 +143,7 @@ def read_environment(path: Path) -> ProjectRequirements:
 
 
 def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read `pixi.toml`: `dependencies` and `pypi-dependencies`, and those of features.
+    """Read `pixi.toml`: `dependencies` and `pypi-dependencies` of the workspace and of features.
 
     Source: https://pixi.sh/latest/reference/pixi_manifest/.
 
@@ -243,7 +243,7 @@ def _without_patch(specifier: str) -> str:
 
 
 def _with_targets(tables: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the tables of a manifest and those of its platforms (`[target.linux-64]`), each with its marker.
+    """Yield the tables of a manifest and of its platforms (`[target.linux-64]`), each with its marker.
 
     Raises:
         ValueError: If a platform is unknown.

@@ -81,7 +81,7 @@ def admits_python(constraint: str, pythons: str) -> bool:
 
     Args:
         constraint: The constraint.
-        pythons: Specifier of the interpreters of which one is enough, such as `==3.12.*`.
+        pythons: Specifier of interpreters, such as `==3.12.*`; one admitted interpreter is enough.
 
     Raises:
         ValueError: If it is not a constraint.

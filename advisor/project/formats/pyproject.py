@@ -223,7 +223,7 @@ def _strings(value: Any, where: str) -> list[str]:
 
 
 def read_dynamic(path: Path, document: Mapping[str, Any], selection: SelectedParts) -> ProjectRequirements:
-    """Read the dynamic dependencies of a project, and those of extras that are dynamic, too.
+    """Read the dynamic dependencies of a project and of its extras.
 
     Args:
         path: The `pyproject.toml`.

@@ -303,7 +303,7 @@ def _with_hash(root: RootRequirement, options: str) -> RootRequirement:
     """Return a requirement on an address with the hash in the options of its line.
 
     Raises:
-        InputError: If there are several hashes, another one than SHA-256, or the address is not that of an archive.
+        InputError: If there are several hashes, the hash is not a SHA-256, or the address leads to no archive.
     """
     hashes = _HASH.findall(re.split(r"\s#", options, maxsplit=1)[0])
     if not hashes or root.direct is None:

@@ -29,7 +29,7 @@ from knowledge.domain.identity import content_hash
 
 _EXTRA = re.compile(r'extra (?P<operator>[=!]=) "(?P<name>[^"]*)"|"(?P<first>[^"]*)" (?P<reverse>[=!]=) extra')
 _HOST = ".".join(map(str, sys.version_info[:2]))
-"""The interpreter of builds, which need not be that of the target."""
+"""The interpreter of builds; the target may have another one."""
 _ALWAYS, _NEVER = 'python_version >= "3"', 'python_version < "3"'
 
 

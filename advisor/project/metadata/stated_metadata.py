@@ -1,4 +1,4 @@
-"""Metadata that a project states for packages (`[[tool.advisor.metadata]]`), which replaces that of their files."""
+"""Metadata that a project states for packages (`[[tool.advisor.metadata]]`) instead of what their files state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of Python that apply settings, as patterns: those of the catalogue, and other forms of the same."""
+"""Lines of Python that apply settings, as patterns: the lines of the catalogue, and other forms of them."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class CodePattern:
 
     Attributes:
         setting: Name of the setting.
-        value: Value of the setting, or :data:`knowledge.catalogue.settings.ANY`: that of the argument.
+        value: Value of the setting, or :data:`knowledge.catalogue.settings.ANY`: the argument is the value.
         backend: The framework.
         target: The function or the attribute; it begins with a point if it belongs to any object.
         arguments: What arguments must be, by their names or positions, `None` for an absent argument; of an assignment,
             by an empty name.
-        modules: Modules of which a file imports at least one.
+        modules: Modules; a file must import one of them.
     """
 
     setting: str
@@ -125,7 +125,7 @@ class CodePatterns:
         calls: Patterns of calls, by function.
         assignments: Patterns of assignments, by attribute.
         parameters: Names of the parameters of functions, in order.
-        signs: By module, the signs of which a file has at least one if a pattern of the module matches anything.
+        signs: Signs by module; a file without one of them matches no pattern of the module.
     """
 
     calls: Mapping[str, tuple[CodePattern, ...]]
@@ -182,7 +182,7 @@ def _sign(pattern: CodePattern, *, is_call: bool) -> CodeSign:
         module = parent.rpartition(".")[2]
         aliases = (alias for alias, name in _aliases().items() if name == module)
         return CodeSign(word=word.encode(), parents=frozenset(name.encode() for name in (module, *aliases)))
-    # The name of a method, such as `to`, is in most files; that of its argument is not.
+    # The name of a method, such as `to`, is in most files; the name of its argument is not.
     keyword = next((name for name in pattern.arguments if name.isidentifier()), word) if is_call else word
     return CodeSign(word=keyword.encode(), parents=frozenset())
 
@@ -258,7 +258,7 @@ def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.e
 
     Args:
         call: The call.
-        parameters: Names of the parameters, as far as they are known.
+        parameters: Names of the first parameters.
     """
     names = (*parameters, *map(str, range(len(parameters), len(call.args))))
     positional = dict(zip(names, call.args, strict=False))

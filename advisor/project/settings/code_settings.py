@@ -171,7 +171,7 @@ class _Reader:
                 pending += [(child, is_conditional or id(child) in under_condition, names) for child in children]
 
     def _rounds_of(self, node: ast.AST, local: _Local) -> Iterator[_Local]:
-        """Yield the names with known values in each round of a loop; once those of other nodes."""
+        """Yield the names with known values in each round of a loop; for another node, yield the present ones once."""
         match node:
             case ast.For(target=target, iter=items) if self._sets_environment:
                 pass

@@ -77,7 +77,7 @@ class ProjectSettings:
         return (*(setting.path for setting in self.settings), *(file.path for file in self.unread))
 
     def on(self, device: str) -> tuple[ProjectSetting, ...]:
-        """Return the settings, without those of operations on other devices."""
+        """Return the settings, except settings of operations on other devices."""
         return tuple(setting for setting in self.settings if setting.device in ("", device))
 
 
@@ -144,7 +144,7 @@ def _of_code(content: bytes, file: SourceFile) -> list[ProjectSetting]:
     if file.is_notebook:
         content = code_of(content, is_notebook=True).encode() if may_import(content) else b""
     settings = settings_in_code(content.decode("utf-8", "replace")) if may_set(content) else ()
-    # The lines of a notebook are not those of its cells.
+    # A line of a cell is not a line of the notebook file.
     return [replace(setting, line=0 if file.is_notebook else setting.line) for setting in settings]
 
 

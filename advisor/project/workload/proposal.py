@@ -36,9 +36,9 @@ class _Names:
         kinds: Kind of model by the prefix of the full names of calls; the longest matching prefix decides.
         training: Prefixes of calls that indicate training.
         roots: Libraries whose calls indicate something.
-        frameworks: Libraries of which a program of deep learning imports one.
-        libraries: All libraries, also those of arrays.
-        word: Pattern of words of which a file contains at least one if any of its calls indicates something.
+        frameworks: Libraries; every program of deep learning imports one of them.
+        libraries: All libraries, also libraries of arrays.
+        word: Pattern of words; a file without one of them has no call that indicates something.
         library: Pattern of the names of the libraries.
     """
 

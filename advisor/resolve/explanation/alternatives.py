@@ -153,7 +153,7 @@ def _alternative(
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
         libyears=request.score.libyears(best.stack) - request.score.libyears(optimum.stack),
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
-        changes=differences(optimum.stack, best.stack),
+        changes=differences(optimum.stack.versions, best.stack.versions),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -12,7 +12,7 @@ from packaging.version import Version
 from advisor.domain.progress import progress
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted, size_text
-from advisor.resolve.candidates.problem import Candidate, NoStackError, ResolutionProblem
+from advisor.resolve.candidates.problem import NoStackError, ResolutionProblem
 from advisor.resolve.explanation.conflict import relax_requirement
 from advisor.resolve.optimum.baseline import FIRST_ROUNDS, resolve_newest_stack
 from advisor.resolve.optimum.request import ResolutionRequest, Solved, solve
@@ -177,7 +177,7 @@ def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | st
 
 def _price(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
     """Return the price of a constraint; it binds if the two stacks differ."""
-    changes = differences(solved.stack, other.stack)
+    changes = differences(solved.stack.versions, other.stack.versions)
     return Price(
         constraint=constraint,
         origin=origin,
@@ -202,9 +202,7 @@ def _libyears_gained(solved: Solved, other: Solved) -> float:
     return hours / HOURS_A_YEAR
 
 
-def differences(before: Iterable[Candidate], after: Iterable[Candidate]) -> tuple[tuple[str, str, str], ...]:
+def differences(before: Mapping[str, Version], after: Mapping[str, Version]) -> tuple[tuple[str, str, str], ...]:
     """Return name, version before and version after of each package that differs; ``-`` is absent."""
-    old = {str(c.name): str(c.version) for c in before}
-    new = {str(c.name): str(c.version) for c in after}
-    names = sorted({**old, **new})
-    return tuple((n, old.get(n, "-"), new.get(n, "-")) for n in names if old.get(n) != new.get(n))
+    texts = ((name, str(before.get(name, "-")), str(after.get(name, "-"))) for name in sorted({**before, **after}))
+    return tuple(change for change in texts if change[1] != change[2])

@@ -216,7 +216,7 @@ def _errors_path(folder: str, rank: int) -> str:
 
 
 def _document(folder: str, rank: int) -> Optional[Dict[str, Any]]:
-    """Return the document of a rank, or none if the rank wrote none."""
+    """Return the document of a rank, or ``None`` if the rank wrote none."""
     try:
         with open(document_path(folder, rank), encoding="utf-8") as file:
             document: Dict[str, Any] = json.load(file)

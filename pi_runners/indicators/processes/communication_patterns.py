@@ -200,7 +200,7 @@ class Exchange(Pattern):
     """Rank 0 sends to rank 1, which answers with as many elements (latency) or with one element (bandwidth)."""
 
     answer: Optional[int] = None
-    """Elements of the answer; none for as many as in the message."""
+    """Elements of the answer; ``None`` for as many as in the message."""
 
     def _make(self) -> None:
         elements = self._request["parameters"]["elements"]

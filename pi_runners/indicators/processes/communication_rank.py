@@ -46,7 +46,7 @@ def run_rank(path: str, rank_text: str) -> None:
 def _measure(request: Dict[str, Any], rank: int) -> Dict[str, Any]:
     from pi_runners.harness.settings import apply_settings
 
-    apply_settings("torch", request["settings"])
+    apply_settings(request["settings"])
     import torch
     import torch.distributed as dist
 

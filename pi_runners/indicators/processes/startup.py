@@ -121,7 +121,8 @@ def start(text: str) -> Dict[str, Any]:
     from pi_runners.harness.settings import apply_settings
 
     name, n = request["backend"], request["n"]
-    apply_settings(name, request["settings"])
+    # The process has the affinity of the one that started it.
+    apply_settings(request["settings"])
     clock = _Stopwatch()
     for module in request["imports"]:
         importlib.import_module(module)

@@ -29,7 +29,7 @@ class Profiler:
         """Start before a step.
 
         Args:
-            result: Result of the step before it, or none.
+            result: Result of the step before it, or ``None``.
         """
         raise NotImplementedError
 
@@ -40,7 +40,7 @@ class Profiler:
         """Stop at the end of a step, and return the trace's files or directories.
 
         Args:
-            result: Result of the step, or none.
+            result: Result of the step, or ``None``.
         """
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class Session:
             rank: Rank of its kind of step.
             source: What made the step, such as an optimizer.
             profiler: Makes the profiler of its framework.
-            result: Result of the step, or none.
+            result: Result of the step, or ``None``.
 
         Raises:
             SystemExit: After the last step.

@@ -86,7 +86,7 @@ def layer_of(node: Node) -> str:
 
 
 def claim_of(node: Node) -> Claim | None:
-    """Return the indicator that stands for a run, or none."""
+    """Return the indicator that stands for a run, or ``None``."""
     if node.operator in _CLAIMS:
         return _CLAIMS[node.operator](node)
     if node.operator in _KINDS:

@@ -59,7 +59,7 @@ class Module:
         self._by_name = {instruction.name: instruction for instruction in self._instructions.values()}
 
     def kind(self, name: str) -> Kind | None:
-        """Return the kind of an instruction; none if the module has no such instruction."""
+        """Return the kind of an instruction; ``None`` if the module has no such instruction."""
         outer = self._by_name.get(name)
         if outer is None:
             return None

@@ -45,7 +45,7 @@ _COMMUNICATION = re.compile(r"Collective|Nccl|AllReduce|^_?(Send|Recv)$|_HostSen
 
 
 def claim_of(operator: str) -> Claim | None:
-    """Return the indicator that stands for an operation, or none."""
+    """Return the indicator that stands for an operation, or ``None``."""
     for indicator, direction, pattern in _INDICATORS:
         if pattern.search(operator):
             return Claim(indicator, (), "", direction)

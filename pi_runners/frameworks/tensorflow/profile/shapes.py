@@ -142,8 +142,8 @@ def _convolution(images: int | None, filters: int | None, direction: Direction) 
     """Return the claim of a convolution.
 
     Args:
-        images: Number of the input with the images; none if they are the output.
-        filters: Number of the input with the filters; none if they are the output.
+        images: Number of the input with the images; ``None`` if they are the output.
+        filters: Number of the input with the filters; ``None`` if they are the output.
         direction: Pass.
     """
 

@@ -81,7 +81,7 @@ def layer_of(name: str) -> str:
 
 
 def claim_of(call: Call) -> Claim | None:
-    """Return the indicator that stands for a call, or none."""
+    """Return the indicator that stands for a call, or ``None``."""
     if call.name in _CLAIMS:
         return _CLAIMS[call.name](call)
     if call.name in _ADD or call.name in _MULTIPLY or call.name in _TANH:

@@ -1,22 +1,41 @@
-"""The interpreter for which a project is resolved: one that the project supports and that has a stack."""
+"""A search for the best stack of a target: its request, and the interpreter that it is for.
+
+This module loads the solver, so it is imported when a search begins.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
 
 from advisor.api.context import TargetContext
+from advisor.domain.progress import activity
 from advisor.domain.target import NEWEST_PYTHON
 from advisor.domain.time_limit import TimeLimit
 from advisor.index.client import IndexClient
 from advisor.project.interface import supported_pythons
-from advisor.resolve.candidates.problem import NoStackError
-from knowledge.domain.errors import UnavailableError
+from advisor.resolve.candidates.direct import with_direct_packages
+from advisor.resolve.candidates.index import IndexCandidates
+from advisor.resolve.candidates.problem import NoStackError, prefetch_roots
+from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
+from advisor.resolve.optimum.request import ResolutionRequest, solve_newest
+from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
+from advisor.resolve.optimum.solver import Effort
+from advisor.resolve.recommendation.package_choices import with_best_packages
+from advisor.resolve.recommendation.problem_variants import (
+    ProblemVariant,
+    Selection,
+    VariantComparison,
+    compare_variants,
+)
+from advisor.resolve.recommendation.recommend import make_request
+from advisor.resolve.score.criteria import HOURS_A_YEAR, OBJECTIVES, StackScore, untried_sdists
+from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.estimate.interface import Estimator
 
-if TYPE_CHECKING:
-    from advisor.resolve.recommendation.problem_variants import VariantComparison
+logger = logging.getLogger(__name__)
 
 _MAINTAINED = 5
 """Number of minor versions of CPython that are maintained at a time: one a year, each for five years (PEP 602)."""
@@ -28,10 +47,59 @@ _HINT_SECONDS = 5.0
 """Time limit of the search for an interpreter to name if there is no stack."""
 
 
-def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
-    """Return a target with the newest of its interpreters for which a stack exists; unchanged if none is known to.
+def select(
+    context: TargetContext, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
+) -> Selection:
+    """Return the request with the extras and replacements whose best stack has the best score."""
+    return with_best_packages(prepare_request(context, client, estimator, limit=limit), context.allowed)
 
-    An interpreter whose stack contains sdists whose build was not tried is taken only if no other has fewer of them.
+
+def prepare_request(
+    context: TargetContext, client: IndexClient, estimator: Estimator, *, limit: TimeLimit | None = None
+) -> ResolutionRequest:
+    """Resolve the baseline of a target and prepare the search for the best stack.
+
+    Args:
+        context: The project for the target.
+        client: The package indexes.
+        estimator: Predictions for the target.
+        limit: Time limit of the search; by default the limit of the options, from now.
+
+    Raises:
+        InputError: If there is no objective of the name.
+        NoStackError: If no stack satisfies the requirements.
+        UnavailableError: If an index cannot be read.
+    """
+    options, objective = context.options, context.options.objective or ""
+    if objective not in OBJECTIVES:
+        raise InputError(f"there is no objective `{objective}`", hint=f"take one of {', '.join(OBJECTIVES)}")
+    problem = with_direct_packages(context.problem, client)
+    needs_sizes = objective == "size" or options.max_size is not None
+    candidates = IndexCandidates(client, problem, advisories=objective == "security", sizes=needs_sizes)
+    prefetch_roots(problem, candidates)
+    until = problem.policy.exclude_newer
+    now = datetime.fromisoformat(until) if until else datetime.now(UTC)
+    score = StackScore(
+        objective=objective,
+        builds=context.builds,
+        estimator=estimator,
+        source=candidates,
+        direct=problem.direct_names,
+        policy=problem.policy,
+        young_after=(now - timedelta(days=options.min_age_days or 0)).isoformat(),
+        settings=context.target_settings,
+        min_gain=options.min_gain_fraction,
+        max_size=options.max_size_bytes,
+    )
+    effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
+    return make_request(problem, score, candidates, effort)
+
+
+def with_supported_python(context: TargetContext, client: IndexClient) -> TargetContext:
+    """Return a target with the newest of its interpreters for which a stack exists, and log a warning.
+
+    Some stacks contain sdists whose build was not tried. The interpreter with the fewest of them is taken.
+    The target is unchanged if no stack is found for any interpreter.
 
     Args:
         context: The target, whose `other_pythons` are tried in their order.
@@ -40,8 +108,15 @@ def with_supported_python(context: TargetContext, client: IndexClient) -> Target
     Raises:
         UnavailableError: If an index cannot be read.
     """
-    choice = _first_with_stack(context, context.other_pythons, client, TimeLimit(_CHOICE_SECONDS))
-    return context if choice is None else context.with_python(choice)
+    with activity("looking for an interpreter that the project supports"):
+        choice = _first_with_stack(context, context.other_pythons, client, TimeLimit(_CHOICE_SECONDS))
+    context = context if choice is None else context.with_python(choice)
+    logger.warning(
+        "the project requires Python `%s`: the stack is for Python %s; choose another with `--python`",
+        context.project.requires_python,
+        context.target.python_minor,
+    )
+    return context
 
 
 def find_other_python(context: TargetContext, client: IndexClient, estimator: Estimator) -> str | None:
@@ -50,10 +125,6 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
     Interpreters whose stack needs no untried build come before others. ``None`` if no stack was found, or an
     index cannot be read.
     """
-    from advisor.resolve.optimum.request import solve_newest
-    from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
-    from advisor.resolve.score.criteria import untried_sdists
-
     minor = context.target.python.minor
     others = [text for text in supported_pythons(context.project.requires_python) if int(text.split(".")[1]) != minor]
     # Of two that are equally near, the older one first: old releases, which run on old drivers, have wheels for it.
@@ -64,7 +135,7 @@ def find_other_python(context: TargetContext, client: IndexClient, estimator: Es
         try:
             # The plain resolver, which knows no rules, refuses most interpreters in little time.
             if _first_with_stack(context, [python], client, limit) is not None:
-                request = context.with_python(python).request(client, estimator, limit=limit)
+                request = prepare_request(context.with_python(python), client, estimator, limit=limit)
                 newest = solve_newest(request)
                 if not newest.stopped and not untried_sdists(newest.stack, request.problem.policy):
                     return python
@@ -85,8 +156,8 @@ def compare_interpreters(
 ) -> VariantComparison:
     """Solve a project for each of the interpreters that are compared, and sort them by the score of their best stack.
 
-    Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. The
-    age of an interpreter counts as that of a package which the project names: a minor version behind the newest one
+    Interpreters that are not maintained any more (PEP 602: five years) are only compared if no other has a stack. An
+    old interpreter costs as much as an old package that the project names: each minor version behind the newest one
     counts as a year, because one is released each year (PEP 602).
 
     Args:
@@ -98,10 +169,6 @@ def compare_interpreters(
     Raises:
         NoStackError: If there is no stack for any of them.
     """
-    from advisor.resolve.optimum.result import SearchLimitError
-    from advisor.resolve.recommendation.problem_variants import ProblemVariant, VariantComparison, compare_variants
-    from advisor.resolve.score.criteria import HOURS_A_YEAR
-
     newest = max(_minor(python) for python in context.compared_pythons)
     maintained = [python for python in context.compared_pythons if _minor(python) > NEWEST_PYTHON - 1 - _MAINTAINED]
     others = [python for python in context.compared_pythons if python not in maintained]
@@ -114,7 +181,7 @@ def compare_interpreters(
         age = round((newest - _minor(python)) * HOURS_A_YEAR)
         return ProblemVariant(
             label=f"Python {python}",
-            select=lambda: context.with_python(python).select(client, estimator, limit=share_of_limit()),
+            select=lambda: select(context.with_python(python), client, estimator, limit=share_of_limit()),
             costs={"freshness-direct": age, "freshness": age},
         )
 
@@ -153,11 +220,6 @@ def _first_with_stack(
 
     ``None`` if there is no stack among those that the time limit admits.
     """
-    from advisor.resolve.candidates.direct import with_direct_packages
-    from advisor.resolve.candidates.index import IndexCandidates
-    from advisor.resolve.optimum.baseline import check_roots, resolve_baseline
-    from advisor.resolve.score.criteria import untried_sdists
-
     fewest: tuple[int, str] | None = None
     for version in versions:
         try:
