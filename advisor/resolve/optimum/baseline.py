@@ -265,7 +265,7 @@ def resolve_baseline(
 
 
 def _impossible(error: ResolutionImpossible[Any, Any], refused: set[str]) -> NoStackError:
-    """Return the error if the resolver tried everything, apart from packages that it refused because of failed builds."""
+    """Return the error of a search that tried everything but what it refused because of failed builds."""
     if refused:
         # A package that it reads later may exclude the versions whose builds failed.
         return BaselineLimitError(f"the plain resolver found no stack: builds of {quoted(sorted(refused))} failed")
