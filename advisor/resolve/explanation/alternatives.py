@@ -138,18 +138,18 @@ def _alternative(
 ) -> Alternative:
     own = replace(request, score=replace(request.score, reference=optimum.newest))
     other = own.with_problem(_with_requirement(request.problem, requirement))
-    named = version or Version("0")
+    stated_version = version or Version("0")
     try:
         best = solve(other)
     except (StackTooLargeError, SearchLimitError) as error:
-        return Alternative(version=named, conflict=(error.message,))
+        return Alternative(version=stated_version, conflict=(error.message,))
     except InfeasibleError:
-        return Alternative(version=named, conflict=_reason(other))
+        return Alternative(version=stated_version, conflict=_reason(other))
     if best.stopped:
-        return Alternative(version=named, conflict=(f"not compared: {best.stopped}",))
+        return Alternative(version=stated_version, conflict=(f"not compared: {best.stopped}",))
     values = zip(best.bounds, optimum.bounds, strict=True)
     return Alternative(
-        version=best.stack.versions.get(name, named),
+        version=best.stack.versions.get(name, stated_version),
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
         libyears=request.score.libyears(best.stack) - request.score.libyears(optimum.stack),
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
