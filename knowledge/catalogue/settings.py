@@ -134,6 +134,11 @@ class Setting:
         """Return the setting in one framework; ``None`` if it does not have it."""
         return next((framework for framework in self.frameworks if framework.backend in (backend, ANY)), None)
 
+    def choice(self, backend: str, value: object) -> SettingChoice | None:
+        """Return the choice of a value in one framework; ``None`` if it does not have the setting or the value."""
+        framework = self.framework(backend)
+        return framework.choice(value) if framework else None
+
 
 @lru_cache(maxsize=1)
 def shipped_settings() -> Mapping[str, Setting]:
@@ -251,7 +256,6 @@ def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str
     """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
     order = list(shipped_settings())
     for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):
-        framework = shipped_settings()[name].framework(backend)
-        choice = framework.choice(value) if framework else None
+        choice = shipped_settings()[name].choice(backend, value)
         if choice is not None:
             yield str(value), choice
