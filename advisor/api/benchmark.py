@@ -300,8 +300,8 @@ def _check_settings(arm: Arm) -> None:
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):
-        frameworks = [shipped_settings()[name].framework(backend) for backend in arm.program_backends]
-        choices = [choice for framework in frameworks if framework and (choice := framework.choice(value))]
+        setting = shipped_settings()[name]
+        choices = [choice for backend in arm.program_backends if (choice := setting.choice(backend, value))]
         if not choices:
             raise InputError(
                 f"no framework of the stack `{arm.lock.label}` has the setting `{name}={value}`",

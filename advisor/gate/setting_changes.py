@@ -173,6 +173,5 @@ def _effects(
 
 def _has(backend: str, name: str, values: Iterable[str], version: Version) -> bool:
     """Whether a version of a framework has values of a setting; empty ones are the default."""
-    own = shipped_settings()[name].framework(backend)
-    choices = [own.choice(value) if own else None for value in values if value]
+    choices = [shipped_settings()[name].choice(backend, value) for value in values if value]
     return all(choice is not None and choice.admits(version) for choice in choices)

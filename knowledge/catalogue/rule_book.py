@@ -116,7 +116,7 @@ class RuleBook:
         return [index for index in indexes if self.is_usable(index.build)]
 
     def default_cuda(self, name: str, version: Version) -> str | None:
-        """Return the CUDA runtime of the build without a local version, or none if no rule states it."""
+        """Return the CUDA runtime of the build without a local version, or ``None`` if no rule states it."""
         for rule in self._unary.get(name, ()):
             if isinstance(rule, CapabilityRule) and rule.default and rule.cuda and self.admits(rule.versions, version):
                 return rule.cuda

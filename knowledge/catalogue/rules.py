@@ -85,7 +85,7 @@ class RuntimeRule(StrictEntry):
         cuda: CUDA runtime version, ``major.minor``.
         packages: Distributions that contain it.
         driver: Minimum driver version on Linux.
-        capability: Minimum compute capability; none if all GPUs of its time are supported.
+        capability: Minimum compute capability; ``None`` if all GPUs of its time are supported.
     """
 
     kind: Literal["runtime"]
@@ -125,7 +125,7 @@ class CpuOnlyRule(StrictEntry):
 
     Attributes:
         package: The package.
-        local: Local version of such builds, or none if every build is one.
+        local: Local version of such builds, or ``None`` if every build is one.
     """
 
     kind: Literal["cpu-only"]
@@ -147,8 +147,8 @@ class VendorRule(StrictEntry):
         instead: What to use for another vendor's accelerator, for people.
         local: Prefix of the local version of such builds (``cu`` of ``+cu126``); empty for builds without a local
             version, none if every build is one.
-        os: Systems of the builds, or none for all.
-        architectures: Machine names of the builds, or none for all.
+        os: Systems of the builds; empty for all.
+        architectures: Machine names of the builds; empty for all.
     """
 
     kind: Literal["vendor"]
@@ -204,7 +204,7 @@ class UndeclaredRequirementRule(StrictEntry):
     severity: Literal["note"] = "note"
 
     def requirement_of(self, name: str, version: Version) -> Requirement | None:
-        """Return what a version of a package requires according to the rule; none if the rule is about others."""
+        """Return what a version of a package requires according to the rule; ``None`` if the rule is about others."""
         if name != self.package or not SpecifierSet(self.versions).contains(version.public, prereleases=True):
             return None
         return Requirement(self.requires.format(version=version.public))

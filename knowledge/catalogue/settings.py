@@ -39,7 +39,7 @@ class SettingChoice:
         value: The value, or :data:`ANY`.
         numerics: What it does to results, compared with the default.
         environment: Environment variables that apply it, by name; ``{value}`` in a text stands for the value.
-        code: Lines of Python that apply it, with ``{value}``; none if the environment is enough.
+        code: Lines of Python that apply it, with ``{value}``; empty if the environment is enough.
         features: CPU features of which a machine needs one; without them the value is emulated, or has no effect.
         capability: Specifier of the compute capability that an NVIDIA GPU needs; empty for all.
         versions: Specifier of the versions of the framework that know the value; empty for all.
@@ -93,7 +93,7 @@ class FrameworkSetting:
     notes: str = ""
 
     def choice(self, value: object) -> SettingChoice | None:
-        """Return the choice of a value; none if the framework does not have the value."""
+        """Return the choice of a value; ``None`` if the framework does not have the value."""
         exact = next((c for c in self.choices if c.value == str(value)), None)
         return exact or next((c for c in self.choices if c.value == ANY), None)
 
@@ -107,7 +107,7 @@ class Setting:
         meaning: Description for people.
         devices: Devices on which it has an effect.
         frameworks: Frameworks that have it.
-        least: Smallest value, if its values are integers; none if they are words.
+        least: Smallest value, if its values are integers; ``None`` if they are words.
         excludes: Settings that contradict it, each as a name or as ``name=value``.
         notes: What else one has to know about it in any framework.
         inference_only: Whether it is for inference, so that training cannot have it.
@@ -131,8 +131,13 @@ class Setting:
         return tuple(dict.fromkeys(value for value in values if value != ANY))
 
     def framework(self, backend: str) -> FrameworkSetting | None:
-        """Return the setting in one framework; none if it does not have it."""
+        """Return the setting in one framework; ``None`` if it does not have it."""
         return next((framework for framework in self.frameworks if framework.backend in (backend, ANY)), None)
+
+    def choice(self, backend: str, value: object) -> SettingChoice | None:
+        """Return the choice of a value in one framework; ``None`` if it does not have the setting or the value."""
+        framework = self.framework(backend)
+        return framework.choice(value) if framework else None
 
 
 @lru_cache(maxsize=1)
@@ -200,7 +205,7 @@ LARGEST = 2**31 - 1
 
 
 def setting_error(name: str, value: Any) -> str | None:
-    """Return why a setting or its value is not valid, or none."""
+    """Return why a setting or its value is not valid, or ``None``."""
     settings = shipped_settings()
     if name not in settings:
         return f"there is no setting `{name}`; there are {', '.join(sorted(settings))}"
@@ -251,7 +256,6 @@ def _choices(settings: Mapping[str, Scalar], backend: str) -> Iterator[tuple[str
     """Yield the choices in the order of the catalogue: a later one overrides variables of an earlier one."""
     order = list(shipped_settings())
     for name, value in sorted(settings.items(), key=lambda item: order.index(item[0])):
-        framework = shipped_settings()[name].framework(backend)
-        choice = framework.choice(value) if framework else None
+        choice = shipped_settings()[name].choice(backend, value)
         if choice is not None:
             yield str(value), choice

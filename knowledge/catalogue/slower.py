@@ -126,7 +126,7 @@ class SlowerRule(StrictEntry):
         hardware: Hardware that the slow-down was reported on.
         fixed: First version without the slow-down, for people; empty if unknown.
         workaround: How to avoid it with the slow version, for people; empty if unknown.
-        reproduction: A measurement of both versions with this program; none if there is none.
+        reproduction: A measurement of both versions with this program; ``None`` if there is none.
     """
 
     kind: Literal["slower"]

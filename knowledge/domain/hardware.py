@@ -22,7 +22,7 @@ class Cpu:
         vendor: archspec vendor, such as ``GenuineIntel``.
         model: Marketing name as the system reports it.
         features: Instruction-set features that programs can use, sorted; empty if they are unknown.
-        sockets: Physical packages; none if unknown.
+        sockets: Physical packages; ``None`` if unknown.
         cores: Physical cores over all sockets.
         threads: Logical processors over all sockets.
     """
@@ -67,7 +67,7 @@ class Accelerator:
 
     @property
     def capability(self) -> tuple[int, int] | None:
-        """The compute capability as numbers, or none if it is unknown."""
+        """The compute capability as numbers, or ``None`` if it is unknown."""
         if self.compute_capability is None:
             return None
         major, _, minor = self.compute_capability.partition(".")
@@ -100,8 +100,8 @@ class HardwareProfile:  # Not slotted: the identity is cached, because thousands
         libc_version: ``major.minor`` of the C library.
         virtualisation: Hypervisor or container name, or empty.
         memory_bytes: Main memory.
-        numa_nodes: Number of NUMA nodes; none if unknown.
-        nodes: Number of such machines that work together; none if unknown.
+        numa_nodes: Number of NUMA nodes; ``None`` if unknown.
+        nodes: Number of such machines that work together; ``None`` if unknown.
         unknown: Properties that could not be read, and features that programs cannot use although the system lists
             them, each with the reason; not part of the identity.
     """
@@ -143,5 +143,5 @@ class HardwareProfile:  # Not slotted: the identity is cached, because thousands
 
     @property
     def gpu(self) -> Accelerator | None:
-        """The first NVIDIA accelerators of the machine, or none."""
+        """The first NVIDIA accelerators of the machine, or ``None``."""
         return next((a for a in self.accelerators if a.vendor == "nvidia"), None)

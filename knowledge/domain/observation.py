@@ -206,7 +206,7 @@ class Observation:  # Not slotted: its document is cached, because both the hash
 
     @property
     def median(self) -> float | None:
-        """Median seconds per call, or none if the run failed."""
+        """Median seconds per call, or ``None`` if the run failed."""
         # The mean follows interrupts and clock boosts; the median does not.
         import statistics
 

@@ -84,7 +84,7 @@ def lock_file(path: Path) -> IO[str] | None:
         path: The file; it is created if it does not exist.
 
     Returns:
-        The open file, which holds the lock, or none if another open file holds it.
+        The open file, which holds the lock, or ``None`` if another open file holds it.
 
     Raises:
         OSError: If the file cannot be opened or locked.

@@ -65,7 +65,7 @@ class Stack:  # Not slotted: the identity is cached, because thousands of observ
         return content_hash(self.record())
 
     def version_of(self, name: str) -> str | None:
-        """Return the version of a package in this stack, or none."""
+        """Return the version of a package in this stack, or ``None``."""
         return next((p.version for p in self.packages if p.name == name), None)
 
 

@@ -69,7 +69,7 @@ class Case:
 
 
 def cases_of(workload: Workload, contrasts: Sequence[Contrast], machine: Machine, own: Collection[str]) -> list[Case]:
-    """Return the cases of a workload, the smallest size first; none if nothing that was measured stands for it.
+    """Return the cases of a workload, the smallest size first; ``None`` if nothing that was measured stands for it.
 
     Args:
         workload: The workload.
@@ -116,7 +116,7 @@ def case_of_benchmark(contrasts: Sequence[Contrast], otherwise: Iterable[Case]) 
 
     Args:
         contrasts: Its measured ratios.
-        otherwise: Cases of this workload; none if it is unknown.
+        otherwise: Cases of this workload; ``None`` if it is unknown.
     """
     label = contrasts[0].label
     like = [program for case in otherwise for blend in case.programs for _, program in blend]

@@ -53,8 +53,8 @@ class Representation:
     """A whole model or a single operation that represents an entry.
 
     Attributes:
-        model: Name of the whole model; none if it is a single operation.
-        indicator: Name of the indicator of the operation; none if it is a whole model.
+        model: Name of the whole model; ``None`` if it is a single operation.
+        indicator: Name of the indicator of the operation; ``None`` if it is a whole model.
         parameters: Example parameters of the indicator.
         modes: Modes of the whole model, or modes of the entry that the operation represents; those of the entry if
             empty.

@@ -64,7 +64,7 @@ SettingPair = tuple[ComparedSetting, ComparedSetting]
 
 
 def setting_change(c: Contrast) -> Change | None:
-    """Return the only setting in which the sides of a contrast differ; none if anything else differs."""
+    """Return the only setting in which the sides of a contrast differ; ``None`` if anything else differs."""
     stacks = ((side.version, dict(side.companions)) for side in (c.side, c.reference))
     return _changed_setting(c) if next(stacks) == next(stacks) else None
 

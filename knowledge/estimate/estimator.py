@@ -64,7 +64,7 @@ class WorkloadEstimator:
         Args:
             models: Models of the frameworks.
             hardware: The machine.
-            workload: The workload; none for all general kinds.
+            workload: The workload; ``None`` for all general kinds.
             frameworks: Distributions that provide frameworks.
             benchmark: Identity of the project's own benchmark, whose ratios decide about what it compared.
         """
@@ -180,7 +180,7 @@ class WorkloadEstimator:
         return model is not None and {version, other} <= model.versions
 
     def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
-        """Return the share of the workload's time of some parts of it; none if no workload is selected."""
+        """Return the share of the workload's time of some parts of it; ``None`` if no workload is selected."""
         if self._workload is None:
             return None
         return share_of_parts(self._workload, parts) if self._counts(name) else 0.0

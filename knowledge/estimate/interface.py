@@ -189,7 +189,7 @@ class Estimator(Protocol):
         """Return what settings of the frameworks of a stack are worth, as far as measurements say it."""
 
     def time_share(self, name: str, parts: Sequence[Mapping[str, str]]) -> float | None:
-        """Return the share of the workload's time of some parts of it; none if no workload is selected.
+        """Return the share of the workload's time of some parts of it; ``None`` if no workload is selected.
 
         Args:
             name: The package that they run on.

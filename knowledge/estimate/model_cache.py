@@ -76,7 +76,7 @@ class ModelCache:
         Args:
             contrasts: Measured ratios of the framework on one device, with those of a project's own benchmark.
             machine: The machine that predictions are for.
-            families: Indicators of these ratios, if they are single operations; none for whole programs.
+            families: Indicators of these ratios, if they are single operations; empty for whole programs.
             own: Programs of the project's own benchmark, by label.
         """
         framework, device = contrasts[0].framework, "cpu" if machine.is_processor else "cuda"

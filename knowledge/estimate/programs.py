@@ -227,7 +227,7 @@ _MODES = {"prefill": "inference"}
 
 
 def program_of_model(name: str, mode: str, size: str) -> Program | None:
-    """Return the program of a whole model at a size that users have; none for others.
+    """Return the program of a whole model at a size that users have; ``None`` for others.
 
     Args:
         name: Name of the model.
@@ -243,7 +243,7 @@ def program_of_model(name: str, mode: str, size: str) -> Program | None:
 
 
 def composition_of(name: str, mode: str) -> Composition | None:
-    """Return what a model consists of, or the usual model of its architecture; none for others."""
+    """Return what a model consists of, or the usual model of its architecture; ``None`` for others."""
     table = _compositions()
     usual = _USUAL_MODELS.get(_architecture_of(name), "")
     return table.get(f"{name} {mode}") or table.get(f"{usual} {mode}") or table.get(f"{usual} inference")

@@ -37,7 +37,7 @@ class Score:
         all_seconds: Times of all runs that converged, ascending.
         runs: Number of runs.
         failed: Number of runs that did not converge.
-        target: Quality that the round requires, or none.
+        target: Quality that the round requires, or ``None``.
         rules: Round by whose rules the score is computed; an earlier one if those of the round are not known.
     """
 
@@ -56,7 +56,7 @@ class Score:
 
     @property
     def minutes(self) -> float | None:
-        """Mean minutes of the runs that count, or none if too many runs did not converge."""
+        """Mean minutes of the runs that count, or ``None`` if too many runs did not converge."""
         return statistics.fmean(self.seconds) / 60 if self.seconds else None
 
     @property
@@ -66,7 +66,7 @@ class Score:
 
     @property
     def accelerators(self) -> int | None:
-        """Number of accelerators of all machines; none if unknown."""
+        """Number of accelerators of all machines; ``None`` if unknown."""
         nodes = self.hardware.nodes
         return None if nodes is None else nodes * sum(a.count for a in self.hardware.accelerators)
 

@@ -19,8 +19,8 @@ class Roof:
     """Highest measured rates of a machine, for one element type on one device.
 
     Attributes:
-        flops: Floating-point operations per second; none if not measured.
-        bytes: Bytes per second; none if not measured.
+        flops: Floating-point operations per second; ``None`` if not measured.
+        bytes: Bytes per second; ``None`` if not measured.
     """
 
     flops: float | None
@@ -46,7 +46,7 @@ class Summary:
         items_jitter: Median absolute deviation of the items per second, scaled to a standard deviation, as
             tf_cnn_benchmarks prints it.
         intensity: Operations per byte; 0 if not applicable.
-        roof_share: Share of the roofline at that intensity; none if the roofline was not measured.
+        roof_share: Share of the roofline at that intensity; ``None`` if the roofline was not measured.
         instabilities: Reasons why the timings are unstable.
     """
 

@@ -162,10 +162,10 @@ class IndicatorCatalogue(Protocol):
     """Interface to the program's indicators."""
 
     def version_of(self, name: str) -> int | None:
-        """Return the newest version of an indicator's definition; none if there is no such indicator."""
+        """Return the newest version of an indicator's definition; ``None`` if there is no such indicator."""
 
     def amounts(self, run: IndicatorRun) -> tuple[float, float] | None:
-        """Return floating-point operations and bytes of a call, by the formulae; none if they do not apply."""
+        """Return floating-point operations and bytes of a call, by the formulae; ``None`` if they do not apply."""
 
 
 def implausibilities(o: Observation, catalogue: IndicatorCatalogue, *, now: datetime) -> Iterator[str]:
@@ -274,7 +274,7 @@ def peak_flops(hardware: HardwareProfile, device: str, dtype: str) -> float | No
         dtype: Element type.
 
     Returns:
-        Operations per second; none if the bound is unknown.
+        Operations per second; ``None`` if the bound is unknown.
     """
     if device == "cuda":
         accelerator = hardware.gpu or next(iter(hardware.accelerators), None)

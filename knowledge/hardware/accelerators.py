@@ -120,7 +120,7 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
             80GB``; also amounts of memory, such as ``81559 MiB``.
 
     Returns:
-        The entry; none if no spelling names a known accelerator.
+        The entry; ``None`` if no spelling names a known accelerator.
     """
     texts = [normalise(spelling) for spelling in spellings]
     for text in texts:
@@ -134,7 +134,7 @@ def find_accelerator(*spellings: str) -> AcceleratorModel | None:
 
 
 def model_of(accelerator: Accelerator) -> AcceleratorModel | None:
-    """Return the entry of the accelerators of a machine; none if the catalogue does not contain them."""
+    """Return the entry of the accelerators of a machine; ``None`` if the catalogue does not contain them."""
     memory = f"{accelerator.memory_bytes // 2**20} MiB" if accelerator.memory_bytes else ""
     entry = find_accelerator(accelerator.model, memory)
     if entry is None or entry.vendor != accelerator.vendor:

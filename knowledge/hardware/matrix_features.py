@@ -60,7 +60,7 @@ def matrix_features(cpu: Cpu) -> tuple[str, ...] | None:
         cpu: The processor. If its features are not listed, those of its microarchitecture count.
 
     Returns:
-        Their names, in the order of the catalogue; none if they are unknown.
+        Their names, in the order of the catalogue; ``None`` if they are unknown.
     """
     listed = cpu.features or features_by_name(cpu.microarchitecture)
     return None if listed is None else _in_order(listed)
@@ -122,7 +122,7 @@ def _in_order(features: Iterable[str]) -> tuple[str, ...]:
 
 
 def features_by_name(microarchitecture: str, *, also_generic: bool = False) -> frozenset[str] | None:
-    """Return the features of a microarchitecture; none if they are unknown.
+    """Return the features of a microarchitecture; ``None`` if they are unknown.
 
     Args:
         microarchitecture: Its name.
@@ -165,7 +165,7 @@ class AmxPermission:
     that use AMX ask the same question, and use other instructions if the answer is no.
 
     Attributes:
-        granted: Whether programs may use AMX; none if that could not be found out.
+        granted: Whether programs may use AMX; ``None`` if that could not be found out.
         reason: Why not, or why it could not be found out; else empty.
     """
 

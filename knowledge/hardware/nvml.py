@@ -16,7 +16,7 @@ class NvmlReading:
 
     Attributes:
         accelerators: Groups of identical devices.
-        driver: The driver, or none.
+        driver: The driver, or ``None``.
         problem: Why the driver could not be read, or empty.
     """
 

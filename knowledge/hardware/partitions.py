@@ -65,7 +65,7 @@ def share_of(family: str, spelled: str) -> float | None:
         spelled: Spelling of the accelerator.
 
     Returns:
-        At most 1; none if the spelling states no number of slices, or the GPU cannot be divided.
+        At most 1; ``None`` if the spelling states no number of slices, or the GPU cannot be divided.
     """
     total = _SLICES.get(family)
     if total is None:

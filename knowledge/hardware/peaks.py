@@ -26,7 +26,7 @@ def peak_operations(accelerator: Accelerator, dtype: str) -> float | None:
 
     Returns:
         The bound of the model; if it is not in the catalogue, or its sources do not state enough, the largest bound of
-        the same compute capability; none if there is none.
+        the same compute capability; ``None`` if there is none.
     """
     model = model_of(accelerator)
     bound = _bound(model, dtype) if model is not None else None
@@ -49,7 +49,7 @@ def largest_ratio(fast: AcceleratorModel, slow: AcceleratorModel) -> float | Non
         slow: The one in the denominator; of several variants the slowest counts.
 
     Returns:
-        The ratio; none if the catalogue does not state the bandwidth or the rates of one of them.
+        The ratio; ``None`` if the catalogue does not state the bandwidth or the rates of one of them.
     """
     numerators, denominators = ([_resources(variant) for variant in _variants(model)] for model in (fast, slow))
     stated = [(one, other) for one in numerators for other in denominators if one and other]
@@ -68,7 +68,7 @@ def ratio_bounds(model: AcceleratorModel, reference: AcceleratorModel) -> tuple[
         reference: The one in the denominator.
 
     Returns:
-        Both ratios; none if nothing is stated for both.
+        Both ratios; ``None`` if nothing is stated for both.
     """
     ratios = [
         own[name] / other[name]
@@ -105,7 +105,7 @@ def _resources(model: AcceleratorModel) -> tuple[float, ...]:
 
 
 def _bound(model: AcceleratorModel, dtype: str) -> float | None:
-    """Return the bound of a model; none if its sources do not state the rates of its tensor cores."""
+    """Return the bound of a model; ``None`` if its sources do not state the rates of its tensor cores."""
     rates = model.flops
     eight_bits = [rates[name] for name in _EIGHT_BITS if name in rates]
     # 16-bit operations run at half of the rate of 8-bit ones, also where their rate is not stated.

@@ -26,7 +26,7 @@ class ShippedMachine:
 
     Attributes:
         profile: The machine.
-        model: Entry of its accelerators in the catalogue, or none.
+        model: Entry of its accelerators in the catalogue, or ``None``.
         sources: Addresses of the pages that state its properties.
         provider: Cloud provider of an instance: ``aws``, ``gcp`` or ``azure``; else empty.
     """
@@ -61,7 +61,7 @@ def cloud_instances() -> Mapping[str, ShippedMachine]:
 
 
 def find_machine(name: str) -> ShippedMachine | None:
-    """Return the machine of a shipped profile or a cloud instance, in any spelling; none if there is none.
+    """Return the machine of a shipped profile or a cloud instance, in any spelling; ``None`` if there is none.
 
     Case, separators and brands do not count, and a driver's name of an accelerator stands for its profile:
     ``RTX 4090``, ``rtx-4090`` and ``NVIDIA GeForce RTX 4090`` are ``rtx4090``. Azure's names may lack ``Standard_``.
@@ -121,7 +121,7 @@ def _linux(name: str, cpu: Cpu) -> HardwareProfile:
 
 
 def find_processor(model: str) -> Cpu | None:
-    """Return a processor by its marketing name; none if it is not listed."""
+    """Return a processor by its marketing name; ``None`` if it is not listed."""
     facts = _processors().get(model)
     return _cpu(model, facts) if facts else None
 

@@ -65,14 +65,14 @@ _NODES = Path("/sys/devices/system/node")
 
 
 def allowed_processors() -> frozenset[int] | None:
-    """Return the processors that this process may use; none if the system has no processor affinity."""
+    """Return the processors that this process may use; ``None`` if the system has no processor affinity."""
     if not hasattr(os, "sched_getaffinity"):
         return None
     return frozenset(os.sched_getaffinity(0))
 
 
 def node_processors(number: int, *, nodes: Path = _NODES) -> frozenset[int] | None:
-    """Return the processors of a NUMA node; none if the machine has no such node.
+    """Return the processors of a NUMA node; ``None`` if the machine has no such node.
 
     Memory then comes from the same node: Linux allocates a page on the node of the processor that touches it first.
 

@@ -29,9 +29,9 @@ class AccessRecord:
     """Log record of a request; filled while the request is processed.
 
     Attributes:
-        token: Id of the token; none if the token is missing or unknown.
+        token: Id of the token; ``None`` if the token is missing or unknown.
         source: Source that the token belongs to.
-        error: Name of the error; none if the request succeeded.
+        error: Name of the error; ``None`` if the request succeeded.
         reason: Why the request was refused, in the service's words.
         counts: Number of delivered observations by result.
     """

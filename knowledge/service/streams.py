@@ -61,7 +61,7 @@ class StreamedLines(StreamingResponse):
         """Create the response.
 
         Args:
-            first: The line that was read already; none if there are no lines.
+            first: The line that was read already; ``None`` if there are no lines.
             lines: The other lines.
             media_type: Media type of the response.
             on_close: Called after the generator is closed.

@@ -164,7 +164,7 @@ def _url(address: str) -> URL:
 
 
 def _file(url: URL) -> Path | None:
-    """Return the file of a SQLite address; none for other databases."""
+    """Return the file of a SQLite address; ``None`` for other databases."""
     return sqlite_file.path_of(url) if url.get_backend_name() == "sqlite" else None
 
 
@@ -230,7 +230,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def _revision(connection: Connection) -> str | None:
-    """Return the revision of the tables, or none if there are no tables yet."""
+    """Return the revision of the tables, or ``None`` if there are no tables yet."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -72,7 +72,7 @@ def version_record(files: Iterable[ShippedFile], previous: str | None) -> str:
 
     Args:
         files: All observation files that ship with the program.
-        previous: Present content of the version file; none if there is none.
+        previous: Present content of the version file; ``None`` if there is none.
     """
     record = json.loads(previous or '{"version": 0, "digest": ""}')
     digest = digest_of_files(files)

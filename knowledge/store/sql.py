@@ -139,7 +139,7 @@ class SqlKnowledgeBase:
             return create_token(connection, role=role, source=source, days=days, now=datetime.now(UTC))
 
     def find_token(self, text: str) -> Token | None:
-        """Return the record of a token, or none if the token is unknown."""
+        """Return the record of a token, or ``None`` if the token is unknown."""
         with self._read() as connection:
             return find_token(connection, text)
 

@@ -78,7 +78,7 @@ class FileState:
 
 
 def path_of(url: URL) -> Path | None:
-    """Return the file of a SQLite address, or none if the database is in memory."""
+    """Return the file of a SQLite address, or ``None`` if the database is in memory."""
     database = url.database or ""
     if database.startswith("file:"):
         database = unquote(database.removeprefix("file:").partition("?")[0])

@@ -47,7 +47,7 @@ def state_hash(address: str) -> str | None:
         address: Address of a knowledge base, or path of a SQLite file.
 
     Returns:
-        The hash; none if the database is not a SQLite file or cannot be read this way.
+        The hash; ``None`` if the database is not a SQLite file or cannot be read this way.
     """
     path = Path(address.removeprefix("sqlite:///"))
     if "://" in str(path) or "?" in address or not path.is_file():

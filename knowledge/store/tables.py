@@ -80,7 +80,7 @@ observation = Table(
     Column("started_at", String(32), nullable=False),
     Column("median_seconds", Float),
     Column("document", Text, nullable=False),
-    # Number of the shipped file that brought it; none if the user added it, too.
+    # Number of the shipped file that brought it; null if the user added it, too.
     Column("shipped", Integer),
     Index("ix_observation_block", "block"),
     Index("ix_observation_indicator", "indicator"),

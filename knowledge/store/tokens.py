@@ -28,8 +28,8 @@ class Token:
         role: What the token permits.
         source: Source of the observations that are delivered with the token.
         created_at: Time of creation, ISO 8601, UTC.
-        expires_at: End of validity; none if the token does not expire.
-        revoked_at: Time of revocation; none if the token is not revoked.
+        expires_at: End of validity; ``None`` if the token does not expire.
+        revoked_at: Time of revocation; ``None`` if the token is not revoked.
     """
 
     id: str
@@ -79,7 +79,7 @@ def create_token(
 
 
 def find_token(connection: Connection, text: str) -> Token | None:
-    """Return the record of a token, or none if the token is unknown."""
+    """Return the record of a token, or ``None`` if the token is unknown."""
     row = connection.execute(select(token).where(token.c.sha256 == _hash(text))).first()
     return None if row is None else _token(row)
 

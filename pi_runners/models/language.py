@@ -13,7 +13,6 @@ class Bert(Network):
     """The encoder of BERT-base with its pooler and a classifier of two classes, as for fine-tuning."""
 
     name = "bert_base"
-    architecture = "transformer"
     summary = "BERT-base encoder: classification of sentences"
     source = "https://arxiv.org/abs/1810.04805 section 3"
     published = Published(
@@ -53,7 +52,6 @@ class Encoder(Network):
     """Transformer encoder of any width and depth on vectors, with a classifier of the first token."""
 
     name = "encoder"
-    architecture = "transformer"
     summary = "transformer encoder of any width and depth: classification of sequences of vectors"
     source = "https://arxiv.org/abs/1706.03762 section 3.1, with normalisation before each layer"
     parameters = {  # noqa: RUF012
@@ -95,7 +93,6 @@ class Gpt2(Network):
     """GPT-2 small: training on all tokens; inference as prefill of a prompt and as decoding of one token."""
 
     name = "gpt2"
-    architecture = "transformer"
     summary = "GPT-2 small: language model"
     source = "https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf"
     published = Published(
@@ -170,7 +167,6 @@ class SequenceToSequence(Network):
     """LSTM encoder and decoder with attention to the encoder."""
 
     name = "seq2seq"
-    architecture = "recurrent"
     summary = "LSTM sequence-to-sequence with attention: translation"
     source = "https://arxiv.org/abs/1508.04025 section 3 (dot attention), https://arxiv.org/abs/1409.3215 (depth)"
     blocks = {"recurrent_block": 4, "word_classifier": 1}  # noqa: RUF012

@@ -45,7 +45,6 @@ class Network(ABC):
         sets: Parameters by size and mode; without the mode.
         optimiser: ``sgd`` (momentum 0.9, learning rate 0.01) or ``adamw`` (learning rate 1e-5, decay 0.01).
         probe: Parameters of a small case with the same weights, for which expected results ship.
-        architecture: What it mostly consists of: ``convolutional``, ``transformer``, ``recurrent`` or ``recommender``.
         blocks: Number of its blocks by name (:mod:`pi_runners.models.blocks`); empty if no block stands for its parts.
         multiples: What a parameter must be a multiple of, by name.
         stored_elements: Elements in memory in training, for each element of a result; gates of recurrent layers count.
@@ -61,7 +60,6 @@ class Network(ABC):
     sets: Dict[str, Dict[str, Parameters]] = {}  # noqa: RUF012
     optimiser = "sgd"
     probe: Parameters = {}  # noqa: RUF012
-    architecture = ""
     stored_elements = 2.5
     live_elements = 0.25
     blocks: Dict[str, int] = {}  # noqa: RUF012

@@ -13,7 +13,6 @@ class Dlrm(Network):
     """Deep learning recommendation model with the layers of MLPerf's and 26 tables; it classifies clicks."""
 
     name = "dlrm"
-    architecture = "recommender"
     summary = "DLRM: recommendation from 13 numbers and 26 categories"
     source = "https://arxiv.org/abs/1906.00091 section 2, with the layers of MLPerf Training v0.7"
     parameters = {  # noqa: RUF012

@@ -31,7 +31,6 @@ class ResNet50(_ImageNetwork):
     """Residual network of bottleneck blocks; the stride is in the 3 x 3 convolution, as in MLPerf's v1.5."""
 
     name = "resnet50"
-    architecture = "convolutional"
     summary = "ResNet-50 v1.5: image classification"
     source = "https://arxiv.org/abs/1512.03385 table 1"
     published = Published(25_557_032, 4.09e9, {"batch": 1, "size": 224}, _TORCHVISION.format("resnet50"))
@@ -66,7 +65,6 @@ class ResNet18(_ImageNetwork):
     """Residual network of basic blocks; images may be small, so that its size varies by a factor of thousands."""
 
     name = "resnet18"
-    architecture = "convolutional"
     summary = "ResNet-18: image classification, of images of any size"
     source = "https://arxiv.org/abs/1512.03385 table 1"
     published = Published(11_689_512, 1.81e9, {"batch": 1, "size": 224}, _TORCHVISION.format("resnet18"))
@@ -103,7 +101,6 @@ class MobileNetV2(_ImageNetwork):
     """Inverted residual blocks with depthwise convolutions."""
 
     name = "mobilenet_v2"
-    architecture = "convolutional"
     summary = "MobileNetV2: image classification with depthwise convolutions"
     source = "https://arxiv.org/abs/1801.04381 table 2"
     published = Published(3_504_872, 0.30e9, {"batch": 1, "size": 224}, _TORCHVISION.format("mobilenet_v2"))
@@ -151,7 +148,6 @@ class VisionTransformer(_ImageNetwork):
     """Vision transformer with patches of 16 x 16, twelve blocks of width 768."""
 
     name = "vit_b16"
-    architecture = "transformer"
     summary = "ViT-B/16: image classification with a transformer"
     source = "https://arxiv.org/abs/2010.11929 table 1"
     published = Published(86_567_656, 17.56e9, {"batch": 1, "size": 224}, _TORCHVISION.format("vit_b_16"))
@@ -183,7 +179,6 @@ class UNet(Network):
     """Encoder and decoder of images with skip connections; it classifies every pixel."""
 
     name = "unet"
-    architecture = "convolutional"
     summary = "U-Net with batch normalisation: image segmentation"
     source = "https://arxiv.org/abs/1505.04597 figure 1"
     published = Published(

@@ -60,8 +60,7 @@ def obstacle(settings: Mapping[str, Scalar], backends: Iterable[str], stack: Sta
     """
     for backend in backends:
         for name, value in sorted(settings.items()):
-            framework = shipped_settings()[name].framework(backend)
-            choice = framework.choice(value) if framework else None
+            choice = shipped_settings()[name].choice(backend, value)
             if choice is None:
                 continue
             misfit = misfit_of(choice, system=platform.system().lower(), libraries=installed_libraries)
@@ -87,6 +86,5 @@ def unknown_flag(error_output: str) -> str:
 
 
 def _choices(settings: Mapping[str, Scalar], backend: str) -> list[SettingChoice]:
-    frameworks = [(shipped_settings()[name].framework(backend), value) for name, value in settings.items()]
-    choices = [framework.choice(value) for framework, value in frameworks if framework]
+    choices = [shipped_settings()[name].choice(backend, value) for name, value in settings.items()]
     return [choice for choice in choices if choice is not None]

@@ -174,8 +174,7 @@ def fitting(settings: Mapping[str, Scalar], backend: str, device: str) -> dict[s
 
 def _fits(name: str, value: Scalar, backend: str, device: str) -> bool:
     setting = shipped_settings()[name]
-    framework = setting.framework(backend)
-    choice = framework.choice(value) if framework else None
+    choice = setting.choice(backend, value)
     return choice is not None and device in (choice.devices or setting.devices)
 
 

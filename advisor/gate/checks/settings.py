@@ -70,8 +70,7 @@ def check_supported_settings(scope: Scope) -> Iterator[Finding]:
         if not used.value:
             continue
         problem = _value_error(used)
-        framework = shipped_settings()[used.name].framework(backend)
-        choice = framework.choice(used.value) if framework else None
+        choice = shipped_settings()[used.name].choice(backend, used.value)
         if problem is None and choice is not None:
             problem = _obstacle(choice, used, package, scope)
         if problem is not None:
@@ -126,8 +125,7 @@ def _applications(scope: Scope) -> Iterator[tuple[ProjectSetting, str, str]]:
 
 def _is_from_outside(name: str, value: int | str, backend: str) -> bool:
     """Whether the environment or a set of processors applies a setting, without changes to the code."""
-    framework = shipped_settings()[name].framework(backend)
-    choice = framework.choice(value) if framework else None
+    choice = shipped_settings()[name].choice(backend, value)
     return choice is not None and bool(choice.environment or choice.processors)
 
 

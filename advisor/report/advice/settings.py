@@ -147,8 +147,7 @@ def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterato
 def _reduces_precision(package: str, setting: str) -> bool:
     name, _, value = setting.partition("=")
     entry = shipped_settings().get(name)
-    own = entry.framework(FRAMEWORKS[package]) if entry and package in FRAMEWORKS else None
-    choice = own.choice(value) if own else None
+    choice = entry.choice(FRAMEWORKS[package], value) if entry and package in FRAMEWORKS else None
     return choice is not None and choice.numerics == "reduced"
 
 

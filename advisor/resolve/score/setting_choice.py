@@ -84,8 +84,9 @@ class TargetSettings:
 
     def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
         setting = shipped_settings().get(value[0])
-        own = setting.framework(FRAMEWORKS[framework]) if setting and framework in FRAMEWORKS else None
-        return own.choice(value[1]) if setting and own and self.hardware.device in setting.devices else None
+        if setting is None or framework not in FRAMEWORKS or self.hardware.device not in setting.devices:
+            return None
+        return setting.choice(FRAMEWORKS[framework], value[1])
 
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""
@@ -176,8 +177,7 @@ class TargetSettings:
 def _share_a_variable(name: str, value: str, framework: str, other: str) -> bool:
     """Whether a value of a setting in one framework also applies to another one in the same process."""
     setting, backends = shipped_settings()[name], (FRAMEWORKS[framework], FRAMEWORKS[other])
-    own = setting.framework(backends[0])
-    choice = own.choice(value) if own else None
+    choice = setting.choice(backends[0], value)
     # A set of processors is that of the process.
     if setting.framework(ANY) is not None or (choice is not None and choice.processors):
         return True

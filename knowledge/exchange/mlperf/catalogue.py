@@ -16,7 +16,7 @@ class BenchmarkRules:
 
     Attributes:
         round_: Round whose rules these are: the newest listed one that is not newer.
-        target: Quality to reach; none if it is unknown or not a number.
+        target: Quality to reach; ``None`` if it is unknown or not a number.
         lower: Whether a lower quality is better.
         version: Higher if a round changed the benchmark beyond its target.
         dropped: Number of fastest runs, and of slowest runs, that do not count.

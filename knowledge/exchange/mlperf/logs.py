@@ -43,8 +43,8 @@ class TrainingRun:
         started: Unix time of the first ``run_start``.
         seconds: Time from the first ``run_start`` to the first ``run_stop``.
         converged: Whether the quality target was reached.
-        quality: Last quality that was evaluated, or none.
-        epochs: Epoch of that evaluation, or none.
+        quality: Last quality that was evaluated, or ``None``.
+        epochs: Epoch of that evaluation, or ``None``.
         place: Source file that wrote ``run_start``.
         entry: Description of the system in the log, or empty.
         values: First value of each other key.
@@ -111,7 +111,7 @@ def _first(events: list[_Event], key: str) -> _Event | None:
 
 
 def _event(line: str) -> _Event | None:
-    """Parse one line; none if it is not a log line, or damaged."""
+    """Parse one line; ``None`` if it is not a log line, or damaged."""
     # Search from one position only: on a line of many incomplete records, the time would be quadratic in its length.
     start = line.find(":::ML")
     if start < 0:

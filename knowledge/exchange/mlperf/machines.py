@@ -104,7 +104,7 @@ def _machine_of_name(name: str, nodes: int | None) -> HardwareProfile | None:
 
 
 def _accelerator(spelled: str, memory: str, name: str) -> Accelerator | None:
-    """Return one accelerator of a description, or of a system's name if there is none; none if it is not known."""
+    """Return one accelerator of a description, or of a system's name if there is none; ``None`` if it is not known."""
     # In round v0.5, a TPU's name is that of a directory: `cloud_v3.8`.
     name = re.sub(r"^(?:cloud|research)_v(\d)", r"tpu v\1 ", name)
     entry = find_accelerator(spelled, memory) if spelled else find_accelerator(name)

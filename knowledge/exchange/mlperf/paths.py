@@ -71,7 +71,7 @@ def is_relevant(name: str) -> bool:
 
 
 def training_place(name: str, option: str | None) -> TrainingPlace | None:
-    """Return the location of a training log; none if it is not a log in `results`."""
+    """Return the location of a training log; ``None`` if it is not a log in `results`."""
     parts = PurePosixPath(name).parts
     match = _TRAINING_LOG.match(parts[-1])
     if match is None or "results" not in parts:
@@ -93,7 +93,7 @@ def training_place(name: str, option: str | None) -> TrainingPlace | None:
 
 
 def inference_place(name: str, option: str | None) -> InferencePlace | None:
-    """Return the location of a summary of a performance run; none if it is not one in `results`."""
+    """Return the location of a summary of a performance run; ``None`` if it is not one in `results`."""
     parts = PurePosixPath(name).parts
     if parts[-1] != _SUMMARY or "results" not in parts:
         return None
@@ -117,7 +117,7 @@ def inference_place(name: str, option: str | None) -> InferencePlace | None:
 
 
 def described_system(name: str, option: str | None) -> SystemKey | None:
-    """Return the system that a file describes; none if it is not in `systems`."""
+    """Return the system that a file describes; ``None`` if it is not in `systems`."""
     parts = PurePosixPath(name).parts
     if not parts[-1].endswith(".json") or len(parts) < 2 or parts[-2] != "systems":
         return None

@@ -168,7 +168,7 @@ def _positive(entries: Mapping[str, str], name: str) -> float:
 
 
 def _number(text: str | None) -> int | float | None:
-    """Return a finite number; none for anything else, or more digits than a number of LoadGen has."""
+    """Return a finite number; ``None`` for anything else, or more digits than a number of LoadGen has."""
     if text is None or not re.fullmatch(r"\d{1,18}|\d{1,18}\.\d{1,18}|\d{1,3}(?:\.\d{1,18})?e[+-]?\d{1,2}", text):
         return None
     number = float(text) if re.search("[.e]", text) else int(text)

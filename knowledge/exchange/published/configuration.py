@@ -30,7 +30,7 @@ class Configuration:
         speed: Settings that change the speed, as text.
         parameters: Settings that must be equal for a comparison.
         described: What describes the row, such as ``table`` and ``host``.
-        nodes: Number of machines; none if it is not stated.
+        nodes: Number of machines; ``None`` if it is not stated.
     """
 
     speed: Mapping[str, str]

@@ -95,7 +95,7 @@ def make_hardware(m: Measurement) -> HardwareProfile:
 
 
 def unknown_gpu(m: Measurement) -> str | None:
-    """Return the name of a GPU that the catalogue does not contain; none if it does, or if there is no GPU."""
+    """Return the name of a GPU that the catalogue does not contain; ``None`` if it does, or if there is no GPU."""
     if not m.gpu or is_cpu(m.gpu) or _model(m) is not None:
         return None
     return m.gpu
@@ -129,7 +129,7 @@ def _short(m: Measurement) -> str:
 
 
 def largest_flops(m: Measurement) -> float | None:
-    """Return the peak rate of a measurement's GPUs in operations per second, for any element type; none if unknown.
+    """Return the peak rate of a measurement's GPUs in operations per second, for any element type; ``None`` if unknown.
 
     Of a slice whose share of the GPU is known, it is this share of the peak of the whole GPU.
     """
@@ -139,7 +139,7 @@ def largest_flops(m: Measurement) -> float | None:
 
 
 def slice_share(m: Measurement) -> float | None:
-    """Return the share of a GPU that the name of its slice states; none if it states none."""
+    """Return the share of a GPU that the name of its slice states; ``None`` if it states none."""
     model = _model(m)
     return share_of(model.family, m.gpu) if model is not None else None
 

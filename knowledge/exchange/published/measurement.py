@@ -37,7 +37,7 @@ class Measurement:
             row does not state come from its container.
         container: Release of NVIDIA's container, such as ``22.10-tf1``; empty if it is another or unknown.
         precision: Such as ``amp``.
-        batch: Batch size; none if it is not stated.
+        batch: Batch size; ``None`` if it is not stated.
         gpus: Number of GPUs.
         counts: Stated numbers of what a rate can be of: ``device`` and ``user``; none for what the row does not state.
         configuration: Other settings.

@@ -21,20 +21,17 @@ _SUFFIX = "_kernel_time"
 _WARM_UP = 2
 
 
-def read_onnxruntime_trace(
-    events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP, maximum: int | None = None
-) -> TraceSummary:
+def _read(events: Iterable[dict[str, Any]], *, warm_up: int = _WARM_UP) -> TraceSummary:
     """Return the content of a profile of ONNX Runtime. A run of the model is a step.
 
     Args:
         events: Its events.
         warm_up: Runs at the start that are not counted; the last run always counts.
-        maximum: Maximum number of operations.
 
     Raises:
         TraceError: If it has no run of a model.
     """
-    timeline = Timeline(maximum) if maximum else Timeline()
+    timeline = Timeline()
     runs: list[tuple[float, float]] = []
     kinds: dict[str, Kind] = {}
     device = "cpu"
@@ -84,32 +81,6 @@ def read_onnxruntime_trace(
     )
 
 
-def read_onnxruntime_files(paths: Iterable[Path], *, warm_up: int = _WARM_UP) -> TraceSummary:
-    """Return the content of the profiles of all sessions of a program: of the one whose runs took longest.
-
-    Args:
-        paths: The profiles.
-        warm_up: Runs at the start of each that are not counted.
-
-    Raises:
-        TraceError: If none has a run of a model.
-    """
-    summaries = []
-    failure: TraceError | None = None
-    for path in paths:
-        try:
-            summaries.append(read_onnxruntime_trace(chrome_events(path), warm_up=warm_up))
-        except TraceError as error:
-            failure = error
-    if not summaries:
-        raise failure or TraceError("the program has no profile of ONNX Runtime")
-    longest = max(summaries, key=lambda summary: summary.seconds)
-    if len(summaries) == 1:
-        return longest
-    warning = f"{len(summaries)} sessions of ONNX Runtime ran; the workload is the one that took longest"
-    return replace(longest, warnings=(*longest.warnings, warning))
-
-
 class OnnxruntimeReader(TraceReader):
     """Profiles of ONNX Runtime, which mark their runs."""
 
@@ -119,11 +90,24 @@ class OnnxruntimeReader(TraceReader):
 
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
         """Return the content of a profile, which marks its steps."""
-        return read_onnxruntime_trace(events)
+        return _read(events)
 
     def read_profile(self, paths: Sequence[Path], *, steps: int, warm_up: int) -> TraceSummary:
         """Return the content of the session that took longest: sessions are profiled from their creation on."""
-        return read_onnxruntime_files(paths, warm_up=warm_up)
+        summaries = []
+        failure: TraceError | None = None
+        for path in paths:
+            try:
+                summaries.append(_read(chrome_events(path), warm_up=warm_up))
+            except TraceError as error:
+                failure = error
+        if not summaries:
+            raise failure or TraceError("the program has no profile of ONNX Runtime")
+        longest = max(summaries, key=lambda summary: summary.seconds)
+        if len(summaries) == 1:
+            return longest
+        warning = f"{len(summaries)} sessions of ONNX Runtime ran; the workload is the one that took longest"
+        return replace(longest, warnings=(*longest.warnings, warning))
 
 
 READER = OnnxruntimeReader()

@@ -90,52 +90,6 @@ def _named_instruction(name: str) -> Kind:
     return Kind(name, "memory copies" if word in ("copy", "transpose", "concatenate") else "framework")
 
 
-def read_xplanes(
-    paths: Iterable[Path], *, steps: int = 0, graphs: Path | None = None, maximum: int | None = None
-) -> TraceSummary:
-    """Return the content of XPlane files of TensorFlow or JAX, of one process.
-
-    Args:
-        paths: The files.
-        steps: Steps in the trace; 0 if unknown.
-        graphs: File with the shapes of TensorFlow's operations, if there is one.
-        maximum: Maximum number of operations.
-
-    Raises:
-        TraceError: If a file is not valid, or if they have no operations.
-    """
-    reader = _Reader(maximum, GraphShapes(graphs))
-    versions: dict[str, str] = {}
-    for path in paths:
-        planes = read_xplane(path)
-        for plane in planes:
-            reader.kinds.add_modules(plane.modules)
-            versions.update(plane.versions)
-        try:
-            for event in (event for plane in planes for event in plane.events()):
-                reader.add(event)
-        except WireError as error:
-            raise TraceError(f"`{path}` is damaged: {error}", hint=formats_hint()) from None
-    return reader.summary(steps, {name: v for name, v in versions.items() if name in ("jax", "jaxlib")})
-
-
-def read_xla_events(events: Iterable[dict[str, Any]], *, steps: int = 0, maximum: int | None = None) -> TraceSummary:
-    """Return the content of a trace of TensorFlow or JAX in Chrome's format, which holds no shapes.
-
-    Args:
-        events: Its events.
-        steps: Steps in the trace; 0 if unknown.
-        maximum: Maximum number of operations.
-
-    Raises:
-        TraceError: If it has no operations.
-    """
-    reader = _Reader(maximum, GraphShapes())
-    for event in _host_events(events):
-        reader.add(event)
-    return reader.summary(steps, {})
-
-
 def _host_events(events: Iterable[dict[str, Any]]) -> Iterator[HostEvent]:
     processes: dict[str, str] = {}
     threads: dict[tuple[str, str], str] = {}
@@ -163,9 +117,9 @@ def _host_events(events: Iterable[dict[str, Any]]) -> Iterator[HostEvent]:
 class _Reader:
     """Collects the events of a trace."""
 
-    def __init__(self, maximum: int | None, shapes: GraphShapes) -> None:
+    def __init__(self, shapes: GraphShapes) -> None:
         self.kinds = _Kinds(shapes)
-        self._timeline = Timeline(maximum) if maximum else Timeline()
+        self._timeline = Timeline()
         self._device = "cpu"
         self._has_instructions = self._has_operations = False
         self._is_jax = False
@@ -238,11 +192,26 @@ class XlaReader(TraceReader):
 
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
         """Return the content of a trace, without shapes."""
-        return read_xla_events(events, steps=steps)
+        reader = _Reader(GraphShapes())
+        for event in _host_events(events):
+            reader.add(event)
+        return reader.summary(steps, {})
 
     def read_files(self, paths: Sequence[Path], *, steps: int, directory: Path | None = None) -> TraceSummary:
         """Return the content of XPlane files, with the shapes that the hooks of TensorFlow wrote."""
-        return read_xplanes(paths, steps=steps, graphs=directory / GRAPHS if directory else None)
+        reader = _Reader(GraphShapes(directory / GRAPHS if directory else None))
+        versions: dict[str, str] = {}
+        for path in paths:
+            planes = read_xplane(path)
+            for plane in planes:
+                reader.kinds.add_modules(plane.modules)
+                versions.update(plane.versions)
+            try:
+                for event in (event for plane in planes for event in plane.events()):
+                    reader.add(event)
+            except WireError as error:
+                raise TraceError(f"`{path}` is damaged: {error}", hint=formats_hint()) from None
+        return reader.summary(steps, {name: v for name, v in versions.items() if name in ("jax", "jaxlib")})
 
 
 READER = XlaReader()

@@ -71,47 +71,6 @@ def _texts(value: Any) -> tuple[str, ...]:
     return tuple(str(item) for item in value) if isinstance(value, list) else ()
 
 
-def read_torch_trace(events: Iterable[dict[str, Any]], *, steps: int = 0, maximum: int | None = None) -> TraceSummary:
-    """Return the content of a trace of torch.profiler.
-
-    Args:
-        events: Its events.
-        steps: Number of steps that it marks and that are complete; 0 for all.
-        maximum: Maximum number of operations.
-
-    Raises:
-        TraceError: If it has no operations.
-    """
-    timeline = Timeline(maximum) if maximum else Timeline()
-    kinds = _Kinds()
-    marks: list[tuple[float, float]] = []
-    device = "cpu"
-    for event in events:
-        category, time = str(event.get("cat")), time_of(event)
-        if event.get("ph") != "X" or time is None:
-            continue
-        start, duration = time
-        name, thread = str(event.get("name", "")), (str(event.get("pid")), str(event.get("tid")))
-        link = integer_of(event["args"].get("correlation"))
-        if category == "cpu_op" or (category == "user_annotation" and _INPUT.search(name)):
-            timeline.add(kinds.operation(event), thread, start, duration)
-        elif category == "user_annotation" and _STEP.match(name):
-            marks.append((start, start + duration))
-        elif category in _DEVICE:
-            device = "cuda"
-            kind = Kind(name[:300], _DEVICE[category] or layer_of_kernel(name))
-            timeline.add(kind, thread, start, duration, level=Level.DEVICE, link=link)
-        elif category in _RUNTIME:
-            timeline.add(Kind(name, "framework"), thread, start, duration, link=link)
-    if not len(timeline):
-        raise TraceError(
-            "the trace of torch.profiler has no operations",
-            hint="record it with `torch.profiler.profile(record_shapes=True)`, around some steps",
-        )
-    marks.sort()
-    return _summary(timeline, marks[: steps or None], device, kinds.without_shapes)
-
-
 def _summary(timeline: Timeline, steps: list[tuple[float, float]], device: str, without_shapes: int) -> TraceSummary:
     warnings = []
     if timeline.is_full:
@@ -140,8 +99,35 @@ class TorchReader(TraceReader):
         return str(event.get("cat")) in _CATEGORIES
 
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
-        """Return the content of a trace; only its first steps count, if their number is given."""
-        return read_torch_trace(events, steps=steps)
+        """Return the content of a trace; only its first complete steps count, if their number is given."""
+        timeline = Timeline()
+        kinds = _Kinds()
+        marks: list[tuple[float, float]] = []
+        device = "cpu"
+        for event in events:
+            category, time = str(event.get("cat")), time_of(event)
+            if event.get("ph") != "X" or time is None:
+                continue
+            start, duration = time
+            name, thread = str(event.get("name", "")), (str(event.get("pid")), str(event.get("tid")))
+            link = integer_of(event["args"].get("correlation"))
+            if category == "cpu_op" or (category == "user_annotation" and _INPUT.search(name)):
+                timeline.add(kinds.operation(event), thread, start, duration)
+            elif category == "user_annotation" and _STEP.match(name):
+                marks.append((start, start + duration))
+            elif category in _DEVICE:
+                device = "cuda"
+                kind = Kind(name[:300], _DEVICE[category] or layer_of_kernel(name))
+                timeline.add(kind, thread, start, duration, level=Level.DEVICE, link=link)
+            elif category in _RUNTIME:
+                timeline.add(Kind(name, "framework"), thread, start, duration, link=link)
+        if not len(timeline):
+            raise TraceError(
+                "the trace of torch.profiler has no operations",
+                hint="record it with `torch.profiler.profile(record_shapes=True)`, around some steps",
+            )
+        marks.sort()
+        return _summary(timeline, marks[: steps or None], device, kinds.without_shapes)
 
     def hardware(self, head: str) -> str:
         """Return the name of the first accelerator."""
