@@ -139,9 +139,11 @@ def test_a_knowledge_base_has_the_same_state_at_its_first_use_and_later(tmp_path
 def test_predictions_start_no_threads_of_blas_and_leave_the_environment_as_it_was(tmp_path: Path) -> None:
     program = (
         "import os, psutil, sys; from pathlib import Path; from advisor.index.cache import DiskCache;"
-        "from advisor.resolve.score.predictor import Predictor; from knowledge.hardware.profiles import find_profile;"
+        "from advisor.resolve.score.predictor import Predictor;"
+        "from knowledge.domain.hardware import Cpu, HardwareProfile;"
         "assert 'numpy' not in sys.modules;"
-        f"predictor = Predictor(DiskCache(Path({str(tmp_path)!r})), address='', hardware=find_profile('cpu-zen4'));"
+        "machine = HardwareProfile(name='m', cpu=Cpu(architecture='x86_64', microarchitecture='zen4'));"
+        f"predictor = Predictor(DiskCache(Path({str(tmp_path)!r})), address='', hardware=machine);"
         "predictor.__dict__['_store'] = None; predictor.estimator; import numpy;"
         "print(psutil.Process().num_threads(), 'OPENBLAS_NUM_THREADS' in os.environ)"
     )

@@ -273,6 +273,11 @@ class CandidateStack(tuple[Candidate, ...]):
         """Version of each package, by its normalised name."""
         return {str(candidate.name): candidate.version for candidate in self}
 
+    @cached_property
+    def by_name(self) -> dict[NormalizedName, Candidate]:
+        """The candidate of each package."""
+        return {candidate.name: candidate for candidate in self}
+
 
 NO_PACKAGES = CandidateStack()
 """A stack without packages."""

@@ -57,12 +57,6 @@ class VariantFileReader:
     """Selects compatible files like :class:`CompatibleFileReader`, with the supported variants before other wheels."""
 
     def __init__(self, problem: ResolutionProblem, client: IndexClient) -> None:
-        """Create a reader.
-
-        Args:
-            problem: Its target.
-            client: The indexes.
-        """
         self._reader = CompatibleFileReader(problem.target, client.cache, variants=True)
         self._client = client
         self._supported = supported_properties(problem.target.hardware)

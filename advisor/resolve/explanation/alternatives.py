@@ -78,15 +78,10 @@ class Explanation:
 def explain_package(request: ResolutionRequest, advice: Advice, name: NormalizedName) -> Explanation:
     """Explain one package of the recommended stack, or the package that takes its place.
 
-    Args:
-        request: The resolution request.
-        advice: Its result.
-        name: The package.
-
     Raises:
         InputError: If the stack contains neither.
     """
-    stack = {candidate.name: candidate for candidate in advice.optimum.stack}
+    stack = advice.optimum.stack.by_name
     replaced = replaced_packages(request.problem, request.source, advice.optimum.stack)
     if name not in stack:
         name = next((r.replacement for r in replaced if r.name == name), name)
@@ -143,17 +138,18 @@ def _alternative(
 ) -> Alternative:
     own = replace(request, score=replace(request.score, reference=optimum.newest))
     other = own.with_problem(_with_requirement(request.problem, requirement))
+    stated_version = version or Version("0")
     try:
         best = solve(other)
     except (StackTooLargeError, SearchLimitError) as error:
-        return Alternative(version=version or Version("0"), conflict=(error.message,))
+        return Alternative(version=stated_version, conflict=(error.message,))
     except InfeasibleError:
-        return Alternative(version=version or Version("0"), conflict=_reason(other))
+        return Alternative(version=stated_version, conflict=_reason(other))
     if best.stopped:
-        return Alternative(version=version or Version("0"), conflict=(f"not compared: {best.stopped}",))
+        return Alternative(version=stated_version, conflict=(f"not compared: {best.stopped}",))
     values = zip(best.bounds, optimum.bounds, strict=True)
     return Alternative(
-        version=next((c.version for c in best.stack if c.name == name), version or Version("0")),
+        version=best.stack.versions.get(name, stated_version),
         worse=tuple((b.objective, b.value - a.value) for b, a in values if b.value != a.value),
         libyears=request.score.libyears(best.stack) - request.score.libyears(optimum.stack),
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),

@@ -224,12 +224,7 @@ def _missing_records(optimum: Optimum, source: IndexCandidates) -> list[AdviceFi
 
 
 def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> Iterator[AdviceFinding]:
-    """Yield the findings about the builds of a stack.
-
-    Args:
-        request: The request that it is for.
-        stack: The stack.
-    """
+    """Yield the findings about the builds of a stack."""
     for candidate in stack:
         yield from _of_build(request, candidate)
         yield from _proposals(request, stack, candidate)

@@ -59,11 +59,7 @@ def admitting_untried_sdists(request: ResolutionRequest) -> ResolutionRequest:
 
 
 def untried_sdists_error(request: ResolutionRequest) -> BuildsNeededError | None:
-    """Return the error if all stacks contain sdists whose build was not tried; `None` if there is no stack with them.
-
-    Args:
-        request: The request that has no stack.
-    """
+    """Return the error if all stacks contain sdists whose build was not tried; `None` if not even such stacks exist."""
     names = request.source.loaded_packages
     if not any(request.score.is_untried_sdist(c) for name in names for c in request.source.candidates(name)):
         return None

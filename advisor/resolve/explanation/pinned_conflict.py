@@ -44,10 +44,6 @@ def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) ->
 
     They conflict with each other, or the two versions need different versions of a third package.
 
-    Args:
-        problem: The problem.
-        source: The candidates.
-
     Returns:
         The conflict; `None` if there is none of this kind, although there may be others.
     """

@@ -53,7 +53,7 @@ def explain_stack(
     """
     problem, source, stack, baseline = request.problem, request.source, optimum.stack, request.baseline
     paths = _shortest_paths(requirements_within(problem, source, stack))
-    plain = {c.name: c for c in baseline}
+    plain = baseline.by_name
     forbidden = _forbidden_below(problem, source, baseline, request.score.rules)
     slow = _slow_in_baseline(stack, baseline, request.score.rules, known=forbidden)
     replaced = replaced_by_replacement(problem, source, stack)

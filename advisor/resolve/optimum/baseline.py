@@ -253,15 +253,7 @@ def resolve_baseline(
     try:
         result = Resolver(provider, BaseReporter()).resolve(_root_requirements(problem), max_rounds=max_rounds)
     except ResolutionImpossible as error:
-        if provider.refused:
-            # A package that it reads later may exclude the versions whose builds failed.
-            raise BaselineLimitError(
-                f"the plain resolver found no stack: builds of {quoted(sorted(provider.refused))} failed"
-            ) from None
-        lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
-        raise NoStackError(
-            "no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines))
-        ) from None
+        raise _impossible(error, provider.refused) from None
     except (ResolutionTooDeep, RecursionError):
         # resolvelib recurses endlessly if packages that it gave up require each other.
         raise BaselineLimitError(
@@ -270,6 +262,15 @@ def resolve_baseline(
         ) from None
     candidates = {node.candidate.name: node.candidate for node in result.mapping.values()}
     return CandidateStack(candidates[name] for name in sorted(candidates))
+
+
+def _impossible(error: ResolutionImpossible[Any, Any], refused: set[str]) -> NoStackError:
+    """Return the error of a search that tried everything but what it refused because of failed builds."""
+    if refused:
+        # A package that it reads later may exclude the versions whose builds failed.
+        return BaselineLimitError(f"the plain resolver found no stack: builds of {quoted(sorted(refused))} failed")
+    lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
+    return NoStackError("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines)))
 
 
 def _root_requirements(problem: ResolutionProblem) -> list[ResolvelibRequirement]:
@@ -307,10 +308,6 @@ def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> lis
     """Return the requirements of the project that admit no version of a package that it requires.
 
     These are single requirements or, if each of them admits a version, all requirements on the package.
-
-    Args:
-        problem: The problem.
-        source: The candidates.
     """
     unsatisfied: list[RootRequirement] = []
     for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):

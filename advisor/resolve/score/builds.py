@@ -23,13 +23,6 @@ class TargetBuilds:
     """The builds of the packages of a catalogue, on one target."""
 
     def __init__(self, entries: Iterable[CatalogueEntry], rules: RuleBook, hardware: HardwareProfile) -> None:
-        """Create the builds.
-
-        Args:
-            entries: The catalogue.
-            rules: The rules that apply to the target.
-            hardware: The machine.
-        """
         entries = tuple(entries)
         self._families = tuple(entry for entry in entries if isinstance(entry, BuildFamily))
         self._extras: dict[NormalizedName, list[BuildExtra]] = {}
