@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -103,11 +103,7 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
         if source is not None and source.files is not None:
             base_policy = policy_of_base(source, source.files.directory, files.directory)
             policy = earlier = base_policy.policy
-            changes = tuple(base_policy.changes(project.settings, files.directory))
-            if _indexes(project, files.directory) != _indexes(source.project, source.files.directory):
-                place = Place(path=str(files.directory / "pyproject.toml"), line=1)
-                what = f"the change has other package indexes than {source.name}"
-                changes += (base_policy.finding(what, place, "indexes"),)
+            changes = _policy_changes(base_policy, project, files.directory, source)
             options = replace(options, target=_trusted_target(options.target, base_policy, files.directory))
             overrides = source.project.overrides if source.project is not None else ()
             project = replace(project, settings=base_policy.settings_for(project.settings), overrides=overrides)
@@ -123,14 +119,8 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
         machines = [context.target.build_machine for context in contexts]
         client = stack.enter_context(open_indexes(options.indexes, index_files.directory, index_project, machines))
         if base_policy is not None and source is not None:
-            places = [
-                base_knowledge(base_policy, source.reference, files.directory, c.options.knowledge) for c in contexts
-            ]
-            contexts = tuple(
-                replace(c, options=replace(c.options, knowledge=p.address))
-                for c, p in zip(contexts, places, strict=True)
-            )
-            changes += tuple(change for place in places for change in place.changes)
+            contexts, further = _with_base_knowledge(contexts, base_policy, source.reference)
+            changes += further
         head = _Head(
             client=client, base=base, project_settings=project_settings, policy=policy, resolution=options.resolution
         )
@@ -143,6 +133,30 @@ def open_gate(options: ProjectOptions, gate: GateOptions) -> Iterator[GateSessio
         yield GateSession(
             result=check(cases, policy, today=today, before=earlier, policy_changes=changes), contexts=contexts
         )
+
+
+def _policy_changes(
+    base_policy: BasePolicy, project: ProjectRequirements, directory: Path, source: Base
+) -> tuple[Finding, ...]:
+    """Return findings about a change of the policy, or of the package indexes."""
+    changes = tuple(base_policy.changes(project.settings, directory))
+    if source.files is None or _indexes(project, directory) == _indexes(source.project, source.files.directory):
+        return changes
+    place = Place(path=str(directory / "pyproject.toml"), line=1)
+    what = f"the change has other package indexes than {source.name}"
+    return (*changes, base_policy.finding(what, place, "indexes"))
+
+
+def _with_base_knowledge(
+    contexts: Sequence[TargetContext], base_policy: BasePolicy, reference: str
+) -> tuple[tuple[TargetContext, ...], tuple[Finding, ...]]:
+    """Return contexts with the knowledge base that the base trusts, and findings about a change of it."""
+    places = [base_knowledge(base_policy, reference, c.files.directory, c.options.knowledge) for c in contexts]
+    trusted = tuple(
+        replace(context, options=replace(context.options, knowledge=place.address))
+        for context, place in zip(contexts, places, strict=True)
+    )
+    return trusted, tuple(change for place in places for change in place.changes)
 
 
 @dataclass(frozen=True, kw_only=True)

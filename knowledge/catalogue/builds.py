@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
@@ -110,7 +109,7 @@ class DefaultBuild(StrictEntry):
             os in self.os
             and architecture in (self.architectures or (architecture,))
             and package in (self.packages or (package,))
-            and SpecifierSet(self.versions).contains(version, prereleases=True)
+            and admits(self.versions, version)
         )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib.resources
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources.abc import Traversable
 from typing import Annotated, Any, ClassVar
+
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from knowledge.domain.errors import InputError
 from knowledge.shipped_yaml import parse_yaml, yaml_files
@@ -20,6 +23,17 @@ class StrictEntry:
 
     __slots__ = ()
     __pydantic_config__: ClassVar = {"extra": "forbid"}
+
+
+def admits(specifier: str, version: Version) -> bool:
+    """Whether a specifier admits the public part of a version, also of a pre-release; an empty one admits all."""
+    return _specifiers(specifier).contains(Version(version.public), prereleases=True)
+
+
+@lru_cache(maxsize=4096)
+def _specifiers(text: str) -> SpecifierSet:
+    """Return a parsed specifier, cached because it is compared with all versions of its package."""
+    return SpecifierSet(text)
 
 
 def shipped_entries(folder: Traversable, kinds: Any, *, noun: str) -> tuple[Any, ...]:

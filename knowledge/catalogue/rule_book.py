@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.catalogue.builds import Build, CatalogueEntry, FrameworkIndex
+from knowledge.catalogue.entries import admits
 from knowledge.catalogue.rules import (
     CapabilityRule,
     ConflictRule,
@@ -37,7 +37,6 @@ class RuleBook:
         self._hardware = hardware
         self._unary: dict[str, list[_Unary]] = defaultdict(list)
         self._runtimes: dict[str, list[_Unary]] = defaultdict(list)
-        self._specifiers: dict[str, SpecifierSet] = {}
         self._undeclared: dict[str, list[UndeclaredRequirementRule]] = defaultdict(list)
         conflicts = []
         slower = []
@@ -118,7 +117,7 @@ class RuleBook:
     def default_cuda(self, name: str, version: Version) -> str | None:
         """Return the CUDA runtime of the build without a local version, or ``None`` if no rule states it."""
         for rule in self._unary.get(name, ()):
-            if isinstance(rule, CapabilityRule) and rule.default and rule.cuda and self.admits(rule.versions, version):
+            if isinstance(rule, CapabilityRule) and rule.default and rule.cuda and admits(rule.versions, version):
                 return rule.cuda
         return None
 
@@ -139,12 +138,6 @@ class RuleBook:
         for rule in (*self._unary.get(name, ()), *self._runtimes.get(stated or "", ())):
             if isinstance(rule, RuntimeRule) and rule.cuda == (stated or _runtime_of(version)):
                 yield rule
-
-    def admits(self, specifier: str, version: Version) -> bool:
-        """Whether a rule's specifier admits a version; an empty one admits all."""
-        if specifier not in self._specifiers:
-            self._specifiers[specifier] = SpecifierSet(specifier)
-        return self._specifiers[specifier].contains(Version(version.public), prereleases=True)
 
     def _judge(self, rule: _Unary, name: str, version: Version) -> Verdict | None:
         about: Subject
@@ -173,8 +166,8 @@ class RuleBook:
             for rule in self.conflicts
             if rule.package in versions
             and rule.other in versions
-            and self.admits(rule.versions, versions[rule.package])
-            and self.admits(rule.other_versions, versions[rule.other])
+            and admits(rule.versions, versions[rule.package])
+            and admits(rule.other_versions, versions[rule.other])
         )
 
     def slowdowns_of(self, versions: Mapping[str, Version]) -> tuple[tuple[SlowerRule, str], ...]:
@@ -194,7 +187,7 @@ class RuleBook:
             return None
         built_with = cuda_of_local_version(version)
         is_this_build = rule.default if version.local is None else built_with is not None and built_with == rule.cuda
-        if not is_this_build or not self.admits(rule.versions, version):
+        if not is_this_build or not admits(rule.versions, version):
             return None
         if rule.at_least is not None:
             runs = gpu.capability >= _capability(rule.at_least)
@@ -229,7 +222,7 @@ class RuleBook:
         return None
 
     def _tested(self, rule: PublisherTestedRule, version: Version) -> str | None:
-        if self._hardware.gpu is None or not self.admits(rule.versions, version):
+        if self._hardware.gpu is None or not admits(rule.versions, version):
             return None
         return f"`{rule.package} {version}` was tested by its publisher with CUDA {rule.cuda} and cuDNN {rule.cudnn}"
 

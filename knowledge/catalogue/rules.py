@@ -7,10 +7,9 @@ from functools import lru_cache
 from typing import Literal
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
@@ -205,7 +204,7 @@ class UndeclaredRequirementRule(StrictEntry):
 
     def requirement_of(self, name: str, version: Version) -> Requirement | None:
         """Return what a version of a package requires according to the rule; ``None`` if the rule is about others."""
-        if name != self.package or not SpecifierSet(self.versions).contains(version.public, prereleases=True):
+        if name != self.package or not admits(self.versions, version):
             return None
         return Requirement(self.requires.format(version=version.public))
 

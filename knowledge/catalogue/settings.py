@@ -10,9 +10,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal
 
-from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from knowledge.catalogue.entries import admits
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import frameworks
 from knowledge.domain.observation import Scalar
@@ -71,7 +71,7 @@ class SettingChoice:
 
     def admits(self, version: Version) -> bool:
         """Whether a version of the framework knows the value."""
-        return SpecifierSet(self.versions).contains(Version(version.public), prereleases=True)
+        return admits(self.versions, version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

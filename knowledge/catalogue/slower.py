@@ -6,13 +6,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from knowledge.catalogue.entries import StrictEntry
+from knowledge.catalogue.entries import StrictEntry, admits
 from knowledge.domain.hardware import Accelerator, HardwareProfile
 
 SMALLEST_RATIO = 1.1
@@ -200,27 +199,17 @@ class SlowerRule(StrictEntry):
 
     def concerns(self, name: str, version: Version) -> bool:
         """Whether a version of a package is one of the slow ones, whatever else is in the stack."""
-        if name not in self.packages or not _admits(self.versions, version):
+        if name not in self.packages or not admits(self.versions, version):
             return False
         return not self.local_versions or (version.local or "") in self.local_versions
 
     def concerns_other(self, version: Version) -> bool:
         """Whether a version of the other package is one that the slow-down needs."""
-        return _admits(self.other_versions, version)
+        return admits(self.other_versions, version)
 
 
 def _mean_log(ratios: Sequence[float]) -> float:
     return sum(map(math.log, ratios)) / len(ratios)
-
-
-def _admits(specifier: str, version: Version) -> bool:
-    return _specifier_set(specifier).contains(Version(version.public), prereleases=True)
-
-
-@lru_cache(maxsize=1024)
-def _specifier_set(specifier: str) -> SpecifierSet:
-    """Return a parsed specifier, cached because it is compared with all versions of its package."""
-    return SpecifierSet(specifier)
 
 
 def _words(model: str) -> set[str]:

@@ -11,6 +11,7 @@ from packaging.version import Version
 from advisor.resolve.candidates.problem import Candidate
 from advisor.resolve.score.costs import Budget, Candidates, Choice, Limits, Objective, OptionCosts, PairedChoice
 from advisor.resolve.score.criteria import StackScore
+from knowledge.catalogue.entries import admits
 
 _FAILURE_COST = 10
 _UNTRIED = "`{name}` has versions without a wheel for the target, whose build was not tried (`--build-sdists`)"
@@ -179,9 +180,7 @@ class CriterionCosts:
 
     def _matching(self, candidates: Candidates, package: str, specifier: str) -> frozenset[Choice]:
         name = NormalizedName(package)
-        return frozenset(
-            (name, c.version) for c in candidates.get(name, ()) if self._score.rules.admits(specifier, c.version)
-        )
+        return frozenset((name, c.version) for c in candidates.get(name, ()) if admits(specifier, c.version))
 
     def _prices(self, candidates: Candidates) -> Objective:
         costs: dict[Choice, int] = {}
