@@ -104,7 +104,11 @@ class BruteForce:
         return self._gain(name, Version(str(stack[name])), Version(str(self.newest[name])))
 
     def whole(self, stack: Stack) -> Ratio:
-        """Return the gain of a stack; packages whose own gain does not count add their uncertainty alone."""
+        """Return the gain of a stack; packages whose own gain does not count add their uncertainty alone.
+
+        A companion is only compared together with its framework, which the newest stack may not have.
+        """
+        assert self.newest is not None
 
         def if_counted(gain: Ratio) -> Ratio:
             return replace(gain, mean=min(0.0, gain.mean)) if self.counted(gain) <= 0 else gain
@@ -113,7 +117,7 @@ class BruteForce:
         return total(
             [
                 if_counted(total([self.change(stack, name), *(companions if name == "a" else [])]))
-                for name in {"a", "c"} & stack.keys()
+                for name in {"a", "c"} & stack.keys() & self.newest.keys()
             ]
         )
 
