@@ -13,6 +13,7 @@ from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.domain.words import quoted
 from advisor.user_directories import cache_directory
 from knowledge.domain.errors import InputError, suggest
+from knowledge.records import RecordError, value_from
 from pi_runners.executors.base import TASK_NUMBER, Executor
 from pi_runners.executors.kubernetes import KubernetesExecutor
 from pi_runners.executors.local import LocalExecutor
@@ -185,19 +186,14 @@ def _options(options_class: Any, options: Mapping[str, Any], engine: str) -> Any
     Raises:
         InputError: If an option does not exist, or its value has the wrong type.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     names = [f.name.replace("_", "-") for f in fields(options_class)]
     for name in options:
         if name.replace("_", "-") not in names:
             raise InputError(f"executor `{engine}` has no option `{name}`", hint=suggest(name, names))
     try:
-        return TypeAdapter(options_class).validate_python(
-            {name.replace("-", "_"): value for name, value in options.items()}
-        )
-    except ValidationError as error:
-        first = error.errors()[0]
+        return value_from(options_class, {name.replace("-", "_"): value for name, value in options.items()})
+    except RecordError as error:
         raise InputError(
-            f"option `{first['loc'][0]}` of executor `{engine}`: {first['msg'].lower()}",
+            f"option `{error.place.partition('.')[0]}` of executor `{engine}`: {error.reason}",
             hint="`docs/reference/executors.md` describes every option",
         ) from None

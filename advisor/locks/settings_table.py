@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from advisor.locks.registry import lock_formats
 from advisor.locks.setting_value import (
@@ -25,6 +25,7 @@ from knowledge.catalogue.settings import ANY, Numerics
 from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
+from knowledge.records import RecordError, value_from
 
 SETTINGS_FILE = "advisor-settings.toml"
 """Name of the file next to a lock that is not `pylock.toml`."""
@@ -199,11 +200,9 @@ def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, pla
             hint="upgrade the program: `pip install --upgrade seshat-advisor`",
         )
     try:
-        return model.model_validate(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = place + ".".join(str(part) for part in first["loc"])
-        raise InputError(f"`{path}` is not valid: {first['msg'].lower()}, in `{where}`", hint=_REWRITE) from None
+        return value_from(model, document)
+    except RecordError as error:
+        raise InputError(f"`{path}` is not valid: {error.reason}, in `{place}{error.place}`", hint=_REWRITE) from None
 
 
 def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> LockedSettings:

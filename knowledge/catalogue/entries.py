@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.resources
 from collections import Counter
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib.resources.abc import Traversable
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from knowledge.domain.errors import InputError
+from knowledge.records import RecordError, value_from
 from knowledge.shipped_yaml import parse_yaml, yaml_files
 
 FOLDER = importlib.resources.files("knowledge.catalogue") / "data"
@@ -67,33 +68,20 @@ def read_entries(text: str, kinds: Any, *, where: str, noun: str) -> tuple[Any, 
     Raises:
         InputError: If it is not a list of entries; the message names the entry and the field.
     """
-    from pydantic import ValidationError
-
     try:
         records = parse_yaml(text)
     except ValueError as error:
         raise InputError(f"the {noun} file `{where}` is not YAML: {error}") from None
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise InputError(f"the {noun} file `{where}` is not a list of {noun}s")
-    adapter = _adapter(kinds)
     entries = []
     for number, record in enumerate(records, start=1):
         try:
-            entries.append(adapter.validate_python(record))
-        except ValidationError as error:
-            first = error.errors()[0]
-            # An entry of an unknown kind has an empty location.
-            field = ".".join(str(part) for part in first["loc"]) or "kind"
+            entries.append(value_from(kinds, record, discriminator="kind"))
+        except RecordError as error:
+            # An entry of an unknown kind has no place.
             raise InputError(
                 f"the {noun} file `{where}`, entry {number} (`{record.get('id', 'no id')}`): "
-                f"field `{field}`: {first['msg'].lower()}"
+                f"field `{error.place or 'kind'}`: {error.reason}"
             ) from None
     return tuple(entries)
-
-
-@cache
-def _adapter(kinds: Any) -> Any:
-    """Return the parser of an entry, cached because its construction is slow."""
-    from pydantic import Field, TypeAdapter
-
-    return TypeAdapter(Annotated[kinds, Field(discriminator="kind")])

@@ -16,13 +16,11 @@ import importlib.resources
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from knowledge.domain.errors import InputError
+from knowledge.records import RecordError, value_from
 from knowledge.shipped_yaml import parse_yaml, yaml_files
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
 
 Closeness = Literal["same", "similar", "none"]
 """``same`` is the same architecture, ``similar`` has the same kinds of layers, ``none`` is not represented."""
@@ -202,22 +200,11 @@ def read_suite(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
     Raises:
         InputError: If it does not describe a suite; the message names the field.
     """
-    from pydantic import ValidationError
-
     try:
         document = parse_yaml(text)
     except ValueError as error:
         raise InputError(f"the catalogue file `{where}` is not YAML: {error}") from None
     try:
-        return _adapter().validate_python(document).entries()
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"the catalogue file `{where}`: field `{place}`: {first['msg'].lower()}") from None
-
-
-@lru_cache(maxsize=1)
-def _adapter() -> TypeAdapter[_Suite]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(_Suite)
+        return value_from(_Suite, document).entries()
+    except RecordError as error:
+        raise InputError(f"the catalogue file `{where}`: {error}") from None

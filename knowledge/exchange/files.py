@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeVar
 
 from knowledge.domain.errors import InputError
@@ -17,6 +16,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
+from knowledge.records import value_from
 
 _SCHEMAS = (1, 2)
 LARGEST_RATIO = 100
@@ -283,13 +283,7 @@ def check_observation(observation: Observation) -> None:
 
 def first_line(error: Exception) -> str:
     """Return the error of a record in one line; characters that UTF-8 cannot encode are escaped."""
-    from pydantic import ValidationError
-
-    if isinstance(error, ValidationError):
-        first = error.errors()[0]
-        reason = f"field `{'.'.join(map(str, first['loc']))}`: {first['msg'].lower()}"
-    else:
-        reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
+    reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
     return reason.encode("utf-8", "backslashreplace").decode()
 
 
@@ -299,8 +293,7 @@ def stack_from(record: Any) -> Stack:
     Raises:
         ValueError: If a field is missing, unknown or of the wrong type.
     """
-    stack: Stack = _adapter(Stack).validate_python(record)
-    return stack
+    return value_from(Stack, record)
 
 
 def hardware_from(record: Any) -> HardwareProfile:
@@ -309,8 +302,7 @@ def hardware_from(record: Any) -> HardwareProfile:
     Raises:
         ValueError: If a field is missing, unknown or of the wrong type.
     """
-    profile: HardwareProfile = _adapter(HardwareProfile).validate_python(record)
-    return profile
+    return value_from(HardwareProfile, record)
 
 
 def observation_from(record: dict[str, Any], *, stack: Stack, hardware: HardwareProfile) -> Observation:
@@ -319,12 +311,5 @@ def observation_from(record: dict[str, Any], *, stack: Stack, hardware: Hardware
     Raises:
         ValueError: If a field is missing, unknown or of the wrong type.
     """
-    observation: Observation = _adapter(Observation).validate_python({**record, "stack": stack, "hardware": hardware})
+    observation = value_from(Observation, {**record, "stack": stack, "hardware": hardware})
     return observation.with_document_of(record)
-
-
-@cache
-def _adapter(kind: type) -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)

@@ -13,6 +13,8 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
 from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_machine, shipped_machines
+from knowledge.records import RecordError, value_from
+from knowledge.shipped_yaml import parse_yaml
 
 _SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""
@@ -95,13 +97,10 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
     Raises:
         InputError: If it is not a hardware profile; the message names the field.
     """
-    import yaml
-    from pydantic import TypeAdapter, ValidationError
-
     try:
-        document: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"the hardware profile `{where}` is not YAML: {' '.join(str(error).split())}") from None
+        document = parse_yaml(text)
+    except ValueError as error:
+        raise InputError(f"the hardware profile `{where}` is not YAML: {error}") from None
     if not isinstance(document, dict):
         raise InputError(f"the hardware profile `{where}` is not a table of fields")
     for comment in ("source", "catalogue", "matrix"):
@@ -109,12 +108,10 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
     if document.get("driver") is not None:
         document["driver"] = _driver(document["driver"], where)
     try:
-        return TypeAdapter(HardwareProfile).validate_python({"name": name, **document})
-    except ValidationError as error:
-        first = error.errors()[0]
-        field = ".".join(str(part) for part in first["loc"])
+        return value_from(HardwareProfile, {"name": name, **document})
+    except RecordError as error:
         raise InputError(
-            f"the hardware profile `{where}` has a wrong field `{field}`: {first['msg'].lower()}",
+            f"the hardware profile `{where}` has a wrong {error}",
             hint="`advisor hardware show --format json` prints a valid profile",
         ) from None
 

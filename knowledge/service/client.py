@@ -10,12 +10,13 @@ from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field
 
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import BENCHMARK, Observation
 from knowledge.exchange.files import read_observations, write_observations
+from knowledge.records import RecordError, value_from
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 _NDJSON = "application/x-ndjson"
@@ -231,11 +232,9 @@ def _validated(kind: type[_T], content: bytes, address: str) -> _T:
         InputError: If it is not a valid response of the service.
     """
     try:
-        return TypeAdapter(kind).validate_json(content)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(map(str, first["loc"]))
-        reason = f"{f'`{where}`: ' if where else ''}{first['msg'].lower()}"[:_MESSAGE_CHARACTERS]
+        return value_from(kind, content)
+    except RecordError as error:
+        reason = f"{f'`{error.place}`: ' if error.place else ''}{error.reason}"[:_MESSAGE_CHARACTERS]
         raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
 
 

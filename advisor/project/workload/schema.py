@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.workload import WORKLOAD_NAME, Direction, KernelShare, ProfiledWorkload, WorkloadPart
+from knowledge.records import RecordError, value_from
 
 _Text = Annotated[str, Field(max_length=10_000)]
 _Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -65,12 +66,10 @@ def workloads_from(document: dict[str, Any], path: Path) -> tuple[ProfiledWorklo
         InputError: If they do not match the schema, or the shares of a workload do not add up.
     """
     try:
-        return tuple(_value(workload) for workload in _File.model_validate(document).workload)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
+        return tuple(_value(workload) for workload in value_from(_File, document).workload)
+    except RecordError as error:
         raise InputError(
-            f"`{path}` is not valid: {first['msg'].lower()}" + (f", in `{place}`" if place else ""),
+            f"`{path}` is not valid: {error.reason}" + (f", in `{error.place}`" if error.place else ""),
             hint="profile the program again with `advisor workload profile`",
         ) from None
     except AdvisorError as error:
