@@ -210,8 +210,8 @@ def architecture() -> Diagram:
             (
                 ("campaign", ("plans tasks,", "stores results")),
                 ("gate", ("checks a lock", "or a change")),
-                ("locks", ("lock files,", "CycloneDX")),
                 ("resolve", ("optimum and", "explanations")),
+                ("locks", ("lock files,", "CycloneDX")),
                 ("project", ("requirements,", "sources")),
                 ("index", ("package index", "with a cache")),
             ),

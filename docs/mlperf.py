@@ -67,7 +67,7 @@ def print_figures(scores: tuple[Score, ...], gains: list[Gain], grown: list[Gain
     print(f"{len(scores)} scores, {len(gains)} comparisons on identical hardware, {len(same)} at the same target")
     for title, group in (("same target", same), ("harder target", [g for g in gains if g.note])):
         speeds = sorted(g.speedup for g in group)
-        significant = sum(g.significant for g in group)
+        significant = sum(g.is_significant for g in group)
         print(
             f"{title}: median {statistics.median(speeds):.2f}, {speeds[0]:.2f} to {speeds[-1]:.2f}, {significant} of "
             f"{len(group)} significant"

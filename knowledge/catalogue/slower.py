@@ -19,8 +19,8 @@ SMALLEST_RATIO = 1.1
 REPORT_DEVIATION = 0.53
 """Standard deviation of the log ratio of one report: how much independent reports of one slow-down, and this program's
 own measurements of it, differ, pooled over the rules with several of them. With the risk aversion of the estimator
-(:data:`knowledge.estimate.interface.RISK`), a slow-down of a whole program counts from a ratio of 9.6 on with one
-report, of 3.11 with two, and of 1.78 with four."""
+(:data:`knowledge.estimate.interface.RISK`), a slow-down of a whole program counts from a ratio of 9.75 on with one
+report, of 3.17 with two, and of 1.81 with four."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
