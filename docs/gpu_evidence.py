@@ -139,7 +139,7 @@ def replace_table(text: str, name: str, content: str) -> str:
 def evidence() -> tuple[list[Contrast], list[AcceleratorPair]]:
     """Return the shipped published contrasts and pairs of accelerators."""
     with tempfile.TemporaryDirectory() as folder, open_knowledge_base(str(Path(folder) / "k.sqlite")) as store:
-        return list(published_contrasts(store.observations(indicator=PUBLISHED))), load_pairs(store)
+        return list(published_contrasts(store.observations(indicator=PUBLISHED))), list(load_pairs(store))
 
 
 def page(contrasts: Sequence[Contrast], pairs: Sequence[AcceleratorPair]) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from docs.measurements import between_blocks, settings_groups, shipped, short, startups, version_of
@@ -95,7 +96,7 @@ def draw_blocks(observations: Iterable[Observation]) -> None:
     save(figure, "blocks")
 
 
-def save(figure: plt.Figure, name: str) -> None:
+def save(figure: Figure, name: str) -> None:
     """Write a plot without its date."""
     PLACE.mkdir(exist_ok=True)
     figure.savefig(PLACE / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import defaultdict
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ LARGEST = 32
 def composition(name: str, mode: str) -> dict[str, Any]:
     """Return what a model or block consists of at its medium size, and its sizes."""
     network = {**NETWORKS, **BLOCKS}[name]
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     launches = 0
     for operation in operations(network, network.sets["medium"][mode], mode):
         indicator = INDICATORS[operation.indicator]
