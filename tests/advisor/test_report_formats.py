@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+# The help of a command names the formats that exist when it is imported: not the toy.
+import advisor.cli.advise
+import advisor.cli.check
 import advisor.report.advice.formats
 import advisor.report.check.formats
 from advisor.report.advice.formats import ADVICE_FORMATS
