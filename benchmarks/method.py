@@ -221,7 +221,7 @@ def comparisons(folder: Path, blocks: int) -> None:
         f"from {noise[0]:.1%} to {noise[-1]:.1%}"
     )
     print(f"A/A: {sum(c.significant for c in controls)} of {len(controls)} significant at the 5 % level")
-    effect = [-c.mean for c in slowed]
+    effect = [-c.ratio.mean for c in slowed]
     print(f"slow-down of {PERCENT} %: measured as {math.expm1(statistics.median(effect)):.1%} in the median")
     print(f"slow-down detected: {sum(_is_slow_down(c) for c in slowed)} of {len(slowed)}")
     # Limit by the noise: an effect of 3.24 standard errors is detected with 90 % power at the 5 % level.

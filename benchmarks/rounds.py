@@ -181,7 +181,7 @@ def levels(blocks: int) -> Iterator[str]:
                 wrong += any(c.significant for c in comparisons)
                 for c in comparisons:
                     noise = deviations[int(c.observation.indicator.name)][c.arm]
-                    outside.setdefault(noise, []).append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
+                    outside.setdefault(noise, []).append(abs(c.ratio.mean) > NORMAL_QUANTILE * c.normal_error)
             for noise, misses in outside.items():
                 yield f"| {arms} | {rounds} | {noise:.0%} | {np.mean(misses):.1%} | {wrong / blocks:.1%} |"
 
@@ -200,7 +200,7 @@ def controls() -> Iterator[str]:
         for block in store.blocks():
             comparisons = [c for c in compare_block(store.observations(block=block.name)) if c.is_control]
             if comparisons:
-                wrong = sum(abs(c.mean) > stdtrit(c.degrees, TAIL) * c.ratio.deviation for c in comparisons)
+                wrong = sum(abs(c.ratio.mean) > stdtrit(c.degrees, TAIL) * c.ratio.deviation for c in comparisons)
                 yield f"{block.name}: {wrong} of {len(comparisons)} A/A controls, {comparisons[0].rounds} rounds"
 
 

@@ -74,7 +74,7 @@ def settings_of(o: Observation) -> str:
 
 def cell(c: Comparison) -> str:
     """Return a ratio: bold if it is significant, with a question mark if it has no result."""
-    ratio = f"{math.exp(c.mean):.2f}"
+    ratio = f"{math.exp(c.ratio.mean):.2f}"
     return f"**{ratio}**" if c.significant else ratio if c.conclusive else f"{ratio}?"
 
 
@@ -92,9 +92,9 @@ def versions_table(comparisons: Iterable[Comparison]) -> list[str]:
             groups[c.observation.framework + (" A/A" if c.is_control else ""), version_of(c.observation)].append(c)
     rows = []
     for (name, version), group in sorted(groups.items(), reverse=True):
-        mean = math.exp(statistics.fmean(c.mean for c in group))
-        ordered = sorted((c for c in group if c.significant), key=lambda c: c.mean)
-        faster, slower = [c for c in reversed(ordered) if c.mean > 0], [c for c in ordered if c.mean < 0]
+        mean = math.exp(statistics.fmean(c.ratio.mean for c in group))
+        ordered = sorted((c for c in group if c.significant), key=lambda c: c.ratio.mean)
+        faster, slower = [c for c in reversed(ordered) if c.ratio.mean > 0], [c for c in ordered if c.ratio.mean < 0]
         extremes = (f"{len(own)}: {_named_ratio(own[0])}" if own else "0" for own in (faster, slower))
         rows.append([f"{name} {version}", f"{mean:.2f}", str(len(group)), *extremes])
     head = ("version", "geometric mean", "comparisons", "faster: the fastest", "slower: the slowest")
@@ -102,7 +102,7 @@ def versions_table(comparisons: Iterable[Comparison]) -> list[str]:
 
 
 def _named_ratio(c: Comparison) -> str:
-    return f"{short(c.observation)} {math.exp(c.mean):.2f}"
+    return f"{short(c.observation)} {math.exp(c.ratio.mean):.2f}"
 
 
 def settings_groups(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
@@ -112,7 +112,7 @@ def settings_groups(comparisons: Iterable[Comparison]) -> dict[str, list[Compari
         o = c.observation
         if o.settings and o.stack.identity == c.reference.stack.identity:
             groups[f"{o.framework} {version_of(o).public} {settings_of(o)}"].append(c)
-    return {label: sorted(groups[label], key=lambda c: c.mean) for label in sorted(groups, reverse=True)}
+    return {label: sorted(groups[label], key=lambda c: c.ratio.mean) for label in sorted(groups, reverse=True)}
 
 
 def settings_table(comparisons: Iterable[Comparison]) -> list[str]:
@@ -120,7 +120,7 @@ def settings_table(comparisons: Iterable[Comparison]) -> list[str]:
     rows = []
     for label, ordered in settings_groups(comparisons).items():
         ends = map(_named_ratio, (ordered[0], ordered[-1]))
-        median = math.exp(statistics.median(c.mean for c in ordered))
+        median = math.exp(statistics.median(c.ratio.mean for c in ordered))
         rows.append([f"`{label}`", f"{median:.2f}", *ends, f"{sum(c.significant for c in ordered)} of {len(ordered)}"])
     return table(("setting", "median ratio", "slowest", "fastest", "significant"), rows)
 

@@ -39,8 +39,8 @@ def draw_versions(framework: str, comparisons: Sequence[Comparison], name: str) 
     for c in rows:
         column = 0 if c.is_control else 1 + versions.index(version_of(c.observation))
         row = names.index(short(c.observation))
-        grid[row][column] = c.mean
-        marks[row, column] = f"{math.exp(c.mean):.2f}{'*' if c.significant else '' if c.conclusive else '?'}"
+        grid[row][column] = c.ratio.mean
+        marks[row, column] = f"{math.exp(c.ratio.mean):.2f}{'*' if c.significant else '' if c.conclusive else '?'}"
     figure, axes = plt.subplots(figsize=(1.6 + 0.62 * len(columns), 0.8 + 0.19 * len(names)))
     image = axes.imshow(grid, cmap="RdBu", vmin=-0.7, vmax=0.7, aspect="auto")
     axes.set_xticks(range(len(columns)), columns)
@@ -62,7 +62,7 @@ def draw_settings(comparisons: Sequence[Comparison], name: str) -> None:
         return
     figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.3 * len(groups)))
     for place, ordered in enumerate(groups.values()):
-        ratios = [math.exp(c.mean) for c in ordered]
+        ratios = [math.exp(c.ratio.mean) for c in ordered]
         axes.plot(ratios, [place] * len(ratios), "o", markersize=3, alpha=0.6, color="tab:blue")
         axes.plot([statistics.median(ratios)], [place], "|", markersize=12, color="black")
     axes.set_yticks(range(len(groups)), list(groups))

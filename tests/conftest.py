@@ -150,7 +150,9 @@ def first_knowledge_at(path: Path) -> Path:
 def user_data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the knowledge base of the person who runs the tests out of them; all workers share one of their own."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.getbasetemp().parent / "user-data"))
+        # The temporary folder of a worker is in that of the run.
+        own = tmp_path_factory.getbasetemp()
+        patch.setenv("XDG_DATA_HOME", str((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "user-data"))
         yield
 
 

@@ -26,7 +26,7 @@ def stack_comparisons_text(standings: StackComparisons) -> str:
     keys = sorted({(c.indicator, c.block) for c in standings.comparisons})
     for label, block in keys:
         group = [c for c in standings.comparisons if (c.indicator, c.block) == (label, block)]
-        group.sort(key=lambda c: -c.mean)
+        group.sort(key=lambda c: -c.ratio.mean)
         first = group[0]
         gpu = first.reference.hardware.gpu if first.reference.indicator.device == "cuda" else None
         where = gpu.model if gpu else first.reference.hardware.cpu.microarchitecture

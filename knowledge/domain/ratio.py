@@ -73,7 +73,7 @@ class Ratio:
             # Slow to import, and every command imports this module.
             from statistics import NormalDist
 
-            half = NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / comparisons) * self.deviation
+            half = max(half, NormalDist().inv_cdf(1 - (1 - CONFIDENCE) / 2 / comparisons) * self.deviation)
         return not math.exp(self.mean - half) <= 1 <= math.exp(self.mean + half)
 
     def inverse(self) -> Ratio:
@@ -86,11 +86,11 @@ class Ratio:
 
     def times(self, other: Ratio) -> Ratio:
         """Return the product with another ratio, whose error is independent."""
-        return Ratio(mean=self.mean + other.mean, variance=self.variance + other.variance)
+        return product((self, other))
 
     def over(self, other: Ratio) -> Ratio:
         """Return this ratio divided by another one, whose error is independent."""
-        return Ratio(mean=self.mean - other.mean, variance=self.variance + other.variance)
+        return product((self, other.inverse()))
 
 
 NO_GAIN = Ratio(mean=0.0, variance=0.0)
@@ -98,9 +98,16 @@ NO_GAIN = Ratio(mean=0.0, variance=0.0)
 
 
 def product(ratios: Iterable[Ratio]) -> Ratio:
-    """Return the product of ratios whose errors are independent: means and variances of the logarithms add up."""
+    """Return the product of ratios whose errors are independent: means and variances of the logarithms add up.
+
+    Its interval is as wide in standard deviations as that of the least certain factor.
+    """
     factors = tuple(ratios)
-    return Ratio(mean=sum(r.mean for r in factors), variance=sum(r.variance for r in factors))
+    return Ratio(
+        mean=sum(r.mean for r in factors),
+        variance=sum(r.variance for r in factors),
+        quantile=max((r.quantile for r in factors), default=NORMAL_QUANTILE),
+    )
 
 
 class WithRatio:
@@ -108,11 +115,6 @@ class WithRatio:
 
     __slots__ = ()
     ratio: Ratio
-
-    @property
-    def mean(self) -> float:
-        """Mean of the logarithm of the ratio."""
-        return self.ratio.mean
 
     @property
     def speedup(self) -> float:

@@ -66,7 +66,7 @@ class Comparison(WithRatio):
 
         They may differ by the half-width of the interval plus three standard errors of the medians.
         """
-        return abs(self.of_medians - self.mean) <= self.ratio.half_width + 3 * self.medians_error
+        return abs(self.of_medians - self.ratio.mean) <= self.ratio.half_width + 3 * self.medians_error
 
     @property
     def significant(self) -> bool:

@@ -180,7 +180,7 @@ def contrast_of(c: Comparison, common_share: float) -> Contrast | None:
         machine=machine_of(o.hardware, o.indicator.device),
         side=side_of(o),
         reference=side_of(c.reference),
-        mean=c.mean,
+        mean=c.ratio.mean,
         error=error,
         common=error * math.sqrt(common_share),
         rounds=c.rounds,

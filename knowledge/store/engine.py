@@ -20,7 +20,7 @@ from knowledge.store.base import KnowledgeBaseError
 from knowledge.store.privileges import GRANT_HINT, MIGRATION_HINT, lacks_rights, may_migrate, may_write
 from knowledge.store.shipped_files import shipped_files, shipped_version
 from knowledge.store.sql import SqlKnowledgeBase
-from knowledge.store.tables import HEAD, create_tables
+from knowledge.store.tables import FIRST, HEAD, create_tables
 from knowledge.store.transactions import FILE_STATE, begin, for_writing
 
 _OPENING_HINTS = {
@@ -55,6 +55,11 @@ def open_knowledge_base(address: str, *, shipped: bool = True, migrate: bool = T
         with engine.connect() as connection:
             revision = _revision(connection)
             migrate = migrate and writable and (connection.dialect.name == "sqlite" or may_migrate(connection))
+        if revision is not None and revision < FIRST:
+            raise KnowledgeBaseError(
+                f"the knowledge base `{name}` has tables of revision {revision}, which no release of this program made",
+                hint="move it away: the next command makes a new one",
+            )
         if revision is not None and revision > HEAD:
             raise KnowledgeBaseError(
                 f"the knowledge base `{name}` has tables of revision {revision}, newer than this program's {HEAD}",

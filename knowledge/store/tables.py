@@ -22,7 +22,9 @@ from sqlalchemy import (
     insert,
 )
 
-HEAD = "0001"
+FIRST = "0101"
+"""Revision of the tables of version 0.1.0."""
+HEAD = "0101"
 """Newest revision of the tables; the migrations lead here."""
 
 metadata = MetaData(

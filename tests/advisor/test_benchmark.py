@@ -95,7 +95,7 @@ def test_each_stack_is_the_whole_lock_of_the_project_and_ratios_are_stored_under
         "better": "higher",
     }
     assert (first.framework, first.samples, first.flops, first.bytes) == ("lib", (0.1,), 0, 0)
-    assert [(c.arm, c.is_control, round(c.mean, 3)) for c in comparisons] == [(1, False, 0.693), (2, True, 0.0)]
+    assert [(c.arm, c.is_control, round(c.ratio.mean, 3)) for c in comparisons] == [(1, False, 0.693), (2, True, 0.0)]
     assert evidence_of(observations).contrasts == ()
     assert evidence_of(observations).runs == ()
 

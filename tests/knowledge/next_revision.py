@@ -10,9 +10,9 @@ from pathlib import Path
 from knowledge.store import engine
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
-OLDER = FIXTURES / "databases" / "0001.sqlite.gz"
+OLDER = FIXTURES / "databases" / "0101.sqlite.gz"
 """A knowledge base of version 0.1.0."""
-NEXT = "0002"
+NEXT = "0102"
 """The revision, which adds the table `note`."""
 REVISIONS = f"{engine.REVISIONS} {FIXTURES / 'next_revision'}"
 

@@ -47,7 +47,7 @@ def test_intervals_have_their_nominal_coverage_at_every_level_of_noise(arms: int
         comparisons = compare_block(alike(seed, arms=arms, rounds=rounds, deviations=LEVELS, block="b"))
         wrong += any(c.significant for c in comparisons)
         for c in comparisons:
-            outside_by_level[deviation_of(c, LEVELS)].append(abs(c.mean) > NORMAL_QUANTILE * c.normal_error)
+            outside_by_level[deviation_of(c, LEVELS)].append(abs(c.ratio.mean) > NORMAL_QUANTILE * c.normal_error)
 
     # 5 % miss the true value, in groups, since arms share a reference. Pooled over indicators, 13 to 19 % would.
     for outside in outside_by_level.values():

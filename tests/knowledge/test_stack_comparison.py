@@ -34,7 +34,7 @@ def test_the_first_stack_is_the_reference() -> None:
         for names in (["numpy==1.26.4", "numpy==1.25.0"], ["numpy==1.25.0", "numpy==1.26.4"])
     )
 
-    assert there.mean == pytest.approx(-back.mean)
+    assert there.ratio.mean == pytest.approx(-back.ratio.mean)
     assert there.ratio.half_width == pytest.approx(back.ratio.half_width, rel=0.5)
 
 

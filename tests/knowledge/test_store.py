@@ -165,6 +165,19 @@ def test_tables_of_a_newer_program_are_refused(tmp_path: Path) -> None:
         open_knowledge_base(str(path))
 
 
+@pytest.mark.parametrize("revision", ["0001", "0005"])
+def test_tables_from_before_the_first_release_are_refused(revision: str, tmp_path: Path) -> None:
+    path = tmp_path / "k.sqlite"
+    open_knowledge_base(str(path), shipped=False).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", [revision])
+
+    with pytest.raises(KnowledgeBaseError, match=f"revision {revision}, which no release") as caught:
+        open_knowledge_base(str(path))
+
+    assert caught.value.hint == "move it away: the next command makes a new one"
+
+
 def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     path = tmp_path / "k.sqlite"
     path.write_text("this is not a database, and too long for an empty one" * 9)

@@ -226,7 +226,7 @@ def test_a_read_only_file_can_be_read_and_not_written(tmp_path: Path) -> None:
 def test_a_read_only_file_of_an_older_revision_is_refused(tmp_path: Path) -> None:
     path = older_knowledge(tmp_path / "k.sqlite")
 
-    with pytest.raises(KnowledgeBaseError, match=r"read-only, and its tables of revision 0001 are older"):
+    with pytest.raises(KnowledgeBaseError, match=r"read-only, and its tables of revision 0101 are older"):
         open_knowledge_base(f"sqlite:///file:{path}?mode=ro&uri=true")
 
 
