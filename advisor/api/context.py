@@ -43,13 +43,11 @@ from advisor.project.workload.proposal import Proposal, propose_workload
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
 from advisor.user_directories import cache_directory, readable_address
-from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.domain.workload import ProfiledWorkload
 from knowledge.estimate.workloads import Workload, find_workload, workload_of_profile
 from knowledge.hardware import profiles
-from pi_runners.catalogue import amounts_of_profile
 
 if TYPE_CHECKING:
     from advisor.resolve.score.builds import TargetBuilds
@@ -141,6 +139,7 @@ class TargetContext:
     def builds(self) -> TargetBuilds:
         """The builds on the target."""
         from advisor.resolve.score.builds import TargetBuilds
+        from knowledge.catalogue.builds import shipped_builds
 
         return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
@@ -151,6 +150,9 @@ class TargetContext:
             InputError: If there is no workload of the name.
         """
         if self.profile is not None:
+            # The indicators take long to import, and few projects have a profiled workload.
+            from pi_runners.catalogue import amounts_of_profile
+
             flops, moved = amounts_of_profile(self.profile)
             backend = MEASURED.get(self.profile.framework, "")
             return workload_of_profile(self.profile, backend=backend, flops=flops, bytes=moved)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from advisor.api.context import TargetContext
 from advisor.index.client import IndexClient
 from advisor.locks.registry import format_to_write
-from advisor.locks.setting_value import AppliedSetting
 from knowledge.domain.errors import InputError
 from knowledge.domain.shared_files import write_atomically
 
 if TYPE_CHECKING:
+    from advisor.locks.setting_value import AppliedSetting
     from advisor.resolve.optimum.request import ResolutionRequest
     from advisor.resolve.optimum.result import Optimum
 

@@ -21,7 +21,6 @@ from advisor.index.vulnerabilities.database import AdvisoryDatabase
 from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
 from advisor.project.interface import ProjectRequirements
 from advisor.user_directories import advisory_database_path, cache_directory, readable_address
-from knowledge.catalogue.builds import shipped_builds
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import Observation
@@ -117,6 +116,7 @@ def _framework_indexes(
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
     if not machines or not options.framework_indexes:
         return {}
+    from knowledge.catalogue.builds import shipped_builds
     from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import shipped_rules
 

@@ -45,13 +45,22 @@ class ShippedMachine:
 @cache
 def shipped_machines() -> Mapping[str, ShippedMachine]:
     """Return the machines of shipped profiles by name: each accelerator with a typical host, and processors."""
-    document = shipped_yaml("knowledge.hardware", "machines", "hosts.yaml")
+    document = _hosts()
     models = {model.name: model for model in accelerator_models() if _runs_a_framework(model)}
     short_names = {name: models[target] for name, target in document["short_names"].items()}
     named_models = {**{name: model for name, model in models.items() if not model.variants}, **short_names}
     machines = [_with_accelerator(name, model, document) for name, model in named_models.items()]
-    machines += [_processor(name, **facts) for name, facts in document["processors"].items()]
+    machines += _shipped_processors()
     return {machine.name: machine for machine in sorted(machines, key=lambda machine: machine.name)}
+
+
+def _hosts() -> Mapping[str, Any]:
+    document: Mapping[str, Any] = shipped_yaml("knowledge.hardware", "machines", "hosts.yaml")
+    return document
+
+
+def _shipped_processors() -> list[ShippedMachine]:
+    return [_processor(name, **facts) for name, facts in _hosts()["processors"].items()]
 
 
 @cache
@@ -66,7 +75,12 @@ def find_machine(name: str) -> ShippedMachine | None:
     Case, separators and brands do not count, and a driver's name of an accelerator stands for its profile:
     ``RTX 4090``, ``rtx-4090`` and ``NVIDIA GeForce RTX 4090`` are ``rtx4090``. Azure's names may lack ``Standard_``.
     """
-    machines, key = _machines_by_key(), _key(name)
+    key = _key(name)
+    # The catalogue of accelerators and the lists of instances take much longer to read.
+    for machine in _shipped_processors():
+        if _key(machine.name) == key:
+            return machine
+    machines = _machines_by_key()
     return next((machines[k] for k in (key, f"standard{key}", _key(_BRANDS.sub("", name))) if k in machines), None)
 
 

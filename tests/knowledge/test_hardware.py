@@ -13,7 +13,7 @@ from knowledge.hardware.accelerators import accelerator_models, model_of
 from knowledge.hardware.detect import detect, x86_level
 from knowledge.hardware.nvml import read_nvml
 from knowledge.hardware.profiles import find_profile, read_profile, shipped_machine, shipped_names
-from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, shipped_machines
+from knowledge.hardware.shipped_machines import PROVIDERS, cloud_instances, find_machine, shipped_machines
 from tests.knowledge.samples import recorded
 
 
@@ -371,3 +371,9 @@ def test_a_driver_that_is_no_version_is_one_sentence(driver: str) -> None:
     # A number such as 535.10 would lose its last digit.
     with pytest.raises(InputError, match="`node.yaml` has a wrong field `driver`"):
         read_profile(f"{PROFILE}driver: {driver}\n", where="node.yaml", name="node")
+
+
+def test_each_name_leads_to_its_machine() -> None:
+    machines = {**shipped_machines(), **cloud_instances()}
+
+    assert {name: find_machine(name.upper()) for name in machines} == machines

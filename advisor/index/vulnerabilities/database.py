@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any
 
-import yaml
 from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
@@ -265,6 +264,9 @@ def _parsed(content: bytes, place: str, suffix: str) -> Any:
 
 def _parsed_yaml(content: bytes, place: str) -> Any:
     """Return a YAML document whose values are texts or nothing, because a version such as `1.10` is not a number."""
+    # Slow to import; an index reads no such file.
+    import yaml
+
     base: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     loader: Any = type("Loader", (base,), {})
     loader.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])

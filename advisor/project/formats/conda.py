@@ -14,7 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from packaging.specifiers import InvalidSpecifier
 from packaging.utils import canonicalize_name
 
@@ -32,6 +31,7 @@ from advisor.project.package_sources import reference_of
 from advisor.project.text_file import read_text, read_toml
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
+from knowledge.shipped_yaml import shipped_yaml
 
 ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 """Names of files with a conda environment."""
@@ -113,6 +113,9 @@ def read_environment(path: Path) -> ProjectRequirements:
     Raises:
         InputError: If the file cannot be read.
     """
+    # Slow to import, and few projects have such a file.
+    import yaml
+
     text = read_text(path)
     try:
         document = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -287,7 +290,7 @@ def _pypi_line(name: str, value: Any, marker: str, origin: str) -> str:
 
 def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
     """Yield the keys and values of a YAML mapping; nothing for another node."""
-    if isinstance(node, yaml.MappingNode):
+    if getattr(node, "id", "") == "mapping":
         for key, value in node.value:
             yield str(key.value), value
 
@@ -301,5 +304,5 @@ def _index_names() -> Mapping[str, str]:
 @cache
 def _tables() -> Mapping[str, Any]:
     """Return the tables of names (`conda_names.yaml`)."""
-    tables: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("conda_names.yaml").read_text(encoding="utf-8"))
+    tables: Mapping[str, Any] = shipped_yaml("advisor.project.formats", "conda_names.yaml")
     return tables
