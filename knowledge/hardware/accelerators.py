@@ -15,7 +15,6 @@ from knowledge.hardware.accelerator_names import family_match, narrow, normalise
 from knowledge.shipped_yaml import parse_yaml, yaml_files
 
 ELEMENT_TYPES = ("float64", "float32", "tfloat32", "float16", "bfloat16", "float8", "float4", "int8")
-KINDS = ("data-centre", "workstation", "consumer", "embedded")
 _GIB = 2**30
 
 

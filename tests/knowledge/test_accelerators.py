@@ -14,7 +14,6 @@ import pytest
 from knowledge.domain.hardware import Accelerator
 from knowledge.hardware.accelerators import (
     ELEMENT_TYPES,
-    KINDS,
     AcceleratorModel,
     accelerator_models,
     closest_models,
@@ -22,6 +21,8 @@ from knowledge.hardware.accelerators import (
     model_of,
 )
 from tests.conftest import MACHINES
+
+KINDS = ("data-centre", "workstation", "consumer", "embedded")
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 QUALIFIERS = ("ti", "super", "maxq", "laptop", "ada", "nx", "nvl", "xtx", "titan", "quadro", "orin", "xavier")
