@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
+    from advisor.api import advice_inputs as advice_inputs
     from advisor.api import answer_memory as answer_memory
     from advisor.api import benchmark as benchmark
     from advisor.api import campaign_session as campaign_session
     from advisor.api import campaign_worker as campaign_worker
     from advisor.api import campaigns as campaigns
     from advisor.api import gate_session as gate_session
-    from advisor.api import lock_files as lock_files
     from advisor.api import measurement as measurement
     from advisor.api import project as project
     from advisor.api import queries as queries

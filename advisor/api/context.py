@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 
 from advisor.api.option import with_settings
 from advisor.api.options import (
-    REDUCED_PRECISION,
     REPLACE_PACKAGES,
     VARIANTS,
     ProjectFiles,
@@ -50,9 +49,6 @@ from knowledge.estimate.workloads import Workload, find_workload, workload_of_pr
 from knowledge.hardware import profiles
 
 if TYPE_CHECKING:
-    from advisor.resolve.score.builds import TargetBuilds
-    from advisor.resolve.score.setting_choice import TargetSettings
-    from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
@@ -103,15 +99,6 @@ class TargetContext:
             return self.profile.name
         return self.proposal.workload if self.proposal is not None else self.options.workload
 
-    @property
-    def target_settings(self) -> TargetSettings | None:
-        """The run-time settings that may be chosen; ``None`` if none may."""
-        from advisor.resolve.score.setting_choice import TargetSettings
-
-        if not self.options.recommend_settings:
-            return None
-        return TargetSettings(hardware=self.target.hardware, allows_reduced=REDUCED_PRECISION in self.options.allow)
-
     def with_python(self, python: str) -> TargetContext:
         """Return the same target with another interpreter.
 
@@ -126,22 +113,6 @@ class TargetContext:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
         directory = self.files.directory
         return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
-
-    @property
-    def rules(self) -> RuleBook:
-        """The rules that apply to the target."""
-        from knowledge.catalogue.rule_book import RuleBook
-        from knowledge.catalogue.rules import shipped_rules
-
-        return RuleBook(shipped_rules(), self.target.hardware)
-
-    @property
-    def builds(self) -> TargetBuilds:
-        """The builds on the target."""
-        from advisor.resolve.score.builds import TargetBuilds
-        from knowledge.catalogue.builds import shipped_builds
-
-        return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
     def find_workload(self) -> Workload | None:
         """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.
@@ -163,6 +134,21 @@ class TargetContext:
         """The lock that is written if none is named: several targets have a lock each."""
         own = _lock_of_target(self.files.directory, self.name, self.project)
         return self.lock or own or self.files.directory / "pylock.toml"
+
+    def check_only_target(self, paths: Sequence[Path]) -> None:
+        """Check that no other target has one of the locks that are written for this one.
+
+        Raises:
+            InputError: If writing one would remove another target from it.
+        """
+        tables = self.project.settings.get("targets", {})
+        for name, table in tables.items():
+            lock = self.files.directory / str(table["lock"]) if "lock" in table else None
+            if name != self.name and lock is not None and lock in paths:
+                raise InputError(
+                    f"`{lock}` is the lock of target `{name}`, too, and would lose it",
+                    hint="run `advisor advise` without `--target`, or name another file with `--output`",
+                )
 
     @property
     def benchmark_identity(self) -> str:

@@ -18,7 +18,7 @@ from advisor.domain.words import in_words, quoted
 from advisor.report.advice.formats import ADVICE_FORMATS
 from advisor.report.formats import Presentation
 from knowledge.domain.errors import InputError, UnsatisfiableError
-from knowledge.domain.shared_files import write_atomically
+from knowledge.domain.shared_files import write_all, write_atomically
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,33 +138,31 @@ def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
         if printed.update:
             _update(options, printed)
             return
-        with api.session.open_sessions(options) as sessions:
-            if len(sessions) == 1 and printed.targets is None:
-                _advise_one(sessions[0], printed)
+        with api.advice_inputs.open_inputs(options) as inputs:
+            if len(inputs) == 1 and printed.targets is None:
+                _advise_one(inputs[0], printed)
             else:
-                _advise_all(sessions, printed)
+                _advise_all(inputs, printed)
 
     with_consent(run, project)
 
 
-def _advise_one(session: api.session.AdviceSession, printed: AdviceOptions) -> None:
+def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) -> None:
     from advisor.locks.registry import format_to_write
 
-    paths = () if printed.dry_run else printed.output or (session.context.default_lock,)
+    paths = () if printed.dry_run else printed.output or (inputs.context.default_lock,)
     for path in paths:
         format_to_write(path)
-    api.lock_files.check_only_target(session.context, paths)
-    memory = (
-        None if printed.pr_body else api.answer_memory.AnswerMemory(session, format=printed.question, outputs=paths)
-    )
+    inputs.context.check_only_target(paths)
+    memory = None if printed.pr_body else api.answer_memory.AnswerMemory(inputs, format=printed.question, outputs=paths)
     answer = memory.recall() if memory else None
     if answer is not None:
         if answer.conflict is not None:
             raise answer.conflict
-        api.lock_files.write_locks(answer.locks)
+        write_all(answer.locks)
         print_report(answer.report)
         return
-    session.keeps_result = session.announces = session.reads_sizes = True
+    session = api.session.AdviceSession(inputs, keeps_result=True, announces=True, reads_sizes=True)
     try:
         session.recommend()
     except UnsatisfiableError as error:
@@ -175,17 +173,17 @@ def _advise_one(session: api.session.AdviceSession, printed: AdviceOptions) -> N
         print_report(printed.render(session))
         raise KeyboardInterrupt
     answer = api.answer_memory.RememberedAnswer(locks=session.lock_texts(paths), report=printed.render(session, paths))
-    api.lock_files.write_locks(answer.locks)
+    write_all(answer.locks)
     if printed.pr_body is not None:
         from advisor.report.advice.update import pull_request_body
 
         write_atomically(printed.pr_body, pull_request_body(api.update.change_to_best(session, outputs=paths)))
     print_report(answer.report)
     if memory is not None:
-        memory.store(answer)
+        session.remember(memory, answer)
 
 
-def _advise_all(sessions: Sequence[api.session.AdviceSession], printed: AdviceOptions) -> None:
+def _advise_all(inputs: Sequence[api.advice_inputs.AdviceInputs], printed: AdviceOptions) -> None:
     """Recommend a stack for each target, each with a lock of its own.
 
     Raises:
@@ -202,9 +200,10 @@ def _advise_all(sessions: Sequence[api.session.AdviceSession], printed: AdviceOp
     }
     for name, value in refused.items():
         if value:
-            names = quoted([session.context.name for session in sessions])
+            names = quoted([target.context.name for target in inputs])
             raise InputError(f"`{name}` is for one target, and the project has {names}", hint="name one `--target`")
-    results = api.targets.advise_targets(sessions, agree=printed.targets is not None, dry_run=printed.dry_run)
+    sessions = list(map(api.session.AdviceSession, inputs))
+    results = api.targets.advise_targets(sessions, agrees=printed.targets is not None, dry_run=printed.dry_run)
     print_report(targets_json(results) if printed.format == "json" else targets_text(results, report_layout()))
 
 

@@ -13,6 +13,7 @@ from advisor.cli.console import print_report, report_layout
 from advisor.cli.options import FormatOption, check_format, expand_options, with_consent
 from advisor.report.advice.reasons import explanation_json, explanation_text, prices_json, prices_text
 from advisor.report.advice.tree import FORMATS, tree_report
+from advisor.resolve.explanation.graph import dependency_graph
 
 
 @expand_options
@@ -74,7 +75,8 @@ def tree(
 
     def run(options: ProjectOptions) -> None:
         with api.session.open_session(options) as session:
-            graph = session.tree()
+            solved = session.solved()
+        graph = dependency_graph(solved.request.problem, solved.request.source, solved.stack)
         typer.echo(tree_report(graph, format=format, invert=invert, package=start, depth=depth))
 
     with_consent(run, project)
