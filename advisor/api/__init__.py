@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from advisor.api import campaign_worker as campaign_worker
     from advisor.api import campaigns as campaigns
     from advisor.api import gate_session as gate_session
+    from advisor.api import indexes as indexes
     from advisor.api import measurement as measurement
     from advisor.api import project as project
     from advisor.api import queries as queries
-    from advisor.api import resources as resources
     from advisor.api import run_plan as run_plan
     from advisor.api import run_settings as run_settings
     from advisor.api import session as session
+    from advisor.api import stores as stores
     from advisor.api import targets as targets
     from advisor.api import update as update
     from advisor.api import workload as workload

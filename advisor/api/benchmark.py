@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.context import TargetContext, open_predictor, prepare_target
+from advisor.api.indexes import open_indexes
 from advisor.api.measurement import block_name, run_block
 from advisor.api.measurement_options import EnvironmentOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
 from advisor.api.project import load_project, project_builder
-from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient

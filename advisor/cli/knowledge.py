@@ -39,7 +39,7 @@ _MANY = 20
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
     check_format(format)
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, **asdict(content)}, indent=2))
@@ -74,8 +74,8 @@ def import_(
 
     Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
-    with api.resources.open_writable_store(knowledge) as store:
-        sink = api.resources.AdmittingSink(store, source=source or "", warn=warn)
+    with api.stores.open_writable_store(knowledge) as store:
+        sink = api.stores.AdmittingSink(store, source=source or "", warn=warn)
         for place in sources:
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
@@ -129,7 +129,7 @@ def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
     return open_import_source(source)
 
 
-def _import_file(sink: api.resources.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
+def _import_file(sink: api.stores.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -162,7 +162,7 @@ def export(
     """
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         observations = store.observations(block=block, indicator=indicator)
         if block is None and indicator is None:
             private = sum(1 for _ in store.observations(indicator=BENCHMARK))
@@ -183,7 +183,7 @@ def export(
 @app.command("verify")
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         damaged = 0
         for description in store.find_damage():
             damaged += 1
@@ -212,7 +212,7 @@ def prune(
     """Remove whole blocks permanently; blocks that ship with the program return only if you import them again."""
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         blocks = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in blocks:

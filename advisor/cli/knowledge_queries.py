@@ -206,7 +206,7 @@ def import_mlperf(
         write_atomically(output, observation_file(every.values(), compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         counter = ContentCounter(o for name in INDICATORS for o in store.observations(indicator=name))
         for path, imported in trees:
             copies = imported.repeated + counter.add(imported.observations)
@@ -225,7 +225,7 @@ def mlperf_table(
     """Print a round's scores as the published table does: minutes to train, by system and benchmark."""
     check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         scores = score_submissions(store.observations(indicator=TRAINING))
     name = round_ if round_.startswith("v") else f"v{round_}"
     matching = [s for s in scores if s.round_ == name and division in ("all", s.division)]

@@ -42,7 +42,7 @@ def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption =
     from knowledge.service.client import push as deliver
 
     service = KnowledgeService(url, token)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         _print_result(deliver(store, service, progress=say), "delivered")
 
 
@@ -54,8 +54,8 @@ def pull(
     from knowledge.service.client import pull as fetch
 
     service = KnowledgeService(url, token)
-    with api.resources.open_writable_store(knowledge) as store:
-        sink = api.resources.AdmittingSink(store, source=source or service.name, warn=warn)
+    with api.stores.open_writable_store(knowledge) as store:
+        sink = api.stores.AdmittingSink(store, source=source or service.name, warn=warn)
 
         def add(observations: Iterable[Observation]) -> DeliveryResult:
             result = sink.add(observations)
@@ -81,7 +81,7 @@ def create_token(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Create a token and print it. It cannot be printed again: only its hash is stored."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         text, token = store.create_token(role=role, source=source, days=days)
     say(
         f"token `{token.id}` for `{source}`, role `{role}`"
@@ -94,7 +94,7 @@ def create_token(
 def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List the tokens by their identifiers; the tokens themselves are not stored."""
     check_format(format)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         stored = store.tokens()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in stored]}, indent=2))
@@ -110,7 +110,7 @@ def revoke_token(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Revoke a token permanently; a running service refuses it at once."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         store.revoke_token(identity)
     typer.echo(f"token `{identity}` is revoked")
 
@@ -119,7 +119,7 @@ def revoke_token(
 def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List quarantined observations with the reasons."""
     check_format(format)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         entries = store.quarantined()
     if format == "json":
         records = [
@@ -147,7 +147,7 @@ def accept(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Store quarantined observations."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         result = store.release(_selected_identities(store, which or [], all_=all_, source=source))
     typer.echo(f"{result.added} accepted" + (f", {result.known} already stored" if result.known else ""))
 
@@ -157,7 +157,7 @@ def drop(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Delete quarantined observations permanently."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         deletions = store.drop(_selected_identities(store, which or [], all_=all_, source=source))
     typer.echo(f"{deletions} deleted")
 
@@ -187,7 +187,7 @@ def _selected_identities(store: KnowledgeBase, prefixes: Sequence[str], *, all_:
 def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List the sources of observations with the trust in each."""
     check_format(format)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         stored = store.sources()
     if format == "json":
         typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in stored]}, indent=2))
@@ -205,6 +205,6 @@ def trust(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Set the trust in a source: half the trust doubles the variance of its observations."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         store.trust(name, weight)
     typer.echo(f"`{name}` is trusted with {weight:g}")

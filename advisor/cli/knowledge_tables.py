@@ -59,9 +59,9 @@ def import_published(
     if output is not None:
         _write(output, tables, format)
         return
-    with api.resources.open_writable_store(knowledge) as store, activity("storing the measurements"):
+    with api.stores.open_writable_store(knowledge) as store, activity("storing the measurements"):
         # One delivery, so that either the rows of all files are stored or none.
-        result = api.resources.AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
+        result = api.stores.AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
     hide_progress()
     _print_result(tables, result, format)
 

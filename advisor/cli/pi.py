@@ -160,7 +160,7 @@ def _planned_indicators(
         raise InputError("no stack is named", hint="add `--stack 'numpy==2.2.6'`, and more to compare with it")
     if sampling.samples == 1:
         raise InputError("an indicator needs at least 2 samples in each process", hint="omit `--samples`")
-    with api.resources.open_indexes(indexes, Path.cwd()) as client:
+    with api.indexes.open_indexes(indexes, Path.cwd()) as client:
         block = api.measurement.plan_block(
             indicators or (),
             block_group.stack,
@@ -248,7 +248,7 @@ def show(
 ) -> None:
     """Print the comparisons of a block that was measured before."""
     check_format(format)
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         # The names of blocks of `pi run` begin with the time: they come last, the newest at the end.
         names = sorted((stored.name for stored in store.blocks()), key=lambda name: (name[:8].isdigit(), name))
         matching = [block] if block in names else [name for name in names if name.startswith(block)]

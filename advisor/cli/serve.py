@@ -36,7 +36,7 @@ def serve(
 
         from knowledge.service.access import LOGGER
         from knowledge.service.app import create_app
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         app = create_app(store, Indicators(), most_bytes=int(most * 1e6))
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
