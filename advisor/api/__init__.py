@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from advisor.api import campaign_session as campaign_session
     from advisor.api import campaign_worker as campaign_worker
     from advisor.api import campaigns as campaigns
+    from advisor.api import exchange as exchange
     from advisor.api import gate_session as gate_session
     from advisor.api import indexes as indexes
     from advisor.api import measurement as measurement

@@ -22,7 +22,6 @@ from advisor.api.options import (
     ResolutionOptions,
 )
 from advisor.api.project import TargetTable
-from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
@@ -38,6 +37,7 @@ from advisor.project.interface import (
     supports_own_python,
 )
 from advisor.project.metadata.stated_metadata import read_stated_metadata
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads
 from advisor.project.workload.proposal import Proposal, propose_workload
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
@@ -189,9 +189,9 @@ def prepare_target(
     target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)
     resolution = with_settings(options.resolution, settings)
-    profile, proposal = find_profile(directory, resolution.workload), None
+    profile, proposal = _find_profile(directory, resolution.workload), None
     if profile is not None:
-        warn_of_another_machine(profile, target)
+        _warn_of_another_machine(profile, target)
     elif resolution.workload is None:
         proposal = propose_workload(directory, DiskCache(cache_directory(options.indexes.cache_directory)))
     return TargetContext(
@@ -208,6 +208,35 @@ def prepare_target(
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
     )
+
+
+def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
+    """Return the profiled workload of a name, or the only one if no name is given; ``None`` if there is none."""
+    profiles = read_workloads(directory)
+    if name is None and len(profiles) > 1:
+        logger.warning(
+            "`%s` has %d workloads; select one with `--workload`: %s",
+            WORKLOAD_FILE,
+            len(profiles),
+            ", ".join(f"`{profile.name}`" for profile in profiles),
+        )
+    if name is None:
+        return profiles[0] if len(profiles) == 1 else None
+    return next((profile for profile in profiles if profile.name == name), None)
+
+
+def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
+    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
+    gpu = target.hardware.gpu
+    own = gpu.model if gpu else target.hardware.cpu.model
+    names = {own, target.hardware.cpu.microarchitecture}
+    if profile.device != target.hardware.device or (profile.hardware and own and profile.hardware not in names):
+        logger.warning(
+            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
+            profile.name,
+            profile.hardware or profile.device,
+            own or target.hardware.device,
+        )
 
 
 def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:

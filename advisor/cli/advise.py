@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,11 +14,14 @@ from advisor import api
 from advisor.api.option import Option
 from advisor.api.options import ProjectOptions, TargetOptions
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import check_format, expand_options, with_consent
+from advisor.cli.options import check_format, expand_options
 from advisor.domain.words import in_words, quoted
+from advisor.locks.registry import format_to_write
+from advisor.project.interface import UnbuiltProjectError
 from advisor.report.advice.formats import ADVICE_FORMATS
 from advisor.report.formats import Presentation
-from knowledge.domain.errors import InputError, UnsatisfiableError
+from advisor.resolve.candidates.problem import BuildsNeededError
+from knowledge.domain.errors import AdvisorError, InputError, UnsatisfiableError
 from knowledge.domain.shared_files import write_all, write_atomically
 
 
@@ -81,8 +85,6 @@ class AdviceOptions:
         Raises:
             InputError: At the first one that does.
         """
-        from advisor.locks.registry import format_to_write
-
         check_format(self.format, among=ADVICE_FORMATS.names)
         for path in self.output:
             format_to_write(path)
@@ -148,8 +150,6 @@ def advise(project: ProjectOptions, printed: AdviceOptions) -> None:
 
 
 def _advise_one(inputs: api.advice_inputs.AdviceInputs, printed: AdviceOptions) -> None:
-    from advisor.locks.registry import format_to_write
-
     paths = () if printed.dry_run else printed.output or (inputs.context.default_lock,)
     for path in paths:
         format_to_write(path)
@@ -216,3 +216,41 @@ def _update(project: ProjectOptions, printed: AdviceOptions) -> None:
     print_report(update_json(change) if printed.format == "json" else update_text(change, report_layout()))
     if not change.passes:
         raise typer.Exit(1)
+
+
+def with_consent(run: Callable[[ProjectOptions], None], options: ProjectOptions) -> None:
+    """Run a command; if it needs builds and the user agrees on a terminal, run it again with them.
+
+    The project is one question; the packages that a stack needs are another one, which lists them.
+
+    Args:
+        run: The command.
+        options: Its options.
+
+    Raises:
+        BuildsNeededError, UnbuiltProjectError: If there is no terminal, or the user does not agree.
+    """
+    try:
+        run(options)
+    except AdvisorError as error:
+        if isinstance(error, UnbuiltProjectError):
+            _ask(error, (), "Build the metadata of the project? This runs its code on this machine")
+            allowed = replace(options.resolution, build_project=True)
+            with_consent(run, replace(options, resolution=allowed))
+        elif isinstance(error, BuildsNeededError):
+            question = "Build these and other packages that a stack needs? This runs their code on this machine"
+            _ask(error, error.packages, question)
+            run(replace(options, resolution=replace(options.resolution, build_sdists=True)))
+        else:
+            raise
+
+
+def _ask(error: AdvisorError, packages: Sequence[str], question: str) -> None:
+    """Ask whether to build; raise the error without a terminal, or if the answer is no."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise error
+    typer.echo(error.message, err=True)
+    for package in packages:
+        typer.echo(f"  {package}", err=True)
+    if not typer.confirm(question, default=False, err=True):
+        raise error

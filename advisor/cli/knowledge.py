@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from advisor.api.option import read_moment
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, print_json
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
 from knowledge.domain.errors import InputError, suggest
@@ -24,6 +23,7 @@ from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.shared_files import write_atomically
 from knowledge.exchange.admission import AdmissionResult
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations, write_observations
+from knowledge.exchange.parquet import parquet_table
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 if TYPE_CHECKING:
@@ -38,11 +38,10 @@ _MANY = 20
 @app.command("status")
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
-    check_format(format)
     with api.stores.open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, **asdict(content)}, indent=2))
+        print_json({"schema_version": 1, **asdict(content)})
         return
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
@@ -173,8 +172,6 @@ def export(
             for line in write_observations(observations):
                 typer.echo(line)
         elif parquet:
-            from knowledge.exchange.parquet import parquet_table
-
             write_atomically(output, parquet_table(observations))
         else:
             write_atomically(output, observation_file(observations, compressed=output.suffix == ".gz"))
