@@ -19,8 +19,8 @@ from advisor.locks.setting_value import AppliedSetting
 from advisor.locks.settings_table import settings_texts
 from advisor.project.formats.pyproject import ProjectIdentity, read_identity
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_within
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
 
