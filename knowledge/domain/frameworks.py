@@ -36,7 +36,8 @@ class Framework:
         abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
         published: Its names in published tables, as regular expressions.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
-            reported, `categories` of events in traces.
+            reported; how its traces are recognised (`files`, `categories` of events, names of `processes`), and the
+            framework whose folder reads them (`reader`), if it is not its own.
     """
 
     name: str
