@@ -1,14 +1,15 @@
-"""Files that several processes use: atomic writes, and locks that one open file holds."""
+"""Files that several processes use: atomic writes, JSON documents, and locks that one open file holds."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from knowledge.domain.errors import InputError
 
@@ -75,6 +76,15 @@ def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Itera
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return a JSON document; an empty one if the file is absent or damaged."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document
 
 
 def lock_file(path: Path) -> IO[str] | None:
