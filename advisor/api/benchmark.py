@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.context import TargetContext, open_predictor, prepare_target
+from advisor.api.indexes import open_indexes
 from advisor.api.measurement import block_name, run_block
 from advisor.api.measurement_options import EnvironmentOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
 from advisor.api.project import load_project, project_builder
-from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
@@ -192,7 +193,7 @@ def _lock_stacks(
     """
     with open_predictor(context, client) as estimator:
         if not stacks:
-            advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
+            advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
             compared = [("baseline", advice.baseline), ("recommended", advice.optimum.stack)]
             if not _differ(advice.baseline, advice.optimum.stack):
                 if not can_be_equal:
@@ -206,7 +207,7 @@ def _lock_stacks(
         locked = []
         for text in stacks:
             pinned, packages = _with_requirements(context, text)
-            advice = AdviceSession(context=pinned, client=client, estimator=estimator, current=None).recommend()
+            advice = AdviceSession(AdviceInputs(context=pinned, client=client, estimator=estimator)).recommend()
             lock = locker.lock_of(advice.optimum.stack, text.split(), python)
             locked.append(_ProjectStack(lock=lock, packages=packages))
     keys = [stack.lock.key for stack in locked]

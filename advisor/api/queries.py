@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.api.resources import open_readable_store
+from advisor.api.stores import open_readable_store
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, frameworks

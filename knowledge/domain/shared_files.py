@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +28,16 @@ def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) 
     with _temporary_file(path, content, durable=durable) as temporary:
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
         os.replace(temporary, path)
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Write files whose texts were all made before the first is written.
+
+    Raises:
+        InputError: If a file cannot be written.
+    """
+    for path, text in texts.items():
+        write_atomically(path, text)
 
 
 def create_atomically(path: Path, content: str | bytes) -> bool:
