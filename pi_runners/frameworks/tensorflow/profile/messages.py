@@ -73,10 +73,10 @@ def split(message: memoryview, number: int) -> tuple[bytes, list[memoryview]]:
 
     Args:
         message: The encoded message.
-        number: Number of the field.
+        number: The field's number.
 
     Returns:
-        The message without the field, and messages of about 250 kB with some elements of the field each.
+        The message without these elements, and messages of about 250 kB, each with some elements.
 
     Raises:
         WireError: If the message is truncated or damaged.
