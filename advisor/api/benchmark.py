@@ -26,7 +26,7 @@ from advisor.resolve.candidates.problem import Candidate, CandidateStack
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.hardware.detect import detect
 from pi_runners.execution.campaign import Block
@@ -250,14 +250,14 @@ def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:
 def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     """Return the package that the ratios are evidence for, and that tables name the stacks by.
 
-    It is one whose version differs between the stacks: a framework, if one differs, NumPy only if the stacks name it or
-    nothing else differs; otherwise one that the stacks name.
+    It is one whose version differs between the stacks: a framework, if one differs, a library of arrays (NumPy) only if
+    the stacks name it or nothing else differs; otherwise one that the stacks name.
     """
     versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
     common = set.intersection(*(set(listed) for listed in versions))
     differing = {name for name in common if len({listed[name] for listed in versions}) > 1}
     packages = frozenset[str]().union(*(stack.packages for stack in stacks))
-    frameworks = FRAMEWORKS.keys() - {"numpy"}
+    frameworks = {name for name, framework in FRAMEWORKS.items() if framework not in able_frameworks("arrays")}
     return min(differing or common, key=lambda name: (name not in frameworks, name not in packages, name))
 
 
