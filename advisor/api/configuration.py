@@ -170,11 +170,11 @@ def check_table(table: Mapping[str, Any], where: str) -> None:
         _check_keys(own, target_keys(), f"tool.advisor.targets.{name}", where)
 
 
-def _check_keys(table: Mapping[str, Any], known_keys: Mapping[str, Key], path: str, where: str) -> None:
+def _check_keys(table: Mapping[str, Any], valid_keys: Mapping[str, Key], path: str, where: str) -> None:
     for name, value in table.items():
-        key = known_keys.get(name)
+        key = valid_keys.get(name)
         if key is None:
-            raise InputError(f"`{where}`: `[{path}]` has no key `{name}`", hint=suggest(name, known_keys))
+            raise InputError(f"`{where}`: `[{path}]` has no key `{name}`", hint=suggest(name, valid_keys))
         example = f"write it as `{name} = {key.example}`"
         if not key.is_valid(value):
             raise InputError(f"`{where}`: `{path}.{name}` has a value of the wrong type", hint=example)

@@ -191,7 +191,7 @@ def key_fields(group: type) -> tuple[OptionField, ...]:
     """Return the options of a group that keys of ``[tool.advisor]`` set.
 
     Raises:
-        TypeError: If nobody could tell a given value of one from its default.
+        TypeError: If a given value of one could not be distinguished from its default.
     """
     fields = tuple(field for field in option_fields(group) if field.option.key)
     for field in fields:
