@@ -35,6 +35,8 @@ class Framework:
         devices: Devices that it supports: ``cpu``, ``cuda``.
         abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
         published: Its names in published tables, as regular expressions.
+        references: Notes for reports about values of settings that published effects are over, such as
+            ``precision=tf32``.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
             reported, `categories` of events in traces.
     """
@@ -49,6 +51,7 @@ class Framework:
     devices: tuple[str, ...] = ("cpu", "cuda")
     abilities: frozenset[str] = frozenset()
     published: Mapping[str, str] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self, name: str) -> dict[str, Any]:

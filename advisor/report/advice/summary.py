@@ -73,6 +73,8 @@ def workload_line(report: AdviceResult) -> str:
         return f"{report.proposal.workload}, guessed from {source} (`--workload` sets it)"
     if len(prediction.kinds) > 1:
         return f"none selected: the worst of {len(prediction.kinds)} kinds counts (`--workload NAME`)"
+    if prediction.kinds:
+        return f"none selected: {prediction.workload} is the only measured kind (`--workload NAME`)"
     return prediction.workload
 
 
