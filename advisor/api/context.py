@@ -29,6 +29,7 @@ from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.locks.current import read_current
 from advisor.locks.lock import Lock
+from advisor.locks.registry import default_format, lock_formats
 from advisor.project.benchmark import read_benchmark
 from advisor.project.formats.pyproject import has_uv_settings
 from advisor.project.interface import (
@@ -74,8 +75,8 @@ class TargetContext:
         options: What the best stack is: the options, completed by the settings of the project and the target.
         profile: The profiled workload of the project that was chosen, or its only one; ``None`` if it has none.
         proposal: The workload that the project's sources suggest, if nobody chose one.
-        lock: Lock file of the target: the one in the project's settings, else ``pylock.NAME.toml`` if it exists and the
-            project has several targets; else ``None``.
+        lock: Lock file of the target: the one in the project's settings, else the one with the target's name if it
+            exists and the project has several targets; else ``None``.
         allowed: Which packages may replace others.
         other_pythons: Interpreters that the project supports, newest first. Empty if somebody chose one, or the project
             supports the interpreter of this program.
@@ -125,7 +126,8 @@ class TargetContext:
     def uses_uv(self) -> bool:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
         directory = self.files.directory
-        return (directory / "uv.lock").is_file() or has_uv_settings(directory / "pyproject.toml")
+        locks = (lock_format for lock_format in lock_formats() if lock_format.tool == "uv")
+        return any(lock.current(directory) for lock in locks) or has_uv_settings(directory / "pyproject.toml")
 
     @property
     def rules(self) -> RuleBook:
@@ -162,7 +164,7 @@ class TargetContext:
     def default_lock(self) -> Path:
         """The lock that is written if none is named: several targets have a lock each."""
         own = _lock_of_target(self.files.directory, self.name, self.project)
-        return self.lock or own or self.files.directory / "pylock.toml"
+        return self.lock or own or self.files.directory / default_format().name
 
     @property
     def benchmark_identity(self) -> str:
@@ -254,7 +256,7 @@ def _present_lock(directory: Path, table: TargetTable, project: ProjectRequireme
 def _lock_of_target(directory: Path, name: str, project: ProjectRequirements) -> Path | None:
     """Return the lock that is named after a target, if the project has several targets; else ``None``."""
     is_one_of_several = name and len(project.settings.get("targets", {})) > 1
-    return directory / f"pylock.{name}.toml" if is_one_of_several else None
+    return directory / default_format().target_name.format(name) if is_one_of_several else None
 
 
 def make_problem(project: ProjectRequirements, target: Target, resolution: ResolutionOptions) -> ResolutionProblem:

@@ -17,8 +17,8 @@ from advisor.locks.interface import PackageToLock, StackToLock
 from advisor.locks.setting_value import AppliedSetting
 from advisor.project.formats.pyproject import ProjectIdentity, read_identity
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, ResolutionProblem
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_packages, requirements_within
+from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_packages, requirements_within
 
 
 def stack_to_lock(

@@ -363,7 +363,7 @@ class AdviceSession:
         """Return the text of a lock of the best stack for each path.
 
         Args:
-            paths: ``pylock.toml``, ``pylock.NAME.toml``, ``*.txt``, ``Pipfile.lock`` or ``*.cdx.json``.
+            paths: The locks; the name of each determines its format.
 
         Raises:
             InputError: If a path has no known format, or its directory does not exist.

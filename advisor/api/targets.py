@@ -13,7 +13,7 @@ from advisor.api.session import AdviceResult, AdviceSession
 from advisor.domain.progress import activity
 from advisor.domain.time_limit import TimeLimit
 from advisor.domain.words import quoted
-from advisor.locks.registry import format_to_write
+from advisor.locks.registry import default_format, format_to_write
 from advisor.locks.settings_table import locked_settings
 from advisor.resolve.explanation.prices import Price, agreement_price
 from advisor.resolve.explanation.recommended_settings import values_to_set
@@ -121,7 +121,7 @@ def _owners(sessions: Sequence[AdviceSession]) -> dict[Path, list[AdviceSession]
             raise
         if markers is None:
             raise InputError(
-                f"the targets {_names(sharing)} have the same lock `{path}`, which is no `pylock.toml`",
+                f"the targets {_names(sharing)} have the same lock `{path}`, which is no `{default_format().name}`",
                 hint="give each a `lock` of its own, or name one `--target`",
             )
     return owners

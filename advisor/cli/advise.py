@@ -35,8 +35,7 @@ class AdviceOptions:
         Option(
             "--output -o",
             metavar="FILE",
-            help="Lock to write (default: pylock.toml).\n"
-            "Also pylock.NAME.toml, *.txt, Pipfile.lock or *.cdx.json (repeatable).",
+            help="Lock to write (default: pylock.toml).\nIts name determines its format (repeatable).",
         ),
     ] = ()
     dry_run: Annotated[bool, Option("--dry-run", help="Write no lock.")] = False
