@@ -29,7 +29,7 @@ from tests.package_index import PackageIndex
 
 
 @pytest.fixture
-def project(index: PackageIndex, tmp_path: Path) -> Path:
+def project(no_user_configuration: None, index: PackageIndex, tmp_path: Path) -> Path:
     """A project with one requirement."""
     index.add("a", "1.0", ["b"])
     index.add("b", "1.0")
