@@ -17,7 +17,7 @@ from advisor.index.access import OFFLINE_HINT, DatedEntries, IndexAccess, Offlin
 from advisor.index.addresses import local_path, url_of_path
 from advisor.index.configuration import IndexConfiguration, without_credentials
 from advisor.index.pages.filenames import is_variants_file
-from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, page_entries
+from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, parse_page
 from knowledge.domain.errors import UnavailableError
 
 _FIELDS = ("digest", "exists", "type", "url", "index", "requested")
@@ -240,14 +240,15 @@ def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
     if not about["exists"]:
         return None
     with _explained(about):
-        return page_entries(body, about["type"], url=about["url"], links=about.get("requested") == about["index"])
+        links = about.get("requested") == about["index"]
+        return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
 
 
 def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
     if entries is None:
         return Listing()
     with _explained(about):
-        return entries.select(about["index"], selector)
+        return entries.select(selector)
 
 
 @contextmanager
