@@ -39,10 +39,6 @@ def is_static(pkg_info: str) -> bool:
 def static_metadata(pkg_info: str, pyproject: str | None) -> str:
     """Return the header of the core metadata of an sdist, with static requirements if there are any.
 
-    Args:
-        pkg_info: Its ``PKG-INFO``.
-        pyproject: Its ``pyproject.toml``, if it has one.
-
     Raises:
         ValueError: If the header of ``PKG-INFO`` is too long.
     """
@@ -61,11 +57,7 @@ def static_metadata(pkg_info: str, pyproject: str | None) -> str:
 
 
 def _stated(document: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return the name of a project and the fields of its requirements.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: If they are dynamic or malformed.
-    """
+    """Return the name of a project and the fields of its requirements; any exception if these are not stated."""
     if "project" in document:
         table = document["project"]
         if _DYNAMIC & {name.lower() for name in _lines(table.get("dynamic", []))}:
@@ -114,13 +106,7 @@ def _poetry_lines(table: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _requirement_lines(table: Mapping[str, Any], requirements: object, extras: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the fields of the requirements in a table ``project`` or ``tool.flit.metadata``.
-
-    Args:
-        table: The table, with the key ``requires-python``.
-        requirements: Its requirements.
-        extras: Those of each extra.
-    """
+    """Yield the fields of the requirements in a table ``project`` or ``tool.flit.metadata``, and of its extras."""
     for python in _lines([table["requires-python"]] if "requires-python" in table else []):
         yield f"Requires-Python: {specifiers_from(python)}"
     for text in _lines(requirements):
@@ -140,11 +126,7 @@ def _of_extra(requirement: Requirement, extra: str) -> Requirement:
 
 
 def _lines(values: Any) -> list[str]:
-    """Return the texts of a list; each becomes a line.
-
-    Raises:
-        ValueError: If it is no list of texts, or one of them has several lines.
-    """
+    """Return the texts of a list; each becomes a line, so that it may not have several."""
     if not isinstance(values, list) or not all(isinstance(value, str) and value.isprintable() for value in values):
         raise ValueError("a field is not a list of single lines")
     return values

@@ -320,11 +320,7 @@ _PLAIN_ADDRESS = re.compile(r"https://[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?:/
 
 
 def _address(page: str, base: str, url: str) -> str:
-    """Return the absolute address of a link.
-
-    Raises:
-        ValueError: If a page from the network links to a local file.
-    """
+    """Return the absolute address of a link. The whole page is refused if it is remote and links to a local file."""
     if len(url) <= ADDRESS_CHARACTERS and _PLAIN_ADDRESS.fullmatch(url):
         # The general way takes ten times as long, and a page has thousands of addresses.
         return url
