@@ -21,7 +21,7 @@ from advisor.domain.target import NEWEST_PYTHON, Target
 from advisor.domain.words import quoted
 from advisor.index.metadata.core import CoreMetadata
 from advisor.project.package_sources import PackageSource
-from knowledge.domain.documents import lines_of, requirement_from, specifiers_from
+from knowledge.domain.documents import requirement_from, specifiers_from
 from knowledge.domain.errors import InputError
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -164,41 +164,18 @@ def settings_requirements(
     return tuple(replace(root, constraint=constraint) for root in roots)
 
 
-def line_of(path: Path, text: str, part: str) -> str:
-    """Return ``FILE:LINE`` of the first line that contains a text; empty if no line contains it."""
-    for number, content in enumerate(lines_of(text), start=1):
-        if part in content:
-            return f"{path.name}:{number}"
-    return ""
-
-
-def entry_place(path: Path, text: str, name: str) -> str:
-    """Return ``FILE:LINE`` of the entry of a package in a file of TOML; only the file if no line contains the name."""
-    return line_of(path, text, f"{name} =") or line_of(path, text, name) or path.name
-
-
 def check_available(names: Iterable[str], available: Collection[str], path: Path, *, kind: str = "extra") -> None:
-    """Check that a file has the parts that the user selected.
-
-    Args:
-        names: The selected parts.
-        available: The parts of the file.
-        path: The file.
-        kind: What the parts are.
-
-    Raises:
-        InputError: If it does not have one of them.
-    """
+    """Raise an :class:`InputError` if a file does not have one of the parts that the user selected."""
     for name in names:
         if name not in available:
             raise InputError(f"`{path}` has no {kind} `{name}`", hint=f"it has {quoted(sorted(available)) or 'none'}")
 
 
 def table_in(document: Mapping[str, Any], key: str, path: Path, *, parent: str = "") -> Mapping[str, Any]:
-    """Return a table of a document, empty if there is none.
+    """Return a table of a document or of a table, empty if there is none.
 
     Args:
-        document: The document, or a table of it.
+        document: The document or table.
         key: Name of the table.
         path: The file, for messages.
         parent: Name of the table that contains it, with a point at its end; empty for the document.

@@ -23,12 +23,11 @@ from advisor.project.formats.requirements import read_requirement_lines
 from advisor.project.interface import (
     ProjectRequirements,
     check_available,
-    entry_place,
     parse_requirement,
     shape_checked,
 )
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import read_text, read_toml
+from advisor.project.text_file import TomlFile, read_text, read_toml
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 from knowledge.shipped_yaml import shipped_yaml
@@ -157,34 +156,33 @@ def read_pixi(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
     Raises:
         InputError: If the file cannot be read, or has no such feature.
     """
-    text, document = read_toml(path)
+    file = read_toml(path)
     with shape_checked(path):
-        features = document.get("feature", {})
+        features = file.at("feature")
         selected = tuple(groups)
         check_available(selected, features, path, kind="feature")
-        return _read_pixi(path, text, document, [document, *(features[group] for group in selected)])
+        return _read_pixi(file, [file.document, *(features[group] for group in selected)])
 
 
-def _read_pixi(
-    path: Path, text: str, document: Mapping[str, Any], tables: Sequence[Mapping[str, Any]]
-) -> ProjectRequirements:
+def _read_pixi(file: TomlFile, tables: Sequence[Mapping[str, Any]]) -> ProjectRequirements:
+    path = file.path
     packages = _CondaPackages()
     roots: list[RootRequirement] = []
     bindings: dict[str, str] = {}
     for table, marker in _with_targets(tables):
         for name, value in table.get("dependencies", {}).items():
             version = value.get("version", "*") if isinstance(value, dict) else value
-            packages.add(name, str(version), entry_place(path, text, name), marker)
+            packages.add(name, str(version), file.entry_place(name), marker)
         for name, value in table.get("pypi-dependencies", {}).items():
-            origin = entry_place(path, text, name)
+            origin = file.entry_place(name)
             own = _without_replaced(table, name, marker)
             requirement = parse_requirement(_pypi_line(name, value, own, origin), origin)
             direct = reference_of(value, path.parent, origin) if isinstance(value, dict) else None
             roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
             if isinstance(value, dict) and "index" in value:
                 bindings[canonicalize_name(name)] = str(value["index"])
-    options = (document.get("workspace") or document.get("project") or {}).get("pypi-options", {})
-    options = {**options, **document.get("pypi-options", {})}
+    options = (file.at("workspace") or file.at("project")).get("pypi-options", {})
+    options = {**options, **file.at("pypi-options")}
     return ProjectRequirements(
         roots=(*packages.roots, *roots),
         requires_python=packages.python,

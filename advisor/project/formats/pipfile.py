@@ -12,15 +12,13 @@ from advisor.domain.requirement import RootRequirement
 from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
-    entry_place,
     filled_address,
-    line_of,
     parse_requirement,
     shape_checked,
     table_in,
 )
 from advisor.project.package_sources import reference_of
-from advisor.project.text_file import read_toml
+from advisor.project.text_file import TomlFile, read_toml
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
 
@@ -33,20 +31,21 @@ def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequiremen
     """Read the `packages` of a Pipfile, and further categories.
 
     Args:
-        path: The Pipfile.
+        path: The file.
         groups: Further categories to include, such as `dev-packages`.
 
     Raises:
         InputError: If the file cannot be read.
     """
-    text, document = read_toml(path)
+    file = read_toml(path)
     with shape_checked(path):
-        return _read(path, text, document, groups)
+        return _read(file, groups)
 
 
-def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[str]) -> ProjectRequirements:
+def _read(file: TomlFile, groups: Iterable[str]) -> ProjectRequirements:
+    path, document = file.path, file.document
     sources = {
-        str(s.get("name")): filled_address(url, line_of(path, text, url) or path.name)
+        str(s.get("name")): filled_address(url, file.place(url))
         for s in document.get("source", ())
         if isinstance(s, dict) and (url := str(s.get("url", "")))
     }
@@ -56,7 +55,7 @@ def _read(path: Path, text: str, document: Mapping[str, Any], groups: Iterable[s
         if section != "packages" and (section not in document or section in _OTHER_SECTIONS):
             raise InputError(f"`{path}` has no category `{section}`")
         for name, entry in table_in(document, section, path).items():
-            origin = entry_place(path, text, name)
+            origin = file.entry_place(name)
             requirement = parse_requirement(_requirement_line(name, entry, origin), origin)
             direct = reference_of(entry, path.parent, origin) if isinstance(entry, dict) else None
             roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))

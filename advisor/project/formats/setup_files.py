@@ -27,13 +27,12 @@ from advisor.project.interface import (
     SelectedParts,
     UnbuiltProjectError,
     check_available,
-    line_of,
     merge_requirements,
     parse_root,
     python_specifier,
 )
 from advisor.project.metadata.built_metadata import built_requirements
-from advisor.project.text_file import read_text
+from advisor.project.text_file import line_of, read_text
 from knowledge.domain.errors import InputError
 
 _MOST_CHARACTERS = 1_000_000
