@@ -13,7 +13,8 @@ from advisor.project.interface import (
     ProjectRequirements,
     defined_source,
     filled_address,
-    parse_requirement,
+    parse_root,
+    requirement_text,
     shape_checked,
     table_in,
 )
@@ -28,11 +29,7 @@ _OPERATORS = ("<", ">", "=", "!", "~")
 
 
 def read_pipfile(path: Path, *, groups: Iterable[str] = ()) -> ProjectRequirements:
-    """Read the `packages` of a Pipfile, and further categories.
-
-    Args:
-        path: The file.
-        groups: Further categories to include, such as `dev-packages`.
+    """Read the `packages` of a Pipfile, and further categories, such as `dev-packages`.
 
     Raises:
         InputError: If the file cannot be read.
@@ -56,9 +53,8 @@ def _read(file: TomlFile, groups: Iterable[str]) -> ProjectRequirements:
             raise InputError(f"`{path}` has no category `{section}`")
         for name, entry in table_in(document, section, path).items():
             origin = file.entry_place(name)
-            requirement = parse_requirement(_requirement_line(name, entry, origin), origin)
-            direct = reference_of(entry, path.parent, origin) if isinstance(entry, dict) else None
-            roots.append(RootRequirement(requirement=requirement, origin=origin, direct=direct))
+            direct = reference_of(entry, path.parent, origin)
+            roots.append(parse_root(_requirement_line(name, entry, origin), origin, path.parent, direct=direct))
             if isinstance(entry, dict) and "index" in entry:
                 bindings[canonicalize_name(name)] = defined_source(entry["index"], sources, name, origin)
     urls = list(sources.values())
@@ -77,9 +73,6 @@ def required_python(requires: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the specifier of the interpreters that a Pipfile or its lock requires, and its text; `None` without one.
 
     As in Pipenv, `*` requires nothing, and a text with an operator is a specifier.
-
-    Args:
-        requires: The table `requires`.
     """
     for key, suffix in (("python_full_version", ""), ("python_version", ".*")):
         stated = str(requires.get(key) or "").strip()
@@ -97,5 +90,4 @@ def _requirement_line(name: str, entry: Any, origin: str) -> str:
         raise InputError(f"{origin}: `{name} = {entry!r}` is not a Pipfile entry")
     markers = [f"({options['markers']})"] if "markers" in options else []
     markers += [f"{key} {options[key]}" for key in _MARKERS if key in options]
-    package = f"{name}[{','.join(map(str, extras))}]" if extras else name
-    return f"{package}{'' if version in ('*', '') else version}{' ; ' + ' and '.join(markers) if markers else ''}"
+    return requirement_text(name, version, extras=extras, marker=" and ".join(markers))

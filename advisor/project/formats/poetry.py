@@ -16,7 +16,7 @@ from advisor.project.interface import (
     SelectedParts,
     check_available,
     defined_source,
-    parse_requirement,
+    parse_root,
     table_in,
 )
 from advisor.project.package_sources import reference_of
@@ -129,11 +129,10 @@ def _priority(source: Mapping[str, Any]) -> str:
 def _root(name: str, constraint: Any, origin: str, folder: Path) -> RootRequirement:
     from advisor.project.formats.poetry_constraints import requirement_text
 
-    direct = reference_of(constraint, folder, origin) if isinstance(constraint, dict) else None
+    direct = reference_of(constraint, folder, origin)
     if direct is not None:
         constraint = {"version": "*", **{key: constraint[key] for key in _CONDITIONS if key in constraint}}
-    requirement = parse_requirement(requirement_text(name, constraint, origin), origin)
-    return RootRequirement(requirement=requirement, origin=origin, direct=direct)
+    return parse_root(requirement_text(name, constraint, origin), origin, folder, direct=direct)
 
 
 def _packages_of_extras(table: Mapping[str, Any], extras: Iterable[str], path: Path) -> set[str]:

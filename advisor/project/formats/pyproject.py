@@ -57,9 +57,6 @@ class ProjectIdentity:
 def read_identity(path: Path) -> ProjectIdentity | None:
     """Return the name and version in ``[project]`` or ``[tool.poetry]``; `None` without a file or a name.
 
-    Args:
-        path: The `pyproject.toml`.
-
     Raises:
         InputError: If the file exists and cannot be read.
     """

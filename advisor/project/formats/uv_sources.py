@@ -99,11 +99,7 @@ def _source(file: TomlFile, key: str, options: Mapping[str, Any]) -> PackageSour
 
 
 def _member(path: Path, key: str, place: str) -> DirectReference:
-    """Return the directory of a member of the workspace of a project.
-
-    Raises:
-        InputError: If the workspace has no such member.
-    """
+    """Return the directory of a member of the workspace of a project."""
     name = canonicalize_name(key)
     root = _workspace_root(path)
     members = _members(root) if root is not None else {}

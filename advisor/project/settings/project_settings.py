@@ -81,11 +81,7 @@ class ProjectSettings:
 
 
 def read_project_settings(directory: Path, settings: Mapping[str, Any]) -> ProjectSettings:
-    """Return the run-time settings of a project; none of its code is executed.
-
-    Args:
-        directory: The directory of the project.
-        settings: The table ``[tool.advisor.settings]``.
+    """Return the run-time settings of a project and its table; none of its code is executed.
 
     Raises:
         InputError: If the table has a setting that does not exist, or an invalid value.
