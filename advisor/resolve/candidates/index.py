@@ -109,14 +109,7 @@ class IndexCandidates:
     def __init__(
         self, client: IndexClient, problem: ResolutionProblem, *, advisories: bool = False, sizes: bool = False
     ) -> None:
-        """Create the candidates.
-
-        Args:
-            client: The indexes.
-            problem: The problem.
-            advisories: Whether to read vulnerability records with the metadata.
-            sizes: Whether to request sizes that the index pages do not contain, with the metadata.
-        """
+        """Create the candidates; vulnerability records, and sizes that index pages lack, are requested if wanted."""
         self._client = client
         self._problem = problem
         self._advisories = advisories
@@ -302,10 +295,6 @@ class IndexCandidates:
 
         That is the metadata of the newest candidate of each that the requirements admit, and the same for what it
         requires; this does not mark it as known.
-
-        Args:
-            names: The packages.
-            requirements: Requirements on any of them.
         """
         names = [name for name in names if name not in self._problem.direct and name not in self._problem.unread]
         self._client.prefetch(projects=names)
@@ -439,12 +428,7 @@ class IndexCandidates:
         return tuple(dependencies)
 
     def _built_metadata(self, candidate: Candidate, stated: CoreMetadata) -> CoreMetadata | None:
-        """Return the metadata of an sdist from a build; `None` if it fails.
-
-        Args:
-            candidate: The sdist.
-            stated: What it states without a build.
-        """
+        """Return the metadata of an sdist from a build; `None` if it fails."""
         try:
             return self._client.built_metadata(candidate.file)
         except MetadataError as error:

@@ -69,13 +69,7 @@ def violated_rules(versions: Mapping[str, Version], rules: RuleBook) -> list[Ver
 
 
 def run_obstacle(label: str, versions: Mapping[str, Version], score: StackScore) -> str:
-    """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does.
-
-    Args:
-        label: What to call the stack.
-        versions: Its versions.
-        score: The rules and the observations.
-    """
+    """Return why a stack does not run on the target, by the rules or by observed failures; empty if it does."""
     reasons = [verdict.message for verdict in violated_rules(versions, score.rules)]
     for name in sorted(FRAMEWORKS.keys() & versions.keys()):
         if reason := score.estimator.failures(name).get(str(versions[name])):
@@ -90,14 +84,7 @@ def collect_findings(
     *,
     current: Mapping[str, Version],
 ) -> list[AdviceFinding]:
-    """Return the findings about the best stack of a request.
-
-    Args:
-        request: The request.
-        optimum: Its best stack.
-        prediction: Predicted speed-up of the stack over the baseline.
-        current: Currently locked versions, by package; empty if there is no lock.
-    """
+    """Return the findings about the best stack of a request, and about the current lock, which may be empty."""
     source, rules, stack = request.source, request.score.rules, optimum.stack
     return [
         *(
@@ -249,13 +236,7 @@ def build_findings(request: ResolutionRequest, stack: Sequence[Candidate]) -> It
 
 
 def untried_replacements_finding(packages: Sequence[str], *, compared: int, untried: int) -> AdviceFinding:
-    """Return the finding that there were too many combinations of replacements to compare all of them.
-
-    Args:
-        packages: Packages whose replacements were not tried.
-        compared: Number of combinations that were compared.
-        untried: Number of combinations that were not.
-    """
+    """Return the finding that replacements of some packages were not tried, because there are too many combinations."""
     message = (
         f"{untried} of {count(compared + untried, 'combination')} of replacements were not tried: {quoted(packages)} "
         f"{'is' if len(packages) == 1 else 'are'} left as required; name fewer packages in `replace-packages`, or "

@@ -106,12 +106,7 @@ def error_about_size(
 
 
 def error_without_versions(request: ResolutionRequest, roots: Sequence[RootRequirement]) -> NoStackError:
-    """Return the error about requirements of the project that admit no version.
-
-    Args:
-        request: The request that has no stack.
-        roots: The requirements, of :func:`advisor.resolve.optimum.baseline.without_versions`.
-    """
+    """Return the error about requirements of the project that admit no version."""
     names = sorted({root.name for root in roots})
     details: list[str] = []
     for name in names:

@@ -88,13 +88,7 @@ def _price_of(constraint: str, origin: str, solved: Solved, make_request: Callab
 
 
 def agreement_price(target: str, agreed: Solved, own: Solved) -> Price:
-    """Return what one target loses by having the versions of the other targets.
-
-    Args:
-        target: Name of the target.
-        agreed: The best stack with the common versions.
-        own: The best stack without the other targets.
-    """
+    """Return what one target loses by having the versions of the other targets."""
     return _price("the same versions for all targets", f"target `{target}`", agreed, own)
 
 
@@ -155,12 +149,7 @@ def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
 
 
 def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | str:
-    """Return the best stack of another request, or why there is none.
-
-    Args:
-        solve_other: Returns the best stack.
-        limit: Time limit of all prices; interrupted if the user interrupts the search.
-    """
+    """Return the best stack of another request, or why there is none; an interruption by the user ends the limit."""
     if limit.is_over:
         return f"not priced: {limit.reason}"
     try:

@@ -77,10 +77,6 @@ def solve(request: ResolutionRequest, newest: Optimum | None = None) -> Optimum:
     That is the newest stack that runs on the target, or one that is faster, by a gain that counts: it is significant
     for the whole stack, and at least the smallest gain of the score.
 
-    Args:
-        request: The request.
-        newest: The newest stack of its problem, if it is known.
-
     Raises:
         InfeasibleError: If there is no stack.
         StackTooLargeError: If all are larger than the limit of the download.
@@ -128,12 +124,7 @@ def solve_newest(request: ResolutionRequest) -> Optimum:
 
 
 def _faster(request: ResolutionRequest, newest: Optimum) -> Optimum:
-    """Return the best stack; one whose gain over the reference does not count is as fast as the reference.
-
-    Args:
-        request: The request, with the stack that speed is compared with.
-        newest: The best stack by all criteria but speed.
-    """
+    """Return the best stack; one whose gain over the reference does not count is as fast as the reference."""
     for _ in range(MOST_UNCOUNTED):
         optimum = _search(request, newest.stack)
         corrected = None if optimum.stopped else request.score.without_uncounted_gain(optimum.stack)

@@ -52,10 +52,6 @@ class Agreement:
 def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
     """Return requests whose best stacks have as many releases in common as possible.
 
-    Args:
-        solved: The best stack of each target.
-        limit: Time limit of the search.
-
     Raises:
         SearchLimitError: If the limit is reached before a stack is found.
     """

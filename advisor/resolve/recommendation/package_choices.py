@@ -93,13 +93,7 @@ def check_replacement(package: str, replacement: str) -> None:
 def locked_replacements(
     builds: TargetBuilds, allowed: AllowedReplacements, locked: Container[NormalizedName]
 ) -> tuple[Substitution, ...]:
-    """Return the allowed replacements that a lock has instead of other packages.
-
-    Args:
-        builds: The builds on the target.
-        allowed: Which packages may replace others.
-        locked: Packages of the lock.
-    """
+    """Return the allowed replacements that a lock has instead of other packages."""
     return tuple(
         _substitution(builds, entry)
         for entry in builds.replacements
@@ -112,14 +106,7 @@ def locked_replacements(
 def locked_extras(
     problem: ResolutionProblem, source: CandidateSource, builds: TargetBuilds, locked: Mapping[str, Version]
 ) -> list[Substitution]:
-    """Return the extras for the target's accelerator that a lock has.
-
-    Args:
-        problem: The problem.
-        source: The candidates.
-        builds: The builds on the target.
-        locked: Versions of the lock.
-    """
+    """Return the extras for the target's accelerator that a lock has."""
     substitutions: list[Substitution] = []
     for name, options in _all_extra_options(problem, builds).items():
         candidate = next((c for c in source.candidates(name) if c.version == locked.get(name)), None)
@@ -140,10 +127,6 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     A package that uses no accelerator of the target counts as an idle build if an extra or an allowed replacement makes
     it use one. Of several extras, that with the newest runtime is preferred; they are chosen within one search. Each
     combination of replacements is a search of its own; a finding says if there are too many.
-
-    Args:
-        request: The request, with its baseline.
-        allowed: Which packages may replace others.
     """
     if not request.score.builds.has_extras and not (allowed.by_hardware or allowed.by_name):
         return Selection(request=request)

@@ -41,11 +41,7 @@ def make_request(
 ) -> ResolutionRequest:
     """Resolve the baseline of a problem, and return the request for its best stack.
 
-    Args:
-        problem: The problem.
-        score: What its stacks are compared by; its baseline and its settings become those of the problem.
-        source: The candidates.
-        effort: Limits of the search.
+    The baseline and the settings of the score become those of the problem.
 
     Raises:
         NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
@@ -83,10 +79,6 @@ def make_request(
 
 def recommend(selection: Selection, *, current: Mapping[str, Version] | None = None) -> Advice:
     """Return the recommended stack for a request.
-
-    Args:
-        selection: The request with its baseline, and how it was selected among other requests.
-        current: Currently locked versions, by package.
 
     Raises:
         NoStackError: If no stack satisfies the requirements and the rules.

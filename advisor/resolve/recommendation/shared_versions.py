@@ -28,10 +28,6 @@ def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[st
     are tried one after the other, by name, and of each the newest versions first. Targets with different interpreters
     keep their own versions: an old interpreter must not hold back the others.
 
-    Args:
-        solved: The best stack of each target.
-        limit: Time limit; versions that were not tried until then are not shared.
-
     Returns:
         The request of each target, unchanged if it shares nothing more than before.
     """

@@ -46,14 +46,11 @@ _ANY_CANDIDATE = CandidatePolicy()
 
 
 def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
-    """Return how many hours each version of a package is behind the newest, by upload time.
+    """Return how many hours each version of a package is behind the newest, which comes first, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
     consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
     first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
-
-    Args:
-        offered: Candidates, newest first.
     """
     uploads: dict[str, float | None] = {}
     for candidate in offered:
@@ -296,12 +293,7 @@ class StackScore:
 
 
 def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:
-    """Return the packages of a stack that are sdists whose build was not tried, without those that the user agreed to.
-
-    Args:
-        stack: The stack.
-        policy: Which files the user admits as candidates.
-    """
+    """Return the packages of a stack that are sdists whose build was not tried, if the user did not agree to them."""
     if policy.build_sdists:
         return ()
     return tuple(c for c in stack if c.is_sdist and c.direct is None and policy.allows_wheels(c.name))

@@ -98,13 +98,7 @@ class TargetSettings:
     def best_by_version(
         self, candidates: Candidates, estimator: Estimator, baseline: Mapping[str, Version]
     ) -> dict[str, dict[Version, BestSettings]]:
-        """Return the best settings of each candidate of a framework, compared with the baseline's version.
-
-        Args:
-            candidates: Candidates of each package.
-            estimator: Predictions from the observations.
-            baseline: A stack with the other packages; empty if there is none.
-        """
+        """Return the best settings of each candidate of a framework, compared with the baseline's version, if any."""
         offered = {str(name): [c.version for c in versions] for name, versions in candidates.items() if versions}
         stack = baseline or {name: versions[0] for name, versions in offered.items()}
         for name in offered.keys() & baseline.keys():
@@ -133,10 +127,6 @@ class TargetSettings:
 
         Some settings apply to all of them: the allocator, or variables that several libraries read. A value is disputed
         if another framework would choose another value, or is slower with it.
-
-        Args:
-            stack: Versions of the stack, such as the baseline.
-            estimator: Predictions from the observations.
         """
         if len(FRAMEWORKS.keys() & stack.keys()) < 2:
             return self
@@ -197,11 +187,6 @@ def best_settings(gains: SettingGains, version: Version, admissible: Iterable[Se
     significant count as nothing. A setting may gain more where another one is set. That counts only if it is
     significant there, and the other gains alone, or both gain where the other is set. If two gain less together, that
     counts in any case.
-
-    Args:
-        gains: Gains of the framework.
-        version: Its version.
-        admissible: The values to choose from.
     """
     alone = {v: speed_steps(gains.alone[version][v]) for v in admissible}
     extra = {
@@ -238,11 +223,6 @@ def _further_steps(pair: PairGain, one: Ratio, other: Ratio) -> int:
 
     A setting is credited with what it gains where the other is set only if that is significant, and the other gains
     alone; if none does, both must gain where the other is set.
-
-    Args:
-        pair: Gains of both.
-        one: Gain of the first alone.
-        other: Gain of the second alone.
     """
     first, second = speed_steps(one), speed_steps(other)
     loss = min(0.0, pair.joint.mean - one.mean - other.mean)
