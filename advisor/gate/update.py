@@ -71,7 +71,7 @@ def find_smallest_update(
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
         change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
-        changed_request = replace(request, score=replace(request.score, change=change))
+        changed_request = request.with_score(change=change)
         optimum = _fewest_changes(changed_request, before)
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
@@ -124,7 +124,7 @@ def _reasons_for_older(
     reasons = {}
     for candidate in optimum.stack if recommended is not None else ():
         newer = recommended.versions.get(candidate.name) if recommended is not None else None
-        is_new = candidate.name in request.direct and candidate.name not in lock.versions
+        is_new = candidate.name in request.problem.direct_names and candidate.name not in lock.versions
         if is_new and newer is not None and candidate.version < newer:
             reasons[str(candidate.name)] = _cost_of_version(request, optimum, candidate.name, newer)
     return reasons

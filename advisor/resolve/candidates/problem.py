@@ -394,16 +394,6 @@ class CandidateSource(Protocol):
         """Start reading the metadata of candidates without waiting."""
 
 
-class RecordedCandidates(CandidateSource, Protocol):
-    """Source of candidates that also knows what criteria need of their files."""
-
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or `None` without a record of them."""
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
-
-
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:
     """Start reading what the project itself requires, without waiting."""
     roots = problem.required

@@ -60,7 +60,7 @@ def constraint_prices(solved: Solved) -> tuple[Price, ...]:
     prices: list[Price] = []
     if (max_size := request.score.max_size) is not None:
         progress("pricing the limit of the download")
-        unlimited = replace(request, score=replace(request.score, max_size=None))
+        unlimited = request.with_score(max_size=None)
         limit = f"--max-size {size_text(max_size)}"
         prices.append(_price_of(limit, "limit of the download", solved, lambda: unlimited))
     for root in request.problem.roots:
@@ -145,7 +145,7 @@ def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
         baseline = resolve_newest_stack(request.problem, request.source, request.effort.limit, max_rounds=FIRST_ROUNDS)
     except NoStackError:
         return request
-    return replace(request, baseline=baseline, score=replace(request.score, baseline=baseline))
+    return request.with_score(baseline=baseline)
 
 
 def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | str:

@@ -56,12 +56,7 @@ def agree(solved: Mapping[str, Solved], *, limit: TimeLimit) -> Agreement:
         SearchLimitError: If the limit is reached before a stack is found.
     """
     # Speed is compared with the newest stack of each target, as for its own best stack.
-    joint = _JointTargets(
-        [
-            replace(own.request, score=replace(own.request.score, reference=own.optimum.newest))
-            for own in solved.values()
-        ]
-    )
+    joint = _JointTargets([own.request.with_score(reference=own.optimum.newest) for own in solved.values()])
     start: Sequence[Candidate] = joint.joined([own.stack for own in solved.values()])
     effort = replace(next(iter(solved.values())).request.effort, limit=limit)
     for _ in range(MOST_UNCOUNTED):

@@ -134,7 +134,7 @@ def with_best_packages(request: ResolutionRequest, allowed: AllowedReplacements)
     while True:
         compared = _compared_choices(request, considered, allowed)
         variants = [_variant(request, combination) for combination in itertools.product(*compared.choices)]
-        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.direct)
+        comparison = compare_variants(variants, limit=request.effort.limit, direct=request.problem.direct_names)
         not_compared = _not_compared(len(variants), comparison.undecided, compared.untried)
         if not comparison.solved:
             best = _without_best(request, comparison, not_compared)
@@ -235,7 +235,7 @@ def _variant(request: ResolutionRequest, combination: Sequence[_Choice]) -> Prob
         if substitutions:
             other = request.with_problem(request.problem.with_substitutions(substitutions))
         other = _with_extra_options(other, _all_extra_options(other.problem, other.score.builds))
-        direct = [new for new, package in replaced.items() if package in request.direct]
+        direct = [new for new, package in replaced.items() if package in request.problem.direct_names]
         score = replace(_with_package_costs(other.score, costs), direct=other.score.direct.union(direct))
         return Selection(request=replace(other, score=score))
 

@@ -162,7 +162,7 @@ def _solve_first(variant: ProblemVariant, *, with_speed: bool) -> SolvedVariant:
 
 def _solve_again(newest: SolvedVariant, reference: CandidateStack) -> SolvedVariant:
     """Return the best stack of a variant whose newest stack is known, compared with one stack for all variants."""
-    request = replace(newest.request, score=replace(newest.request.score, reference=reference))
+    request = newest.request.with_score(reference=reference)
     selection = replace(newest.selection, request=request, optimum=None)
     return replace(newest, selection=selection, optimum=solve(request, newest.optimum))
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from packaging.version import Version
 
-from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import NO_PACKAGES, CandidateStack, NoStackError, ResolutionProblem
 from advisor.resolve.explanation.advice import Advice, score_basis
 from advisor.resolve.explanation.conflict import is_contradictory
@@ -36,9 +35,7 @@ from advisor.resolve.score.criteria import StackScore
 from knowledge.estimate.interface import Prediction
 
 
-def make_request(
-    problem: ResolutionProblem, score: StackScore, source: IndexCandidates, effort: Effort
-) -> ResolutionRequest:
+def make_request(problem: ResolutionProblem, score: StackScore, effort: Effort) -> ResolutionRequest:
     """Resolve the baseline of a problem, and return the request for its best stack.
 
     The baseline and the settings of the score become those of the problem.
@@ -47,13 +44,14 @@ def make_request(
         NoStackError: If a required package is not on any index, or no stack satisfies the requirements.
         UnavailableError: If the index cannot be read.
     """
+    source = score.source
     check_roots(problem, source)
     unsatisfied = without_versions(problem, source)
 
     def with_baseline(baseline: CandidateStack) -> ResolutionRequest:
         settings = score.settings.in_one_process(baseline.versions, score.estimator) if score.settings else None
         own_score = replace(score, baseline=baseline, settings=settings)
-        return ResolutionRequest(problem=problem, source=source, score=own_score, baseline=baseline, effort=effort)
+        return ResolutionRequest(problem=problem, score=own_score, effort=effort)
 
     if unsatisfied:
         raise error_without_versions(with_baseline(NO_PACKAGES), unsatisfied)

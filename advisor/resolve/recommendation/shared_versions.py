@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
@@ -64,7 +63,7 @@ def _with_version(package: NormalizedName, version: Version, solved: Mapping[str
         if all(c.version == version for c in optimum.stack if c.name == package):
             shared[target] = own
             continue
-        request = replace(request, score=replace(request.score, reference=optimum.newest))
+        request = request.with_score(reference=optimum.newest)
         other = request.with_problem(request.problem.with_roots([limited]))
         try:
             best = solve(with_own_baseline(other))

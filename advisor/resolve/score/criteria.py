@@ -10,12 +10,12 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     Candidate,
     CandidatePolicy,
     CandidateStack,
-    RecordedCandidates,
 )
 from advisor.resolve.score.builds import TargetBuilds
 from advisor.resolve.score.costs import MIN_GAIN, Bound, Candidates, Choice, Objective
@@ -139,7 +139,7 @@ class StackScore:
     objective: ObjectiveName
     builds: TargetBuilds
     estimator: Estimator
-    source: RecordedCandidates
+    source: IndexCandidates
     direct: frozenset[NormalizedName]
     policy: CandidatePolicy = _ANY_CANDIDATE
     baseline: CandidateStack = NO_PACKAGES
