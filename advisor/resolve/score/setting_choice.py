@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from packaging.version import Version
 
 from advisor.resolve.score.costs import SPEED_STEP, Candidates, speed_steps
-from knowledge.catalogue.fit import contradictions, misfit_of
+from knowledge.catalogue.fit import Misfit, contradictions, misfit_of
 from knowledge.catalogue.settings import ANY, SettingChoice, environment_of, shipped_settings
 from knowledge.domain.frameworks import FRAMEWORKS
 from knowledge.domain.hardware import DETECTED, HardwareProfile
@@ -62,13 +62,12 @@ class TargetSettings:
 
     def choice(self, framework: str, value: SettingValue, version: Version) -> SettingChoice | None:
         """Return a value of a setting; `None` if the framework's version or the machine does not have it."""
-        choice = self._of_device(framework, value)
-        return None if choice is None or misfit_of(choice, version=version, hardware=self.hardware) else choice
+        choice, misfit = self._judged(framework, value, version)
+        return None if misfit else choice
 
     def may_have(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether nothing is known to be missing for a value; true for values that the catalogue does not have."""
-        choice = self._of_device(framework, value)
-        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        _, misfit = self._judged(framework, value, version)
         return misfit is None or misfit.is_unknown
 
     def emulated(self, framework: str, value: SettingValue, version: Version) -> tuple[SettingChoice, str] | None:
@@ -76,17 +75,20 @@ class TargetSettings:
 
         The framework emulates it, or ignores it.
         """
-        choice = self._of_device(framework, value)
-        misfit = misfit_of(choice, version=version, hardware=self.hardware) if choice else None
+        choice, misfit = self._judged(framework, value, version)
         if choice is None or misfit is None or misfit.is_unknown or misfit.subject not in ("features", "capability"):
             return None
         return choice, misfit.reason
 
-    def _of_device(self, framework: str, value: SettingValue) -> SettingChoice | None:
+    def _judged(
+        self, framework: str, value: SettingValue, version: Version
+    ) -> tuple[SettingChoice | None, Misfit | None]:
+        """Return a value of the catalogue on the device, and why the version or the machine does not have it."""
         setting = shipped_settings().get(value[0])
         if setting is None or framework not in FRAMEWORKS or self.hardware.device not in setting.devices:
-            return None
-        return setting.choice(FRAMEWORKS[framework], value[1])
+            return None, None
+        choice = setting.choice(FRAMEWORKS[framework], value[1])
+        return choice, misfit_of(choice, version=version, hardware=self.hardware) if choice else None
 
     def may_choose(self, framework: str, value: SettingValue, version: Version) -> bool:
         """Whether a value of a setting may be a part of the advice."""
