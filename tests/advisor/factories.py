@@ -30,14 +30,13 @@ from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.recommendation.problem_variants import Selection
 from advisor.resolve.recommendation.recommend import make_request, recommend
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN
 from advisor.resolve.score.criteria import ObjectiveName, StackScore
 from advisor.resolve.score.predictor import Predictor
 from knowledge.catalogue.builds import CatalogueEntry
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NORMAL_QUANTILE, Ratio
 from knowledge.estimate.estimator import WorkloadEstimator
 from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction

@@ -16,8 +16,6 @@ from knowledge.domain.ratio import RISK, Ratio
 
 SPEED_STEP = 0.01
 """Log speed is compared in steps of 1 %."""
-MIN_GAIN = 0.03
-"""Smallest gain of speed for which another stack than the newest one is chosen, as a fraction."""
 Choice = tuple[NormalizedName, Version]
 PairedChoice = tuple[NormalizedName, Version | None]
 """A version of a package, or `None` if the package is absent."""

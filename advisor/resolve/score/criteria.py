@@ -18,12 +18,12 @@ from advisor.resolve.candidates.problem import (
     CandidateStack,
 )
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN, Bound, Candidates, Choice, Objective
+from advisor.resolve.score.costs import Bound, Candidates, Choice, Objective
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.slowdowns import Slowdowns
 from advisor.resolve.score.speed_comparison import SpeedComparison
 from knowledge.catalogue.rule_book import RuleBook
-from knowledge.domain.ratio import Ratio
+from knowledge.domain.ratio import MIN_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]

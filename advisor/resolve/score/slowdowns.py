@@ -10,10 +10,10 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.words import count, interval_text, ratio_text
-from advisor.resolve.score.costs import MIN_GAIN, Candidates, Choice, Objective, PairedChoice, counted_steps
+from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice, counted_steps
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.ratio import NO_GAIN, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 FEWEST_PROGRAMS = 2

@@ -14,7 +14,6 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.score.costs import (
-    MIN_GAIN,
     Candidates,
     Choice,
     Objective,
@@ -23,7 +22,7 @@ from advisor.resolve.score.costs import (
     speed_steps,
 )
 from advisor.resolve.score.setting_choice import BestSettings, TargetSettings
-from knowledge.domain.ratio import NO_GAIN, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
 from knowledge.estimate.gains import FrameworkGains
 from knowledge.estimate.interface import Estimator
 
