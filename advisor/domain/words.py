@@ -183,7 +183,7 @@ def ratio_text(ratio: float, form: RatioForm = "short") -> str:
         case "exact":
             return f"{ratio:.3f}"
         case "percent":
-            return f"{(ratio - 1) * 100:.1f}"
+            return f"{(ratio - 1) * 100:z.1f}"
         case "time":
             return f"{ratio:.3g}"
 
