@@ -157,7 +157,7 @@ def attempt(
     problem = build_problem("a")
     source = IndexCandidates(client, problem)
     try:
-        request = make_request(problem, score_of(problem, source), source, Effort())
+        request = make_request(problem, score_of(problem, source), Effort())
         return recommend(Selection(request=request)).optimum.stack, source, None
     except AdvisorError as error:
         return (), source, error

@@ -225,15 +225,16 @@ def describe_conflict(conflict: Conflict, request: ResolutionRequest) -> tuple[s
     packages = {required for _, required in conflict.relations} | {root.name for root in conflict.roots}
     for name in sorted(packages - parents):
         lines.append(f"so no version of `{name}` satisfies all of this")
-        if _is_hopeless(name, conflict, admitted, source):
+        if _is_hopeless(name, admitted):
             candidates, why = source.candidates(name), source.reasons(name)
             lines[-1] += f"; available candidates: {_span(candidates)}" if candidates else "; it has no candidates"
             lines[-1] += f" (excluded: {why})" if why else ""
     return tuple(lines)
 
 
-def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, source: CandidateSource) -> bool:
+def _is_hopeless(name: NormalizedName, admitted: _Admitted) -> bool:
     """Whether a single one of the conflicting requirements admits no candidate of a package."""
+    source, conflict = admitted.source, admitted.conflict
     candidates = [
         c
         for c in source.candidates(name)
@@ -246,41 +247,36 @@ def _is_hopeless(name: NormalizedName, conflict: Conflict, admitted: _Admitted, 
     return any(not any(admits(requirement, c.version) for c in candidates) for requirement in requested)
 
 
+@dataclass(frozen=True, slots=True)
 class _Admitted:
     """The candidates and extras of a package under the conflicting requirements."""
 
-    def __init__(self, conflict: Conflict, problem: ResolutionProblem, source: CandidateSource) -> None:
-        self._conflict = conflict
-        self._problem = problem
-        self._source = source
+    conflict: Conflict
+    problem: ResolutionProblem
+    source: CandidateSource
 
     def of(self, name: NormalizedName) -> list[Candidate]:
-        specifiers = [root.requirement for root in self._conflict.roots if root.name == name]
-        return [c for c in self._source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
+        specifiers = [root.requirement for root in self.conflict.roots if root.name == name]
+        return [c for c in self.source.candidates(name) if all(admits(s, c.version) for s in specifiers)]
 
     def requirements(
         self, parent: NormalizedName, required: NormalizedName
     ) -> Iterator[tuple[Candidate, NormalizedName | None, list[Dependency]]]:
         """Yield what each known candidate of a package, or an extra of it, requires of another package."""
-        extras = (None, *self.extras_of(parent))
-        for candidate in filter(self._source.is_known, self.of(parent)):
-            for extra in extras:
-                if several := [d for d in self._source.dependencies(candidate, extra) or () if d.name == required]:
+        for candidate in filter(self.source.is_known, self.of(parent)):
+            for extra in (None, *self.extras_of(parent)):
+                if several := [d for d in self.source.dependencies(candidate, extra) or () if d.name == required]:
                     yield candidate, extra, several
-
-    def is_stated(self, candidate: Candidate) -> bool:
-        """Whether the project states the metadata of a candidate."""
-        return self._problem.stated_of(candidate) is not None
 
     def extras_of(self, name: NormalizedName) -> list[NormalizedName]:
         requested = {
-            canonicalize_name(e) for root in self._conflict.roots if root.name == name for e in root.requirement.extras
+            canonicalize_name(e) for root in self.conflict.roots if root.name == name for e in root.requirement.extras
         }
-        for parent, required in self._conflict.relations:
+        for parent, required in self.conflict.relations:
             if required == name and parent != name:
-                readable = (c for c in self.of(parent) if self._source.is_known(c))
+                readable = (c for c in self.of(parent) if self.source.is_known(c))
                 requested |= {
-                    e for c in readable for d in self._source.dependencies(c) or () if d.name == name for e in d.extras
+                    e for c in readable for d in self.source.dependencies(c) or () if d.name == name for e in d.extras
                 }
         return sorted(requested)
 
@@ -303,7 +299,7 @@ def _relation(parent: NormalizedName, required: NormalizedName, admitted: _Admit
     texts: dict[tuple[str, str], list[Candidate]] = {}
     for candidate, extra, several in admitted.requirements(parent, required):
         text = " and ".join(map(_requirement_text, several))
-        text += " (by the metadata that the project states)" if admitted.is_stated(candidate) else ""
+        text += " (by the metadata that the project states)" if admitted.problem.stated_of(candidate) else ""
         texts.setdefault((f"{parent}[{extra}]" if extra else str(parent), text), []).append(candidate)
     lines = [f"`{node}` {_span(candidates)} requires {text}" for (node, text), candidates in texts.items()]
     if len(lines) > _MAX_REQUIREMENTS:

@@ -108,12 +108,6 @@ class Search:
     ) -> tuple[Candidate, ...] | None:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
-        Args:
-            selection: The chosen candidate of each package.
-            unexpanded: Packages with a candidate in the solution that is not explicit.
-            roots: The project's requirements; by default those of the problem.
-            extras: Extras that are required in addition wherever a package is needed.
-
         Returns:
             The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
@@ -133,10 +127,6 @@ class Search:
         """Whether other packages of a stack exclude the failed builds that are newer than its versions.
 
         Otherwise the stack is forbidden from then on.
-
-        Args:
-            stack: The stack, with known metadata.
-            extras: Extras that are required in addition wherever a package is needed.
         """
         failed = {c.name: versions for c in stack if (versions := self._source.failed_newer(c))}
         if not failed:

@@ -47,11 +47,7 @@ class Stages:
     def solve(
         self, objectives: Sequence[Objective], budgets: Sequence[Budget] = ()
     ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
-        """Return the bound of each objective, and the choice.
-
-        Args:
-            objectives: The objectives, in order of importance.
-            budgets: Limits of sums of costs.
+        """Return the bound of each objective, in order of importance, and the choice.
 
         Raises:
             InfeasibleError: If there is no solution.

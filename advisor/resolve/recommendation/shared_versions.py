@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
@@ -27,10 +26,6 @@ def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[st
     A version is shared if each target has a stack with it that is as good by every criterion except freshness. Packages
     are tried one after the other, by name, and of each the newest versions first. Targets with different interpreters
     keep their own versions: an old interpreter must not hold back the others.
-
-    Args:
-        solved: The best stack of each target.
-        limit: Time limit; versions that were not tried until then are not shared.
 
     Returns:
         The request of each target, unchanged if it shares nothing more than before.
@@ -68,7 +63,7 @@ def _with_version(package: NormalizedName, version: Version, solved: Mapping[str
         if all(c.version == version for c in optimum.stack if c.name == package):
             shared[target] = own
             continue
-        request = replace(request, score=replace(request.score, reference=optimum.newest))
+        request = request.with_score(reference=optimum.newest)
         other = request.with_problem(request.problem.with_roots([limited]))
         try:
             best = solve(with_own_baseline(other))

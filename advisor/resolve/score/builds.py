@@ -153,12 +153,7 @@ class TargetBuilds:
         return not (is_used or needs_nothing), runtime, version.local is not None, version.local or ""
 
     def reason(self, candidate: Candidate, plain: Candidate | None) -> str:
-        """Return why a candidate is another build than a plain resolver chooses; empty if it is the same, or no build.
-
-        Args:
-            candidate: The candidate.
-            plain: The candidate that a plain resolver chooses; `None` if it chooses none.
-        """
+        """Return why a candidate is another build than a plain resolver's; empty if it is the same or no build."""
         build = self.build_of(candidate.name, candidate.version)
         if build is None or plain is None or build == self.build_of(plain.name, plain.version):
             return ""

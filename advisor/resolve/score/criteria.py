@@ -10,20 +10,20 @@ from typing import Literal, get_args
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
+from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     Candidate,
     CandidatePolicy,
     CandidateStack,
-    RecordedCandidates,
 )
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN, Bound, Candidates, Choice, Objective
+from advisor.resolve.score.costs import Bound, Candidates, Choice, Objective
 from advisor.resolve.score.setting_choice import TargetSettings
 from advisor.resolve.score.slowdowns import Slowdowns
 from advisor.resolve.score.speed_comparison import SpeedComparison
 from knowledge.catalogue.rule_book import RuleBook
-from knowledge.domain.ratio import Ratio
+from knowledge.domain.ratio import MIN_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 ObjectiveName = Literal["performance", "latest", "stable", "security", "size"]
@@ -46,14 +46,11 @@ _ANY_CANDIDATE = CandidatePolicy()
 
 
 def hours_behind(offered: Sequence[Candidate]) -> dict[Version, int]:
-    """Return how many hours each version of a package is behind the newest, by upload time.
+    """Return how many hours each version of a package is behind the newest, which comes first, by upload time.
 
     An older version never counts as fresher than a newer one, even if it is a later patch of an older series, and
     consecutive versions differ by at least an hour. The builds of a release are equally fresh: its time is that of the
     first upload, because some indexes give no times. If no build of some release has one, a release counts as a month.
-
-    Args:
-        offered: Candidates, newest first.
     """
     uploads: dict[str, float | None] = {}
     for candidate in offered:
@@ -142,7 +139,7 @@ class StackScore:
     objective: ObjectiveName
     builds: TargetBuilds
     estimator: Estimator
-    source: RecordedCandidates
+    source: IndexCandidates
     direct: frozenset[NormalizedName]
     policy: CandidatePolicy = _ANY_CANDIDATE
     baseline: CandidateStack = NO_PACKAGES
@@ -296,12 +293,7 @@ class StackScore:
 
 
 def untried_sdists(stack: Iterable[Candidate], policy: CandidatePolicy) -> tuple[Candidate, ...]:
-    """Return the packages of a stack that are sdists whose build was not tried, without those that the user agreed to.
-
-    Args:
-        stack: The stack.
-        policy: Which files the user admits as candidates.
-    """
+    """Return the packages of a stack that are sdists whose build was not tried, if the user did not agree to them."""
     if policy.build_sdists:
         return ()
     return tuple(c for c in stack if c.is_sdist and c.direct is None and policy.allows_wheels(c.name))
