@@ -428,7 +428,7 @@ class IndexCandidates:
         metadata = self._read_metadata(candidate)
         if candidate.is_sdist and metadata.dynamic and not self._problem.policy.assume_sdists:
             metadata = self._built_metadata(candidate, metadata)
-        if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
+        if metadata.name != candidate.name or metadata.version.public != candidate.release:
             raise MetadataError("metadata and file name disagree")
         if metadata.variant_requires and self.variants is None:
             raise MetadataError("metadata with markers of wheel variants, which need `--preview variants`")

@@ -108,9 +108,9 @@ class CostTerms:
         explicit: dict[str, list[Literal]] = {}
         for version, literal in self._encoding.choices[other].items():
             explicit.setdefault(version.public, []).append(literal)
-        older = {candidate.version.public for candidate in self._encoding.older_candidates(other)}
+        older = {candidate.release for candidate in self._encoding.older_candidates(other)}
         choices = [(literal, {version.public}) for version, literal in self._encoding.choices[one].items()]
-        if rest := {candidate.version.public for candidate in self._encoding.older_candidates(one)}:
+        if rest := {candidate.release for candidate in self._encoding.older_candidates(one)}:
             choices.append((self._encoding.older[one], rest))
         for literal, releases in choices:
             same = [equal for release in releases for equal in explicit.get(release, ())]

@@ -87,7 +87,7 @@ def differing(stacks: Iterable[tuple[ResolutionRequest, Iterable[Candidate]]]) -
     releases: dict[str, set[str]] = {}
     for request, stack in stacks:
         for candidate in stack:
-            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.version.public)
+            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.release)
     return tuple(sorted(name for name, different in releases.items() if len(different) > 1))
 
 
@@ -101,7 +101,7 @@ def _limited_to(request: ResolutionRequest, stack: Iterable[Candidate]) -> Resol
     """Return a request that admits only the releases of a stack; of each, any build."""
     limits = (
         RootRequirement(
-            requirement=Requirement(f"{c.name}=={c.version.public}"), origin=_ORIGIN, constraint=True, is_added=True
+            requirement=Requirement(f"{c.name}=={c.release}"), origin=_ORIGIN, constraint=True, is_added=True
         )
         for c in stack
         if c.direct is None
