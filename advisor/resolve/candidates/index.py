@@ -155,7 +155,6 @@ class IndexCandidates:
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
-        """Request sizes that the index pages do not contain."""
         self._client.prefetch_sizes(files)
         for file in files:
             self._requested_sizes[file.url] = None

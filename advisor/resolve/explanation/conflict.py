@@ -198,7 +198,6 @@ class Contradiction:
                 return [fact for fact in roots if fact not in compatible]
 
     def _relevant(self, others: Sequence[Fact], roots: Sequence[Fact]) -> list[Fact]:
-        """Return the other facts that the conflict needs."""
         core = self._core([*others, *roots]) or set()
         relevant = [fact for fact in others if fact in core]
         for fact in list(relevant):

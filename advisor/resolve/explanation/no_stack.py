@@ -143,7 +143,6 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
 
 
 def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
-    """Return the error with the smallest conflict; see :func:`no_stack_error`."""
     conflict = find_conflict(request)
     message = "no set of versions satisfies the requirements"
     if baseline or (conflict and conflict.rules):

@@ -79,7 +79,6 @@ class Stages:
         return tuple(bounds), self._last
 
     def _cost_terms(self, objectives: Sequence[Objective]) -> list[dict[Literal, int]]:
-        """Return the cost of each literal, for each objective."""
         costs = [self._terms.of_choices(o.costs, o.pairs) for o in objectives]
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
@@ -159,7 +158,6 @@ class Stages:
     def _minimise(
         self, model: SolverModel, terms: Mapping[Literal, int], before: SolverResult | None
     ) -> tuple[SolverResult, int]:
-        """Return the cheapest solution, and a lower bound of the cost."""
         least = sum(min(0, cost) for cost in terms.values())
         if before is not None and _total(terms, before) == least:
             return before, least
@@ -254,7 +252,6 @@ class Stages:
 
 
 def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
-    """Return the packages that have a reward."""
     rewarded = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
     rewarded |= {name for o in objectives for name, cost in o.absent.items() if cost}
     return rewarded | {

@@ -180,11 +180,9 @@ class _JointTargets:
             request.source.prefetch_metadata(batch)
 
     def joined(self, stacks: Sequence[Iterable[Candidate]]) -> list[Candidate]:
-        """Return the stacks of all targets as one stack."""
         return [self._joint(number, candidate) for number, stack in enumerate(stacks) for candidate in stack]
 
     def separated(self, stack: Iterable[Candidate]) -> list[CandidateStack]:
-        """Return the stack of each target, each sorted by name."""
         stacks: list[list[Candidate]] = [[] for _ in self._requests]
         for candidate in stack:
             stacks[_separated(candidate.name)[0]].append(self._originals[candidate.file.url])
@@ -229,7 +227,6 @@ class _JointTargets:
         return other
 
     def _pairs(self, candidates: Iterable[NormalizedName]) -> list[tuple[NormalizedName, NormalizedName]]:
-        """Return the packages of two targets that are the same package."""
         same: dict[NormalizedName, list[NormalizedName]] = {}
         for name in sorted(candidates):
             number, own = _separated(name)
@@ -242,7 +239,6 @@ class _JointTargets:
         ]
 
     def limits(self, candidates: Candidates) -> Limits:
-        """Return what is excluded on any of the targets."""
         every = [
             self._costs[number].limits(offered).renamed(partial(_name, number))
             for number, offered in enumerate(self._offered(candidates))
@@ -270,7 +266,6 @@ def _criteria(objectives: Iterable[str]) -> list[str]:
 
 
 def _name(number: int, name: NormalizedName) -> NormalizedName:
-    """Return the name of a package for one target."""
     return NormalizedName(f"t{number}-{name}")
 
 

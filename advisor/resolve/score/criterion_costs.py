@@ -103,7 +103,6 @@ class CriterionCosts:
     def _with_package_costs(
         self, name: str, costs: Mapping[Choice, int], candidates: Candidates
     ) -> Mapping[Choice, int]:
-        """Return costs with the additional ones of packages."""
         further = {
             (package, candidate.version): cost
             for package, cost in self._score.package_costs.get(name, {}).items()
