@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from advisor.api.run_plan import (
+    Obstacle,
     RunMachine,
-    SkippedSetting,
     add_variables,
     conflict,
     in_order,
@@ -62,7 +62,7 @@ def shell_text(
     return _text([*_comments(usable, notes), *(line(name, text) for name, text in variables.items())])
 
 
-def _library(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> SkippedSetting | None:
+def _library(setting: AppliedSetting, present: Mapping[str, str], machine: RunMachine) -> Obstacle | None:
     return conflict(setting, present, machine) if setting.choice.library else None
 
 
