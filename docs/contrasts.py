@@ -16,6 +16,7 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.evidence.block_evidence import SHIPPED, compute_evidence
 from knowledge.store.engine import open_knowledge_base
 from knowledge.store.shipped_files import VERSION_FILE, shipped_files, version_record

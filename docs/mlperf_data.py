@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
 
+import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
 from knowledge.exchange.mlperf.catalogue import round_order

@@ -10,7 +10,7 @@ from typing import Literal
 
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
@@ -248,12 +248,3 @@ def shipped_builds() -> tuple[CatalogueEntry, ...]:
         InputError: If an entry is malformed or two entries have the same identity.
     """
     return shipped_entries(FOLDER / "builds", CatalogueEntry, noun="build")
-
-
-def read_builds(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
-    """Read the entries of one YAML file.
-
-    Raises:
-        InputError: If it is not a list of entries; the message names the entry and the field.
-    """
-    return read_entries(text, CatalogueEntry, where=where, noun="build")

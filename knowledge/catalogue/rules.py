@@ -9,7 +9,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
@@ -255,12 +255,3 @@ def shipped_rules() -> tuple[Rule, ...]:
 def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     """Return the shipped rules about requirements that metadata does not state."""
     return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
-
-
-def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
-    """Read the rules of one YAML file.
-
-    Raises:
-        InputError: If it is not a list of rules; the message names the entry and the field.
-    """
-    return read_entries(text, Rule, where=where, noun="rule")

@@ -1,7 +1,7 @@
 """The frameworks that can be measured and profiled: what the file `framework.toml` in the folder of each says.
 
-The folders are those in ``pi_runners.frameworks``; their modules are not imported here. A new framework is a new
-folder.
+The folders are those in the packages of :data:`knowledge.domain.framework_packages`, to which ``pi_runners`` adds its
+own. Their modules are not imported here. A new framework is a new folder.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from knowledge.domain import framework_packages
 from knowledge.domain.errors import InputError
 
-_PACKAGE = "pi_runners.frameworks"
 _LAST = 1000
 
 
@@ -31,7 +31,6 @@ class Framework:
         position: Position in lists.
         is_input_library: Whether it only prepares input: it is measured, but does not count for the speed of a stack.
         distributions: Distributions that contain it, the usual one first.
-        processor_distributions: Those that support no accelerator.
         devices: Devices that it supports: ``cpu``, ``cuda``.
         abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
         published: Its names in published tables, as regular expressions.
@@ -45,7 +44,6 @@ class Framework:
     position: int = _LAST
     is_input_library: bool = False
     distributions: tuple[str, ...]
-    processor_distributions: tuple[str, ...] = ()
     devices: tuple[str, ...] = ("cpu", "cuda")
     abilities: frozenset[str] = frozenset()
     published: Mapping[str, str] = field(default_factory=dict)
@@ -63,10 +61,13 @@ def frameworks() -> Mapping[str, Framework]:
 
     Raises:
         InputError: If a file is malformed, lacks a key or has an unknown one.
+        LookupError: If no package has added its frameworks: `import pi_runners` adds those of this program.
     """
-    spec = importlib.util.find_spec(_PACKAGE)
-    folders = spec.submodule_search_locations if spec is not None else None
-    read = [_read(path) for folder in folders or () for path in Path(folder).glob("*/framework.toml")]
+    if not framework_packages:
+        raise LookupError("no package has added its frameworks to `knowledge.domain.framework_packages`")
+    specs = [importlib.util.find_spec(package) for package in framework_packages]
+    folders = [folder for spec in specs if spec is not None for folder in spec.submodule_search_locations or ()]
+    read = [_read(path) for folder in folders for path in Path(folder).glob("*/framework.toml")]
     return {f.name: f for f in sorted(read, key=lambda f: (f.is_input_library, f.position, f.name))}
 
 

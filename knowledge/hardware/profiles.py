@@ -22,11 +22,6 @@ _MOST_LONGER = 8
 """Number of names that a hint lists for a beginning."""
 
 
-def shipped_names() -> tuple[str, ...]:
-    """Return the names of the shipped profiles, sorted; those of cloud instances are not among them."""
-    return tuple(shipped_machines())
-
-
 def shipped_machine(name: str) -> ShippedMachine:
     """Return the machine of a shipped profile, or a cloud instance.
 
