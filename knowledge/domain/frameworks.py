@@ -31,9 +31,10 @@ class Framework:
         position: Position in lists.
         is_input_library: Whether it only prepares input: it is measured, but does not count for the speed of a stack.
         distributions: Distributions that contain it, the usual one first.
+        same_on_processors: Distributions with the one that is the same release without support for accelerators.
         devices: Devices that it supports: ``cpu``, ``cuda``.
         abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
-        published: Its names in published tables, as regular expressions.
+        published: Its names in published tables, as regular expressions, and that of its `container`.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
             reported, `categories` of events in traces.
     """
@@ -44,6 +45,7 @@ class Framework:
     position: int = _LAST
     is_input_library: bool = False
     distributions: tuple[str, ...]
+    same_on_processors: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ("cpu", "cuda")
     abilities: frozenset[str] = frozenset()
     published: Mapping[str, str] = field(default_factory=dict)

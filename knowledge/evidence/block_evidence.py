@@ -18,7 +18,6 @@ from knowledge.evidence.contrasts import (
     FORMAT,
     Contrast,
     Machine,
-    Side,
     contrast_of,
     machine_from,
     machine_of,
@@ -28,6 +27,7 @@ from knowledge.evidence.contrasts import (
 from knowledge.evidence.mlperf import TRAINING_BLOCK, training_rows
 from knowledge.evidence.published_rows import first_publications, published_contrasts
 from knowledge.evidence.timm import BLOCK, is_shipped, timm_contrasts
+from knowledge.records import value_from
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 FAILURE_TRUST = 0.5
@@ -132,10 +132,7 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
     new = []
     for name, digest in own:
         if name in cached:
-            contrasts, runs = cached[name]["contrasts"], cached[name]["runs"]
-            evidence[name] = BlockEvidence(
-                contrasts=tuple(map(_contrast_from, contrasts)), runs=tuple(map(_run_from, runs))
-            )
+            evidence[name] = value_from(BlockEvidence, cached[name])
         else:
             evidence[name] = blocks.evidence(name)
             new.append((name, digest, asdict(evidence[name])))
@@ -274,13 +271,6 @@ def _weighted(c: Contrast, trust: float) -> Contrast:
     # A published number has no error of its own.
     own = c.error or USUAL_ERROR * (1 - trust) ** 0.5
     return replace(c, error=own * widening, common=c.common * widening)
-
-
-def _contrast_from(record: dict[str, Any]) -> Contrast:
-    values = dict(record)
-    values["machine"] = machine_from(record["machine"])
-    values["side"], values["reference"] = Side(**record["side"]), Side(**record["reference"])
-    return Contrast(**values)
 
 
 def _run_from(record: dict[str, Any]) -> RunOutcome:

@@ -19,8 +19,9 @@ from knowledge.store.removal import forget_removal
 from knowledge.store.state_hash import EMPTY, combine
 
 _BATCH = 2000
-_COLUMNS = tuple(column.name for column in tables.observation.columns)
-_BLOCK = _COLUMNS.index("block")
+COLUMNS = tuple(column.name for column in tables.observation.columns)
+"""Columns of an observation; the last one is the number of the shipped file."""
+_BLOCK = COLUMNS.index("block")
 
 Row = tuple[Any, ...]
 """Values of one row, in the order of the table's columns."""
@@ -170,7 +171,7 @@ def _entries(observations: Iterable[Observation]) -> Iterator[_Entry]:
             stacks[o.stack.identity] = _stack_rows(o.stack)
         if machine not in machines:
             machines[machine] = _machine_row(o.hardware)
-        yield _row(o), stacks[o.stack.identity], machines[machine]
+        yield row_of(o), stacks[o.stack.identity], machines[machine]
 
 
 def _stack_rows(stack: Stack) -> _StackRows:
@@ -182,7 +183,8 @@ def _machine_row(machine: HardwareProfile) -> Row:
     return machine.identity, machine.cpu.microarchitecture, canonical_json(machine.record())
 
 
-def _row(o: Observation) -> Row:
+def row_of(o: Observation) -> Row:
+    """Return the row of an observation that the user adds."""
     run = o.indicator
     return (
         o.identity,

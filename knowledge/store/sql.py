@@ -7,7 +7,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -16,7 +16,8 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
-from knowledge.exchange.files import hardware_from, observation_from, stack_from
+from knowledge.exchange.files import observation_from
+from knowledge.records import value_from
 from knowledge.store import tables
 from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
 from knowledge.store.ingest import absent, add_observations, mark_as_own
@@ -36,6 +37,7 @@ from knowledge.store.state_hash import EMPTY, combine
 from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
 
+_T = TypeVar("_T")
 _BATCH = 2000
 _FAILURE_HINT = "check that the database is reachable, writable, unlocked and not full"
 
@@ -179,23 +181,24 @@ class SqlKnowledgeBase:
         with self._read() as connection:
             for document, stack_id, hardware_id in connection.execute(query):
                 if stack_id not in stacks:
-                    stacks[stack_id] = stack_from(_document(connection, tables.stack, stack_id))
+                    stacks[stack_id] = value_from(Stack, _document(connection, tables.stack, stack_id))
                 if hardware_id not in machines:
-                    machines[hardware_id] = hardware_from(_document(connection, tables.hardware, hardware_id))
+                    record = _document(connection, tables.hardware, hardware_id)
+                    machines[hardware_id] = value_from(HardwareProfile, record)
                 yield observation_from(json.loads(document), stack=stacks[stack_id], hardware=machines[hardware_id])
 
     def stacks(self) -> Iterator[Stack]:
         """Yield all measured stacks, ordered by identity."""
-        with self._read() as connection:
-            for document in connection.execute(select(tables.stack.c.document).order_by(tables.stack.c.id)).scalars():
-                yield stack_from(json.loads(document))
+        return self._values(tables.stack, Stack)
 
     def machines(self) -> Iterator[HardwareProfile]:
         """Yield the hardware profiles of all machines with observations, ordered by identity."""
-        table = tables.hardware
+        return self._values(tables.hardware, HardwareProfile)
+
+    def _values(self, table: Table, kind: type[_T]) -> Iterator[_T]:
         with self._read() as connection:
             for document in connection.execute(select(table.c.document).order_by(table.c.id)).scalars():
-                yield hardware_from(json.loads(document))
+                yield value_from(kind, json.loads(document))
 
     def blocks(self, names: Collection[str] | None = None) -> tuple[StoredBlock, ...]:
         """Return summaries of the blocks, ordered by name."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
@@ -73,8 +73,7 @@ def create_token(
         created_at=_timestamp(now),
         expires_at=None if days is None else _timestamp(now + timedelta(days=days)),
     )
-    row = {name: getattr(record, name) for name in ("id", "role", "source", "created_at", "expires_at", "revoked_at")}
-    connection.execute(insert(token), [{**row, "sha256": _hash(text)}])
+    connection.execute(insert(token), [{**asdict(record), "sha256": _hash(text)}])
     return text, record
 
 
@@ -103,8 +102,7 @@ def revoke_token(connection: Connection, identity: str, *, now: datetime) -> Non
 
 
 def _token(row: object) -> Token:
-    names = ("id", "role", "source", "created_at", "expires_at", "revoked_at")
-    return Token(**{name: getattr(row, name) for name in names})
+    return Token(**{field.name: getattr(row, field.name) for field in fields(Token)})
 
 
 def _hash(text: str) -> str:

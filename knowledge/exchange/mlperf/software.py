@@ -16,8 +16,6 @@ from knowledge.exchange.ngc import CONTAINER_INDEX, container_versions
 SUBMISSION_INDEX = "submission"
 """Index of packages that a submitter built or took from elsewhere."""
 _TEXTS = ("libraries", "other_software_stack", "math_libraries", "ml_libraries")
-_CONTAINERS = frozenset({"merlin-hugectr", "nemo-toolkit", "tensorflow", "torch", "mxnet", "dgl"})
-"""Frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
 _CONTENTS = frozenset({"version", "cuda", "cublas", "cudnn", "nccl", "tensorrt", "python"})
 """What is taken from the release notes of a container, if a description does not say it."""
 _RELEASE = re.compile(r"(?<![\d.])\d\d\.\d\d(?![\d.])")
@@ -73,7 +71,7 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         for component, version in _pairs(text):
             _refine(stated, component, version)
     framework, releases = _framework([described, short, name], benchmark, place)
-    containers = {r for r in releases if framework in _CONTAINERS and _RELEASE.fullmatch(r)}
+    containers = {r for r in releases if framework in _in_containers() and _RELEASE.fullmatch(r)}
     own = {r for r in releases if r not in containers}
     container = containers.pop() if len(containers) == 1 else ""
     if containers:
@@ -158,6 +156,13 @@ def _frameworks() -> Mapping[str, str]:
 
 
 @cache
+def _in_containers() -> frozenset[str]:
+    """Return the frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
+    measured = (name for name, framework in frameworks().items() if "container" in framework.published)
+    return frozenset((*measured, *catalogue()["software"]["in-containers"]))
+
+
+@cache
 def _token() -> tuple[re.Pattern[str], tuple[str, ...]]:
     """Return the pattern of a name, with a group for each name, or of a version; and the names."""
     patterns = {**_frameworks(), **catalogue()["software"]["components"]}
@@ -186,7 +191,7 @@ def _pairs(text: str) -> Iterator[tuple[str, str]]:
     for name, match in _names(text):
         following = None if match["direct"] else _FOLLOWING.match(text, match.end())
         version = match["direct"] or (following["version"] if following else "")
-        if name and version and not (name in _CONTAINERS and _RELEASE.fullmatch(version)):
+        if name and version and not (name in _in_containers() and _RELEASE.fullmatch(version)):
             yield name, version
 
 
@@ -229,7 +234,7 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
         framework = "tensorflow" if any(_TPU.search(text) for text in others) else _of_place(place)
     releases = set(candidates.get(framework, ()))
     for text in others:
-        if not releases and framework in _CONTAINERS and re.search(_frameworks()[framework], text, re.IGNORECASE):
+        if not releases and framework in _in_containers() and re.search(_frameworks()[framework], text, re.IGNORECASE):
             releases = set(_RELEASE.findall(text))
     if framework == _generic(described) and (match := _GENERIC.match(described)) and match[2]:
         releases = {match[2]}
