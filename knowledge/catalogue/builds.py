@@ -10,8 +10,9 @@ from typing import Literal
 
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, shipped_entries
+from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import StrictRecord
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
 """What a build runs on: processors only, NVIDIA's GPUs, AMD's GPUs, or Intel's GPUs."""
@@ -49,7 +50,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkIndex(StrictEntry):
+class FrameworkIndex(StrictRecord):
     """A package index on which a framework's publisher provides one build of its packages.
 
     Attributes:
@@ -84,7 +85,7 @@ class FrameworkIndex(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultBuild(StrictEntry):
+class DefaultBuild(StrictRecord):
     """The build of files without a local version, on some machines.
 
     Attributes:
@@ -114,7 +115,7 @@ class DefaultBuild(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFamily(StrictEntry):
+class BuildFamily(StrictRecord):
     """Packages whose local version names the build, and which only work together if their builds match.
 
     Attributes:
@@ -146,7 +147,7 @@ class BuildFamily(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildExtra(StrictEntry):
+class BuildExtra(StrictRecord):
     """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
@@ -181,7 +182,7 @@ class BuildExtra(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement(StrictEntry):
+class Replacement(StrictRecord):
     """A package that provides the same modules as another one, for other hardware.
 
     Attributes:

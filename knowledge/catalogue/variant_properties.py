@@ -12,7 +12,7 @@ from typing import Any
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.hardware import Cpu, HardwareProfile
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 Features = Mapping[str, tuple[str, ...]]
 """Supported values of each feature; features and values in the order of preference."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from knowledge.domain.hardware import Cpu
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 _GENERIC = "generic"
 

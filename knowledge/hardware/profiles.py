@@ -13,8 +13,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.hardware.accelerators import closest_models, find_accelerator
 from knowledge.hardware.detect import detect
 from knowledge.hardware.shipped_machines import ShippedMachine, cloud_instances, find_machine, shipped_machines
-from knowledge.records import RecordError, value_from
-from knowledge.shipped_yaml import parse_yaml
+from knowledge.records import RecordError, parse_yaml, value_from
 
 _SHORTEST_BEGINNING = 4
 """Least number of characters of the beginning of a name that is completed."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
 from knowledge.hardware.accelerators import AcceleratorModel, accelerator_models
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 _RUNNABLE = ("nvidia", "amd")
 """Vendors whose accelerators all run a framework that the program advises on."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import Any
 from knowledge.domain.errors import InputError, suggest
 from knowledge.exchange.files import read_lines
 from knowledge.exchange.published.timm import rate_column, read_name, row_cells
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 REQUIRED = ("repository", "date", "task", "phase", "framework", "gpu", "precision", "value", "unit")
 """Columns that every table has; a cell of ``gpu`` may be empty if the repository's paths name the GPU."""
