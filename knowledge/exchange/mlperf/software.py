@@ -78,7 +78,8 @@ def read_software(left: MutableMapping[str, str], *, name: str, benchmark: str, 
         unread.append(f"`framework` is `{described}`: several releases of {framework}")
     if len(own) == 1:
         _refine(stated, framework, own.pop())
-    version = stated.pop(framework, "") or _of_notes(framework, left.get("sw_notes", "")[:_LONGEST_TEXT])
+    notes = (version for name, version in _pairs(left.get("sw_notes", "")[:_LONGEST_TEXT]) if name == framework)
+    version = stated.pop(framework, "") or next(notes, "")
     bare = left.get("other_software_stack", "")[:_LONGEST_NAME]
     if framework == "torch" and not version and re.fullmatch(r"[\d.]+\+rocm[\d.]+", bare):
         # The local version of a wheel of PyTorch names the ROCm that it was built for.
@@ -262,7 +263,3 @@ def _of_place(place: str) -> str:
         if place and re.search(entry["match"], place):
             return str(entry["framework"])
     return "unknown"
-
-
-def _of_notes(framework: str, notes: str) -> str:
-    return next((version for name, version in _pairs(notes) if name == framework), "")
