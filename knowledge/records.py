@@ -57,12 +57,7 @@ def _adapter(kind: Any, discriminator: str) -> Any:
 
 @cache
 def shipped_yaml(package: str, *names: str) -> Any:
-    """Return the content of a file.
-
-    Args:
-        package: Package with the file.
-        names: Folders in the package, and the name of the file.
-    """
+    """Return the content of a file of a package, by the folders in it and the name of the file."""
     return parse_yaml(importlib.resources.files(package).joinpath(*names).read_text(encoding="utf-8"))
 
 

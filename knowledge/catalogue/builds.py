@@ -130,14 +130,7 @@ class BuildFamily(StrictRecord):
     defaults: tuple[DefaultBuild, ...] = ()
 
     def build_of(self, package: str, version: Version, *, os: str, architecture: str) -> Build:
-        """Return the build of a version of one of its packages.
-
-        Args:
-            package: The package.
-            version: The version.
-            os: System of the target.
-            architecture: Machine name of the target.
-        """
+        """Return the build of a version of one of its packages."""
         if version.local is not None:
             return build_of_local_version(version.local)
         for default in self.defaults:

@@ -184,9 +184,6 @@ class Observation:  # Not slotted: its document is cached, because both the hash
         """Return the observation with the document, and so the identity, of the record that it was read from.
 
         Earlier versions wrote amounts that are whole numbers, such as 0 seconds of warm-up, without a decimal point.
-
-        Args:
-            record: The record, as values of JSON.
         """
         amounts = [record.get(name) for name in _AMOUNTS]
         for values in (record.get("samples", ()), *(record.get(n, {}).values() for n in ("metrics", "telemetry"))):

@@ -107,9 +107,6 @@ def lock_file(path: Path) -> IO[str] | None:
 def locked_directory(path: Path) -> Iterator[None]:
     """Lock a directory against other processes that lock it, and wait for them; no file is left in it.
 
-    Args:
-        path: The directory.
-
     Raises:
         OSError: If it cannot be opened or locked.
     """

@@ -81,11 +81,9 @@ def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
 def evidence_of(
     observations: Iterable[Observation], is_copy: Callable[[Observation], bool] = lambda _: False
 ) -> BlockEvidence:
-    """Return the evidence of observations; a project's own benchmark says nothing about other projects.
+    """Return the evidence of observations; ``is_copy`` says whether another source published a row before.
 
-    Args:
-        observations: The observations.
-        is_copy: Returns whether another source published a row before.
+    The benchmark of a project says nothing about other projects.
     """
     observations = tuple(o for o in observations if o.indicator.name != BENCHMARK)
     measured = tuple(o for o in observations if o.indicator.name != PUBLISHED)
@@ -153,11 +151,7 @@ def load_evidence(store: KnowledgeBase) -> BlockEvidence:
 
 
 def shipped_evidence(digests: Mapping[str, str]) -> dict[str, BlockEvidence]:
-    """Return the evidence of the blocks that are as shipped, by name.
-
-    Args:
-        digests: Digests of blocks, by name.
-    """
+    """Return the evidence of the blocks that are as shipped, by name; ``digests`` are those of blocks by name."""
     record = _shipped()
     names = {name for name, digest in record["digests"].items() if digests.get(name) == digest}
     if not names:

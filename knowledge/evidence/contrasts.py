@@ -235,9 +235,6 @@ def features_of(model: AcceleratorModel) -> tuple[float, ...]:
     the bandwidth, the last three as logarithms to the base 2: together they decide whether a reduced precision or a
     fused kernel is faster (Williams, Waterman and Patterson, "Roofline", Communications of the ACM 52, 2009).
 
-    Args:
-        model: The accelerator.
-
     Returns:
         The properties; empty if the catalogue does not state one of them.
     """

@@ -215,11 +215,7 @@ USUAL_NAMES: Mapping[str, str] = {"resnet": "resnet50", "bert": "bert_large", "s
 
 
 def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield a row for each score of the closed division: seconds to train, as the rules of the round compute them.
-
-    Args:
-        observations: Observations; those of other indicators are ignored.
-    """
+    """Yield a row for each score of the closed division: seconds to train, as the rules of the round compute them."""
     for score in score_submissions(observations):
         if score.minutes is not None and score.division == "closed" and score.accelerators:
             target = {} if score.target is None else {"target": score.target}
@@ -233,11 +229,7 @@ def training_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
 
 
 def inference_rows(observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Yield a row for each result of the closed division.
-
-    Args:
-        observations: Observations; those of other indicators are ignored.
-    """
+    """Yield a row for each result of the closed division."""
     for o in distinct_results(o for o in observations if o.indicator.name == INFERENCE):
         if o.environment.get("division") == "closed" and o.status == "ok":
             parameters = dict(o.indicator.parameters)

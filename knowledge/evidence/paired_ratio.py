@@ -38,14 +38,10 @@ class Location:
 
 
 def locate(differences: Sequence[float]) -> Location:
-    """Return the trimmed mean of paired differences, with its variance.
+    """Return the trimmed mean of two or more paired differences, with its variance.
 
     With up to five differences, a Winsorised variance has fewer than two degrees of freedom, so the ordinary variance
-    is
-    used: one disturbed round then widens the interval, and changes the estimate little.
-
-    Args:
-        differences: Two or more.
+    is used: one disturbed round then widens the interval, and changes the estimate little.
     """
     ordered = sorted(differences)
     count = len(ordered)

@@ -111,11 +111,7 @@ def read_profile(text: str, *, where: str, name: str) -> HardwareProfile:
 
 
 def _driver(value: Any, where: str) -> dict[str, Any]:
-    """Return the driver of a profile, which may be its version alone.
-
-    Raises:
-        InputError: If its version is not a version.
-    """
+    """Return the driver of a profile, which may be its version alone."""
     driver: dict[str, Any] = (
         value if isinstance(value, dict) else {"version": str(value) if type(value) is int else value}
     )

@@ -233,11 +233,7 @@ def _missing_token_reason(request: Request, credentials: HTTPAuthorizationCreden
 
 
 async def _body(request: Request, most_bytes: int) -> bytes:
-    """Return the body of a delivery.
-
-    Raises:
-        ServiceError: If the body is too large, compressed or of another type.
-    """
+    """Return the body of a delivery; refuse one that is too large, compressed or of another type."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != NDJSON:
         actual = f"type `{kind}`" if kind else "no type"

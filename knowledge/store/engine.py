@@ -100,9 +100,6 @@ def open_import_source(address: str) -> Iterator[SqlKnowledgeBase]:
 
     The program that wrote it can read it afterwards, too. Older tables of a SQLite file are migrated in a copy.
 
-    Args:
-        address: A database address or the path of a SQLite file.
-
     Raises:
         KnowledgeBaseError: If it cannot be opened, or it is a PostgreSQL database with older tables.
         MissingExtraError: If the driver of PostgreSQL is not installed.

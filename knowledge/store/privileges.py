@@ -28,9 +28,6 @@ def may_write(connection: Connection) -> bool:
     """Whether an account has the rights that the import of shipped files needs; the tables have the newest revision.
 
     An account that lacks one of them opens the knowledge base read-only.
-
-    Args:
-        connection: Connection to a PostgreSQL server.
     """
     if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
         return False
@@ -40,11 +37,7 @@ def may_write(connection: Connection) -> bool:
 
 
 def may_migrate(connection: Connection) -> bool:
-    """Whether an account may create the tables, or migrate them, for which it must own them.
-
-    Args:
-        connection: Connection to a PostgreSQL server.
-    """
+    """Whether an account may create the tables, or migrate them, for which it must own them."""
     if connection.execute(text("SHOW transaction_read_only")).scalar() == "on":
         return False
     owned = (
@@ -56,9 +49,5 @@ def may_migrate(connection: Connection) -> bool:
 
 
 def lacks_rights(error: Exception) -> bool:
-    """Whether a statement failed because the account lacks a right.
-
-    Args:
-        error: Error of SQLAlchemy or of the driver.
-    """
+    """Whether a statement failed because the account lacks a right."""
     return getattr(getattr(error, "orig", None) or error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE

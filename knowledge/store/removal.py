@@ -1,4 +1,4 @@
-"""Deletion of observations, with what only they used."""
+"""Deletion of observations, with what only they used. Each connection holds the write lock."""
 
 from __future__ import annotations
 
@@ -15,10 +15,6 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
     """Delete the observations that satisfy a condition, and return their identities.
 
     Counts and digests of their blocks are corrected. Call :func:`delete_unused` afterwards.
-
-    Args:
-        connection: Connection that holds the write lock.
-        condition: Condition on the columns of the observations.
     """
     table, block = tables.observation, tables.block
     removed: dict[str, list[str]] = defaultdict(list)
@@ -43,12 +39,7 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
 
 
 def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
-    """Record the names of removed blocks, so that shipped files do not bring them back.
-
-    Args:
-        connection: Connection that holds the write lock.
-        blocks: Names of the blocks.
-    """
+    """Record the names of removed blocks, so that shipped files do not bring them back."""
     table = tables.removed_block
     if names := sorted(blocks):
         connection.execute(delete(table).where(table.c.name.in_(names)))
@@ -56,12 +47,7 @@ def record_removal(connection: Connection, blocks: Iterable[str]) -> None:
 
 
 def forget_removal(connection: Connection, blocks: Iterable[str] | Select[tuple[str]]) -> None:
-    """Delete the record that blocks were removed: the user has added observations of them again.
-
-    Args:
-        connection: Connection that holds the write lock.
-        blocks: Names of the blocks, or a query for them.
-    """
+    """Delete the record that blocks were removed: the user has added observations of them again."""
     table = tables.removed_block
     names = blocks if isinstance(blocks, Select) else sorted(blocks)
     connection.execute(delete(table).where(table.c.name.in_(names)))

@@ -149,11 +149,7 @@ def _value(text: str) -> Any:
 
 
 def _mapping(text: str) -> dict[str, Any]:
-    """Parse a JSON object, or a Python literal of one, as some submitters wrote.
-
-    Raises:
-        ValueError: If it is neither.
-    """
+    """Parse a JSON object, or a Python literal of one, as some submitters wrote."""
     try:
         record = json.loads(text)
     except ValueError:

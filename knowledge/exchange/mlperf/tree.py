@@ -130,11 +130,7 @@ def _observations(content: _Content, warnings: dict[str, None]) -> Iterator[tupl
 
 
 def _check_kind(path: Path, content: _Content) -> None:
-    """Refuse a tree that is not of one of the two kinds.
-
-    Raises:
-        TreeKindError: If it is not.
-    """
+    """Refuse a tree that is not of one of the two kinds."""
     if content.logs and content.summaries:
         raise TreeKindError(
             f"`{path}` contains results of MLPerf Training ({content.logs} logs) and of MLPerf Inference "
@@ -200,11 +196,7 @@ def _check_number(number: int) -> None:
 
 
 def _log_lines(size: int, file: IO[bytes]) -> str:
-    """Return the lines of a log that contain records; other lines are not kept in memory.
-
-    Raises:
-        UnreadableLogError: If the log, or its records, are too large.
-    """
+    """Return the lines of a log that contain records; other lines are not kept in memory, and no large log is read."""
     if size > _LARGEST_LOG:
         raise UnreadableLogError(f"it is larger than {_LARGEST_LOG // 2**20} MiB")
     records: list[bytes] = []

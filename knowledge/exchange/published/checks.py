@@ -57,9 +57,6 @@ def check_table(
 ) -> tuple[tuple[Group, ...], tuple[SkippedRow, ...], tuple[int, ...]]:
     """Check the rows of a table against each other.
 
-    Args:
-        measurements: The rows, in order.
-
     Returns:
         The groups that remain, the rows that do not, and the numbers of duplicate rows.
     """

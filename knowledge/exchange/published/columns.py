@@ -82,10 +82,6 @@ class Table:
 def read_table(content: bytes, *, where: str) -> Table:
     """Read a table.
 
-    Args:
-        content: Content of the file.
-        where: Name of the file, for messages.
-
     Raises:
         InputError: If the file is not a table: it is empty, not UTF-8, not what its name says, lacks columns, or its
             columns are not separated by commas.

@@ -90,13 +90,7 @@ def contradicted_hosts(measurements: Sequence[Measurement]) -> Mapping[int, str]
 def _wrong_of_two(
     hosts: Sequence[_Host], pair: tuple[int, int], remaining: Collection[int]
 ) -> tuple[tuple[int, ...], str]:
-    """Return which of two hosts that contradict only each other are wrong, and words about the one that is not.
-
-    Args:
-        hosts: All hosts.
-        pair: The numbers of the two.
-        remaining: Numbers of the hosts that were not taken out.
-    """
+    """Return which of two hosts that contradict only each other are wrong, and words about the other one."""
     witnesses = {
         number: next((hosts[n].name for n in sorted(remaining) if _agree(hosts[number], hosts[n])), "")
         for number in pair

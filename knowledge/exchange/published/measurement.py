@@ -82,11 +82,7 @@ class Measurement:
 
 
 def read_measurement(row: TableRow, *, today: date | None = None) -> Measurement:
-    """Read the cells of a row.
-
-    Args:
-        row: The row.
-        today: The current day, in UTC.
+    """Read the cells of a row; ``today`` is the current day in UTC.
 
     Raises:
         RowError: If a cell is not what its column says.
