@@ -56,9 +56,9 @@ def _adapter(kind: Any, discriminator: str) -> Any:
 
 
 @cache
-def shipped_yaml(package: str, *names: str) -> Any:
+def shipped_yaml(package: str, *names: str, as_text: bool = False) -> Any:
     """Return the content of a file of a package, by the folders in it and the name of the file."""
-    return parse_yaml(importlib.resources.files(package).joinpath(*names).read_text(encoding="utf-8"))
+    return parse_yaml(importlib.resources.files(package).joinpath(*names).read_text(encoding="utf-8"), as_text=as_text)
 
 
 def yaml_files(folder: Traversable) -> list[Traversable]:
@@ -66,8 +66,8 @@ def yaml_files(folder: Traversable) -> list[Traversable]:
     return sorted((file for file in folder.iterdir() if file.name.endswith(".yaml")), key=lambda file: file.name)
 
 
-def parse_yaml(text: str) -> Any:
-    """Parse a text.
+def parse_yaml(text: str, *, as_text: bool = False) -> Any:
+    """Parse a text; with ``as_text``, every scalar is text.
 
     Raises:
         ValueError: If it is not YAML.
@@ -76,6 +76,7 @@ def parse_yaml(text: str) -> Any:
     import yaml
 
     try:
-        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        loader = "BaseLoader" if as_text else "SafeLoader"
+        return yaml.load(text, Loader=getattr(yaml, f"C{loader}", getattr(yaml, loader)))
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from None

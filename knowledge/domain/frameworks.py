@@ -94,20 +94,18 @@ class _Distributions(Mapping[str, str]):
     def __init__(self, *, with_input_libraries: bool) -> None:
         self._with_input_libraries = with_input_libraries
 
+    def _names(self) -> dict[str, str]:
+        listed = [f for f in frameworks().values() if self._with_input_libraries or not f.is_input_library]
+        return {distribution: framework.name for framework in listed for distribution in framework.distributions}
+
     def __getitem__(self, distribution: str) -> str:
-        for framework in self._members():
-            if distribution in framework.distributions:
-                return framework.name
-        raise KeyError(distribution)
+        return self._names()[distribution]
 
     def __iter__(self) -> Iterator[str]:
-        return (distribution for framework in self._members() for distribution in framework.distributions)
+        return iter(self._names())
 
     def __len__(self) -> int:
-        return sum(len(framework.distributions) for framework in self._members())
-
-    def _members(self) -> Iterator[Framework]:
-        return (f for f in frameworks().values() if self._with_input_libraries or not f.is_input_library)
+        return len(self._names())
 
 
 FRAMEWORKS: Mapping[str, str] = _Distributions(with_input_libraries=False)

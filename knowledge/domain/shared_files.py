@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import IO
 
 from knowledge.domain.errors import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
@@ -89,9 +93,6 @@ def lock_file(path: Path) -> IO[str] | None:
     Raises:
         OSError: If the file cannot be opened or locked.
     """
-    # Only Unix has this module, and most commands need no lock.
-    import fcntl
-
     file = path.open("a", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -110,8 +111,6 @@ def locked_directory(path: Path) -> Iterator[None]:
     Raises:
         OSError: If it cannot be opened or locked.
     """
-    import fcntl
-
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

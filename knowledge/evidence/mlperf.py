@@ -12,6 +12,7 @@ from itertools import pairwise
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.ratio import Ratio, WithRatio
+from knowledge.evidence.paired_ratio import student_quantile
 from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
 from knowledge.exchange.mlperf.results import INFERENCE, TRAINING, distinct_results
 
@@ -186,15 +187,13 @@ def _order(gain: Gain) -> tuple[int, str, str]:
 
 def _gain(earlier: Score, later: Score) -> Gain:
     """Compare two scores; the interval is Welch's over the logarithms of all runs that converged."""
-    from scipy.special import stdtrit
-
     parts, weights = 0.0, 0.0
     for score in (earlier, later):
         logs = [math.log(seconds) for seconds in score.all_seconds]
         variance = statistics.variance(logs) / len(logs)
         parts += variance
         weights += variance**2 / (len(logs) - 1)
-    quantile = float(stdtrit(parts**2 / weights, 0.975)) if weights else 0.0
+    quantile = student_quantile(0.975, parts**2 / weights) if weights else 0.0
     mean = math.log((earlier.minutes or 1.0) / (later.minutes or 1.0))
     note = ""
     if earlier.target != later.target:

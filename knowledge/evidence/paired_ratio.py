@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 _TRIMMED_SHARE = 0.25
 _DEGREES_SHARE = 0.8
@@ -134,3 +135,12 @@ def _inverse_trigamma(value: float) -> float:
         else:
             high = middle
     return math.exp(low)
+
+
+@cache
+def student_quantile(probability: float, degrees: float) -> float:
+    """Return a quantile of Student's t distribution."""
+    # Not `scipy.stats`, whose import takes a second; and imported only when an interval is computed.
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.resources
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
+
+from knowledge.records import shipped_yaml
 
 NEMO = "nemo:"
 """Prefix of the releases of NeMo's containers, of which PyTorch is the framework."""
@@ -72,11 +72,7 @@ def _tag(release: str) -> str:
     return (match["tag"] or "").lower() if match else ""
 
 
-@cache
-def _catalogue() -> dict[str, Any]:
-    import yaml
-
-    text = importlib.resources.files("knowledge.exchange").joinpath("ngc_containers.yaml").read_text(encoding="utf-8")
+def _catalogue() -> Mapping[str, Any]:
     # Every value is text: `10.2` and `21.10` are versions, not numbers.
-    catalogue: dict[str, Any] = yaml.load(text, Loader=yaml.BaseLoader)
+    catalogue: Mapping[str, Any] = shipped_yaml("knowledge.exchange", "ngc_containers.yaml", as_text=True)
     return catalogue

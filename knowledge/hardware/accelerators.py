@@ -101,8 +101,31 @@ class _Family:
     variants: tuple[AcceleratorModel, ...]
 
     def entry(self, variants: Sequence[AcceleratorModel]) -> AcceleratorModel:
-        """Return the only variant, or the generic entry of several."""
-        return variants[0] if len(variants) == 1 else _generic(self, tuple(variants))
+        """Return the only variant, or a generic entry with the facts that several share."""
+        first = variants[0]
+        if len(variants) == 1:
+            return first
+        shared: dict[str, Any] = {
+            f.name: getattr(first, f.name)
+            for f in fields(AcceleratorModel)
+            if f.name != "flops" and all(getattr(variant, f.name) == getattr(first, f.name) for variant in variants)
+        }
+        flops = {name: rate for name, rate in first.flops.items() if all(v.flops.get(name) == rate for v in variants)}
+        form = shared.get("form", "")
+        memory = shared.get("memory_bytes")
+        whole = len(variants) == len(self.variants)
+        suffixes = () if whole else (form, f"{memory / _GIB:.0f}gb" if memory else "")
+        return AcceleratorModel(
+            **{
+                **shared,
+                "name": "-".join(part for part in (self.name, *suffixes) if part),
+                "model": " ".join((self.model, *(suffix.upper() for suffix in suffixes if suffix))),
+                "form": form,
+                "sources": tuple(dict.fromkeys(source for variant in variants for source in variant.sources)),
+                "flops": MappingProxyType(flops),
+                "variants": tuple(variant.name for variant in variants),
+            }
+        )
 
 
 @cache
@@ -160,32 +183,6 @@ def closest_models(text: str) -> tuple[str, ...]:
 
 def _compact(spelling: str) -> str:
     return normalise(spelling).replace(" ", "")
-
-
-def _generic(family: _Family, variants: tuple[AcceleratorModel, ...]) -> AcceleratorModel:
-    """Return the entry with the facts that variants share."""
-    first = variants[0]
-    shared: dict[str, Any] = {
-        f.name: getattr(first, f.name)
-        for f in fields(AcceleratorModel)
-        if f.name != "flops" and all(getattr(variant, f.name) == getattr(first, f.name) for variant in variants)
-    }
-    flops = {name: rate for name, rate in first.flops.items() if all(v.flops.get(name) == rate for v in variants)}
-    form = shared.get("form", "")
-    memory = shared.get("memory_bytes")
-    whole = len(variants) == len(family.variants)
-    suffixes = () if whole else (form, f"{memory / _GIB:.0f}gb" if memory else "")
-    return AcceleratorModel(
-        **{
-            **shared,
-            "name": "-".join(part for part in (family.name, *suffixes) if part),
-            "model": " ".join((family.model, *(suffix.upper() for suffix in suffixes if suffix))),
-            "form": form,
-            "sources": tuple(dict.fromkeys(source for variant in variants for source in variant.sources)),
-            "flops": MappingProxyType(flops),
-            "variants": tuple(variant.name for variant in variants),
-        }
-    )
 
 
 @cache

@@ -14,7 +14,7 @@ import requests
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import BENCHMARK, Observation
-from knowledge.exchange.files import read_observations, write_observations
+from knowledge.exchange.files import observation_file, read_observations
 from knowledge.records import RecordError, value_from
 from knowledge.service.messages import BlockEntry, DeliveryReceipt
 from knowledge.store.base import KnowledgeBase, StoredBlock
@@ -274,14 +274,10 @@ def _parts(observations: Iterable[Observation]) -> Iterator[bytes]:
         part.append(o)
         size += len(o.document)
         if size > _PART_BYTES:
-            yield _file(part)
+            yield observation_file(part)
             part, size = [], 0
     if part:
-        yield _file(part)
-
-
-def _file(observations: Iterable[Observation]) -> bytes:
-    return "".join(f"{line}\n" for line in write_observations(observations)).encode()
+        yield observation_file(part)
 
 
 def _sum(a: DeliveryResult, b: DeliveryResult) -> DeliveryResult:

@@ -225,8 +225,10 @@ class KnowledgeBase(Protocol):
 
     def __enter__(self) -> Self:
         """Return the knowledge base itself."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close the database connection."""
+        self.close()

@@ -252,13 +252,12 @@ def _migrate(engine: Engine) -> None:
 
 def _upgrade(connection: Connection) -> None:
     """Run the migrations that the tables lack."""
-    from alembic import command
-    from alembic.config import Config
+    from alembic import command, config
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    config = Config()
-    config.set_main_option("script_location", "knowledge.store:migrations")
-    config.set_main_option("version_locations", REVISIONS)
-    config.set_main_option("path_separator", "space")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    options = config.Config()
+    options.set_main_option("script_location", "knowledge.store:migrations")
+    options.set_main_option("version_locations", REVISIONS)
+    options.set_main_option("path_separator", "space")
+    options.attributes["connection"] = connection
+    command.upgrade(options, "head")

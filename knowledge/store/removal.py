@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, insert, select, update
 
@@ -24,18 +25,22 @@ def delete_observations(connection: Connection, condition: ColumnElement[bool]) 
     affected = connection.execute(select(block).where(block.c.name.in_(sorted(removed)))).all()
     changed = [
         {
-            "key": row.name,
+            "name": row.name,
             "observations": row.observations - len(removed[row.name]),
             "digest": combine(row.digest, removed[row.name], sign=-1),
         }
         for row in affected
     ]
-    if changed:
-        statement = update(block).where(block.c.name == bindparam("key"))
-        connection.execute(
-            statement.values(observations=bindparam("observations"), digest=bindparam("digest")), changed
-        )
+    update_blocks(connection, changed)
     return frozenset(identity for identities in removed.values() for identity in identities)
+
+
+def update_blocks(connection: Connection, blocks: Iterable[Mapping[str, Any]]) -> None:
+    """Replace the counts and digests of blocks, each with its name, ``observations`` and ``digest``."""
+    statement = update(tables.block).where(tables.block.c.name == bindparam("key"))
+    statement = statement.values(observations=bindparam("observations"), digest=bindparam("digest"))
+    if rows := [{**block, "key": block["name"]} for block in blocks]:
+        connection.execute(statement, rows)
 
 
 def record_removal(connection: Connection, blocks: Iterable[str]) -> None:

@@ -6,8 +6,7 @@ import json
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -19,7 +18,15 @@ from knowledge.domain.stack import Stack
 from knowledge.exchange.files import observation_from
 from knowledge.records import value_from
 from knowledge.store import tables
-from knowledge.store.base import Content, IngestResult, KnowledgeBaseError, QuarantinedObservation, Source, StoredBlock
+from knowledge.store.base import (
+    Content,
+    IngestResult,
+    KnowledgeBase,
+    KnowledgeBaseError,
+    QuarantinedObservation,
+    Source,
+    StoredBlock,
+)
 from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
 from knowledge.store.privileges import GRANT_HINT, lacks_rights
@@ -42,7 +49,7 @@ _BATCH = 2000
 _FAILURE_HINT = "check that the database is reachable, writable, unlocked and not full"
 
 
-class SqlKnowledgeBase:
+class SqlKnowledgeBase(KnowledgeBase):
     """A knowledge base over one database engine; see :mod:`knowledge.store.base` for the contract."""
 
     def __init__(self, engine: Engine, *, writable: bool = True) -> None:
@@ -297,16 +304,6 @@ class SqlKnowledgeBase:
     def close(self) -> None:
         """Close the database connection."""
         self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        """Return the knowledge base itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Close the database connection."""
-        self.close()
 
     @contextmanager
     def _write(self) -> Iterator[Connection]:

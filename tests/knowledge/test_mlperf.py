@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from docs.mlperf_data import without_details
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
 from knowledge.evidence.mlperf import Score, efficiency, scaling, score_submissions, software_gains
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.logs import UnreadableLogError, read_log
-from knowledge.exchange.mlperf.results import without_details
 from knowledge.exchange.mlperf.systems import make_system
 from knowledge.exchange.mlperf.tree import read_results
 from tests.knowledge.mlperf_files import DESCRIPTIONS, FILES, MLL, MLLOG, V05, _tree

@@ -7,6 +7,8 @@ from ast import literal_eval
 from collections.abc import Iterator
 from typing import Any
 
+import yaml
+
 from knowledge.exchange.mlperf.catalogue import catalogue
 
 _NOTHING = frozenset({"", "-", "n/a", "na", "none", "todo", "tbd", "not public"})
@@ -40,8 +42,6 @@ def read_description(text: str) -> dict[str, str]:
 
 
 def _document(text: str) -> Any:
-    import yaml
-
     try:
         return json.loads(text)
     except RecursionError:

@@ -139,7 +139,7 @@ def _hosts(measurements: Sequence[Measurement]) -> list[_Host]:
 def _work(m: Measurement) -> tuple[Hashable, ...]:
     """Return everything that must be equal in rows whose rates are compared, except accelerator and batch size."""
     return (
-        m.row.text("repository"), m.task.name, m.task.variant, m.mode, m.framework,
+        *m.work,
         m.versions.get("version", ""), m.container, m.precision, m.unit.name,
         tuple(sorted(m.configuration.speed.items())), tuple(sorted(m.configuration.parameters.items())),
     )  # fmt: skip

@@ -70,6 +70,11 @@ class Measurement:
         return self.row.text("gpu") or self.repository.facts.get("gpu", "")
 
     @property
+    def work(self) -> tuple[str, ...]:
+        """Whose measurement it is, and of what: task, mode and framework."""
+        return self.row.text("repository"), self.task.name, self.task.variant, self.mode, self.framework
+
+    @property
     def seconds(self) -> float:
         """Seconds for an item."""
         batch = self.batch if isinstance(self.batch, int) else None
