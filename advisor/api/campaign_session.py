@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.api.options import at_least_one
-from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
+from advisor.api.stores import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name, write_manifests
 from advisor.campaign.engines import Engine, open_engine
@@ -22,6 +22,7 @@ from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from pi_runners.execution.environment import remove_environment
 from pi_runners.executors.kubernetes import KubernetesExecutor
+from pi_runners.executors.local import LocalExecutor
 
 _PATIENCE_SECONDS = 60.0
 """Time that another coordinator has to cancel its tasks."""
@@ -321,10 +322,10 @@ class CampaignSession:
 
     def _remove_environments(self, engine: Engine) -> None:
         """Remove the environments that the tasks of an engine on this machine shared."""
-        if engine.name == "local" and (environments := engine.options["environments"]):
+        if isinstance(engine.executor, LocalExecutor):
             for block in self.plan.blocks:
                 for arm in block.arms:
-                    remove_environment(arm.lock, Path(environments))
+                    remove_environment(arm.lock, Path(engine.executor.options.environments))
 
 
 class _NoSink:
@@ -352,11 +353,11 @@ def _coordinate(
             for remark in set(status.remarks) - remarks:
                 progress(remark)
             remarks.update(status.remarks)
-            time.sleep(engine.poll_seconds)
+            time.sleep(engine.executor.poll_seconds)
             waiting = coordinator.step(engine)
         report(status := campaign_status(coordinator))
     except KeyboardInterrupt:
-        if engine.cancel_on_interrupt:
+        if engine.executor.cancel_on_interrupt:
             coordinator.cancel()
             coordinator.collect()
             progress("interrupted: the observations so far are stored; the same command continues")

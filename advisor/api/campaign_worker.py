@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from advisor.api.measurement_options import WorkerOptions
-from advisor.api.resources import Warn, log_warning, warn_of_quarantine
+from advisor.api.stores import Warn, log_warning, warn_of_quarantine
 from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
 from advisor.campaign.worker import WorkerSettings, cell_line, run_task
 from knowledge.domain.errors import InputError, UnavailableError

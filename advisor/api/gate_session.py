@@ -13,11 +13,11 @@ from typing import Any
 
 from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
 from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
+from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
-from advisor.api.resources import open_indexes
-from advisor.api.search import select
+from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
 from advisor.gate.check import GateResult, check
@@ -316,7 +316,7 @@ def _as_locked(
     problem: ResolutionProblem, context: TargetContext, lock: Lock, client: IndexClient
 ) -> ResolutionProblem:
     """Return a problem with the allowed replacements and the extras for the target's accelerator that a lock has."""
-    builds = context.builds
+    builds = target_builds(context.target)
     replacements = locked_replacements(builds, context.allowed, lock.packages)
     problem = problem.with_substitutions(replacements) if replacements else problem
     extras = locked_extras(problem, IndexCandidates(client, problem), builds, lock.versions)
@@ -403,9 +403,9 @@ def _recommend(
 
     def stack() -> RecommendedStack:
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
-        if context.target_settings is None:
+        if (choices := target_settings(context)) is None:
             return best
-        allowed = context.target_settings.in_one_process(best.versions, predictor)
+        allowed = choices.in_one_process(best.versions, predictor)
         settings = recommended_settings(best.versions, predictor, allowed)
         return replace(best, settings_gain=combined_gain(settings, best.versions, predictor))
 

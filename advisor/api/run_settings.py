@@ -11,16 +11,15 @@ from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
-from advisor.domain.words import quoted
+from advisor.domain.words import in_words, quoted
+from advisor.locks.registry import files_with_settings
 from advisor.locks.setting_value import AppliedSetting, framework_of, frameworks_text
-from advisor.locks.settings_table import SETTINGS_FILE, LockedSettings, locked_settings, read_settings
+from advisor.locks.settings_table import LockedSettings, locked_settings, read_settings
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.project_settings import settings_in_file
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import ANY, DEFAULT, JOINED_VARIABLES, setting_error, shipped_settings
 from knowledge.domain.errors import InputError
-
-_DEFAULT_LOCKS = ("pylock.toml", SETTINGS_FILE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +83,13 @@ def read_run_settings(
 def _read(directory: Path, lock: Path | None, *, is_required: bool) -> tuple[Path | None, LockedSettings]:
     if lock is None and not is_required:
         return None, LockedSettings()
-    paths = [lock] if lock else [path for name in _DEFAULT_LOCKS if (path := directory / name).is_file()]
+    paths = [lock] if lock else [path for name in files_with_settings() if (path := directory / name).is_file()]
     for path in paths:
         if (content := read_settings(path)) is not None:
             return path, content
     if not paths:
         raise InputError(
-            f"there is no `{_DEFAULT_LOCKS[0]}` or `{_DEFAULT_LOCKS[1]}` in this directory",
+            f"there is no {in_words([f'`{name}`' for name in files_with_settings()], 'or')} in this directory",
             hint="name a lock with `--lock FILE`, or settings with `--settings NAME=VALUE,...`",
         )
     if not is_required:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from advisor.campaign.directory import (
     Cell,
     block_name,
     cell_files,
-    read_document,
     write_file,
 )
 from advisor.campaign.engines import Engine, open_engine
@@ -32,6 +31,7 @@ from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.identity import canonical_json
 from knowledge.domain.observation import Observation
+from knowledge.domain.shared_files import read_document
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
 from pi_runners.execution.campaign import ObservationSink, measured_cells
@@ -296,8 +296,8 @@ class Coordinator:
         document = {
             "tasks": tasks,
             "had": {str(task): count for task, count in self._counts(tasks).items()},
-            "engine": engine.name,
-            "options": dict(engine.options),
+            "engine": engine.executor.name,
+            "options": asdict(engine.executor.options),
             "at": time.time(),
         }
         try:

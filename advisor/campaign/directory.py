@@ -24,7 +24,7 @@ from typing import Any
 
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
-from knowledge.domain.shared_files import create_atomically, lock_file, write_atomically
+from knowledge.domain.shared_files import create_atomically, lock_file, read_document, write_atomically
 from knowledge.exchange.files import observation_file
 from pi_runners.execution.campaign import Block
 from pi_runners.plan.matrix import Arm
@@ -257,15 +257,6 @@ def _plans() -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(CampaignPlan)
-
-
-def read_document(path: Path) -> dict[str, Any]:
-    """Return a JSON document; an empty one if the file is absent or damaged."""
-    try:
-        document: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return document
 
 
 def write_file(path: Path, content: bytes) -> None:

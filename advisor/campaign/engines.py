@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from knowledge.domain.errors import InputError, suggest
 from knowledge.records import RecordError, value_from
 from pi_runners.executors.base import TASK_NUMBER, Executor
 from pi_runners.executors.kubernetes import KubernetesExecutor
-from pi_runners.executors.local import LocalExecutor
+from pi_runners.executors.local import LocalExecutor, LocalOptions
 from pi_runners.executors.manifests import INPUTS, SCRATCH, KubernetesOptions
 from pi_runners.executors.slurm import SlurmExecutor, SlurmOptions
 
@@ -25,37 +25,18 @@ _MEMORY_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalOptions:
-    """Options of the executor that runs tasks on this machine.
-
-    Attributes:
-        environments: Directory in which environments are built; the tasks share it. By default in the user's cache.
-    """
-
-    environments: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
     """An executor with everything that a campaign needs to run its tasks there.
 
     Attributes:
-        name: Name of the executor.
-        options: Options of the executor as JSON values; name and options suffice to open the engine again.
-        executor: Runs the tasks.
+        executor: Runs the tasks; its name and options suffice to open the engine again.
         command: Command of each task.
         inputs: Files that a task reads.
-        poll_seconds: Interval between two polls.
-        cancel_on_interrupt: Whether the tasks are cancelled when the user interrupts the command.
     """
 
-    name: str
-    options: Mapping[str, Any]
     executor: Executor
     command: tuple[str, ...]
-    inputs: tuple[Path, ...]
-    poll_seconds: float
-    cancel_on_interrupt: bool
+    inputs: tuple[Path, ...] = ()
 
 
 def open_engine(name: str, options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -80,20 +61,8 @@ def _local(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
     # Tasks run in other directories than this command.
     environments = Path(directory_name).absolute() if directory_name else cache_directory(None) / "environments"
     local_options = LocalOptions(environments=str(environments))
-    return Engine(
-        name="local",
-        options=asdict(local_options),
-        executor=LocalExecutor(),
-        command=(
-            *_worker(sys.executable, directory),
-            "--environments",
-            local_options.environments,
-            "--keep-environments",
-        ),
-        inputs=(),
-        poll_seconds=0.3,
-        cancel_on_interrupt=True,
-    )
+    arguments = ("--environments", local_options.environments, "--keep-environments")
+    return Engine(executor=LocalExecutor(local_options), command=(*_worker(sys.executable, directory), *arguments))
 
 
 def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: CampaignPlan) -> Engine:
@@ -101,13 +70,8 @@ def _slurm(options: Mapping[str, Any], directory: CampaignDirectory, plan: Campa
     environments = ("--environments", slurm_options.scratch) if slurm_options.scratch else ()
     limit = _limit(slurm_options.memory, "slurm")
     return Engine(
-        name="slurm",
-        options=asdict(slurm_options),
         executor=SlurmExecutor(slurm_options),
         command=(*_worker(slurm_options.python or sys.executable, directory), *environments, *limit),
-        inputs=(),
-        poll_seconds=2.0,
-        cancel_on_interrupt=False,
     )
 
 
@@ -129,19 +93,17 @@ def _kubernetes(options: Mapping[str, Any], directory: CampaignDirectory, plan: 
             )
     packed = directory.path / "campaign.json.gz"
     command = ["advisor", "pi", "work", f"{SCRATCH}/campaign", TASK_NUMBER, "--plan", f"{INPUTS}/{packed.name}"]
-    command += ["--environments", f"{SCRATCH}/environments", "--print"]
     command += [
+        "--environments",
+        f"{SCRATCH}/environments",
+        "--print",
         *_limit(kubernetes_options.memory, "kubernetes"),
-        *(("--push", kubernetes_options.push) if kubernetes_options.push else ()),
     ]
+    command += ["--push", kubernetes_options.push] if kubernetes_options.push else []
     return Engine(
-        name="kubernetes",
-        options=asdict(kubernetes_options),
         executor=KubernetesExecutor(kubernetes_options, plan.blocks[0].hardware if plan.blocks else None),
         command=tuple(command),
         inputs=(packed,),
-        poll_seconds=2.0,
-        cancel_on_interrupt=False,
     )
 
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from advisor.campaign.directory import CampaignDirectory, CampaignPlan, read_document
+from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import Engine
 from knowledge.domain.identity import content_hash
+from knowledge.domain.shared_files import read_document
 from pi_runners.executors.base import Batch, State
 
 

@@ -18,6 +18,8 @@ from advisor.index.cache import DiskCache
 from knowledge.domain.identity import canonical_json, content_hash, hash_of_text, plain
 
 _PACKAGES = ("advisor", "knowledge", "pi_runners")
+_DAYS = 30
+"""How long an answer is kept. Most answers are never read again, because files, pages and the program change."""
 
 
 class Memo:
@@ -52,7 +54,7 @@ class Memo:
             question: Values of any type of :func:`knowledge.domain.identity.plain`.
             answer: JSON-ready values.
         """
-        self._cache.write(self._kind, self._key(question), json.dumps(answer).encode())
+        self._write(self._key(question), json.dumps(answer))
 
     def knows(self, question: Any) -> bool:
         """Whether the answer to a question is known; it is not read."""
@@ -73,8 +75,12 @@ class Memo:
         if stored is not unknown:
             return stored
         text = json.dumps(compute())
-        self._cache.write(self._kind, key, text.encode())
+        self._write(key, text)
         return json.loads(text)
+
+    def _write(self, key: str, text: str) -> None:
+        self._cache.write(self._kind, key, text.encode())
+        self._cache.prune(self._kind, _DAYS)
 
     def _stored(self, key: str, otherwise: Any) -> Any:
         content = self._cache.read(self._kind, key)

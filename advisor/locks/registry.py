@@ -14,12 +14,26 @@ from advisor.locks.interface import LockFormat
 from advisor.locks.lock import Lock
 from knowledge.domain.errors import InputError
 
+SETTINGS_FILE = "advisor-settings.toml"
+"""Name of the file with the run-time settings of a lock whose format has none."""
+
 
 @cache
 def lock_formats() -> tuple[LockFormat, ...]:
     """Return all formats; the first lock in the directory of a project is its current one."""
     modules = [importlib.import_module(f"{formats.__name__}.{m.name}") for m in pkgutil.iter_modules(formats.__path__)]
     return tuple(sorted((module.FORMAT for module in modules), key=lambda lock_format: lock_format.order))
+
+
+@cache
+def default_format() -> LockFormat:
+    """Return the format that is written if no lock is named: the first in which each target may have a lock."""
+    return next(lock_format for lock_format in lock_formats() if lock_format.target_name)
+
+
+def files_with_settings() -> tuple[str, ...]:
+    """Return the names of files in a project's directory that may have the run-time settings of its lock."""
+    return (*(lock_format.name for lock_format in lock_formats() if lock_format.holds_settings), SETTINGS_FILE)
 
 
 def format_to_read(path: Path) -> LockFormat:
@@ -45,8 +59,7 @@ def format_to_write(path: Path) -> LockFormat:
     if lock_format is None:
         names = [f"`{name}`" for lock_format in lock_formats() for name in lock_format.written_names]
         raise InputError(
-            f"`{path.name}` is not the name of a lock that can be written",
-            hint=f"name it {in_words(names, 'or')}",
+            f"`{path.name}` is not the name of a lock that can be written", hint=f"name it {in_words(names, 'or')}"
         )
     if not path.parent.is_dir():
         raise InputError(

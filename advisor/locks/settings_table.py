@@ -1,4 +1,4 @@
-"""The run-time settings of a lock: in `[tool.advisor]` of `pylock.toml`, or in a file next to another lock."""
+"""The run-time settings of a lock: in its table `[tool.advisor]`, or in a file next to a lock without such tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
 
-from advisor.locks.registry import lock_formats
+from advisor.locks.registry import SETTINGS_FILE, lock_formats
 from advisor.locks.setting_value import (
     TABLE_VERSION,
     AppliedSetting,
@@ -27,9 +27,6 @@ from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.records import RecordError, value_from
 
-SETTINGS_FILE = "advisor-settings.toml"
-"""Name of the file next to a lock that is not `pylock.toml`."""
-_STEM = "advisor-settings"
 _HEADER = "# Run-time settings for the lock in this directory, written by `advisor advise`.\n"
 _REWRITE = "write it again with `advisor advise`"
 
@@ -43,7 +40,7 @@ class LockedSettings:
     Attributes:
         settings: The settings, sorted by framework and name.
         changed: Settings, as ``name=value``, that the file records differently from the catalogue of today.
-        versions: Locked versions of frameworks, by name of the framework; empty if the file is no `pylock.toml`.
+        versions: Locked versions of frameworks, by name of the framework; empty for a file next to a lock.
     """
 
     settings: tuple[AppliedSetting, ...] = ()
@@ -122,17 +119,16 @@ def settings_text(settings: Iterable[AppliedSetting]) -> str:
 
 
 def settings_path(lock: Path) -> Path:
-    """Return the file with the settings of a lock: `pylock.toml` itself, or a file next to another lock.
+    """Return the file with the settings of a lock: the lock itself if its format has settings, or a file next to it.
 
     Locks with a name of their own, such as ``gpu.txt``, have one of their own, such as ``advisor-settings.gpu.toml``.
     """
     lock_format = next((lock_format for lock_format in lock_formats() if lock_format.reads(lock)), None)
     if lock_format is not None and lock_format.holds_settings:
         return lock
-    stem = lock.name.removesuffix(".cdx.json").removesuffix(".txt")
-    if lock.suffix == ".lock" or stem in ("requirements", "bom.json"):
-        return lock.with_name(SETTINGS_FILE)
-    return lock.with_name(f"{_STEM}.{stem}.toml")
+    stem = lock.name.removesuffix(lock_format.suffix if lock_format else "")
+    has_usual_name = any(stem == usual.name.removesuffix(usual.suffix) for usual in lock_formats())
+    return lock.with_name(SETTINGS_FILE if has_usual_name else f"advisor-settings.{stem}.toml")
 
 
 def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) -> dict[Path, str]:
@@ -223,7 +219,7 @@ def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ..
 
 
 def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Return the versions of frameworks in a `pylock.toml`; a lock for several targets can have several of them."""
+    """Return the versions of frameworks in a lock; a lock for several targets can have several of them."""
     versions: dict[str, set[str]] = {}
     packages = document.get("packages")
     for package in packages if isinstance(packages, list) else ():

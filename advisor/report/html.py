@@ -13,7 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from advisor.domain.words import count, indicator_text, interval_text, ratio_text
-from advisor.resolve.explanation.stack_requirements import PROJECT
+from advisor.resolve.candidates.problem import PROJECT
 from knowledge.domain.ratio import Ratio
 from knowledge.estimate.interface import Evidence, PredictedChange
 

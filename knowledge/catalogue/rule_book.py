@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.version import Version
 
-from knowledge.catalogue.builds import Build, CatalogueEntry, FrameworkIndex
+from knowledge.catalogue.builds import Build, CatalogueEntry, FrameworkIndex, shipped_builds
 from knowledge.catalogue.entries import admits
 from knowledge.catalogue.rules import (
     CapabilityRule,
@@ -21,6 +21,7 @@ from knowledge.catalogue.rules import (
     UndeclaredRequirementRule,
     VendorRule,
     Verdict,
+    shipped_rules,
 )
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.hardware import HardwareProfile
@@ -289,3 +290,9 @@ def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: It
 def _capability(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
     return int(major), int(minor or 0)
+
+
+def publishers_indexes(machines: Iterable[HardwareProfile]) -> tuple[FrameworkIndex, ...]:
+    """Return the indexes of publishers with builds that at least one machine can use, by the rules that ship."""
+    books = [RuleBook(shipped_rules(), hardware) for hardware in machines]
+    return tuple(dict.fromkeys(index for book in books for index in book.usable_indexes(shipped_builds())))

@@ -33,10 +33,14 @@ class Framework:
         distributions: Distributions that contain it, the usual one first.
         same_on_processors: Distributions with the one that is the same release without support for accelerators.
         devices: Devices that it supports: ``cpu``, ``cuda``.
-        abilities: What indicators may need of it, such as ``backward`` (:mod:`pi_runners.indicators`).
+        abilities: What indicators may need of it (:mod:`pi_runners.indicators`): a way to compute such as ``backward``,
+            or an operation of its backend (:mod:`pi_runners.harness.contract`) such as ``matmul``.
+        algorithms: How it computes an operation for which it has no function of its own, by operation.
+        extra_copies: Further arrays in memory, as multiples of ``backward_images`` or ``model_weights``.
         published: Its names in published tables, as regular expressions, and that of its `container`.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
-            reported, `categories` of events in traces.
+            reported; how its traces are recognised (`files`, `categories` of events, names of `processes`), and the
+            framework whose folder reads them (`reader`), if it is not its own.
     """
 
     name: str
@@ -48,6 +52,8 @@ class Framework:
     same_on_processors: Mapping[str, str] = field(default_factory=dict)
     devices: tuple[str, ...] = ("cpu", "cuda")
     abilities: frozenset[str] = frozenset()
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+    extra_copies: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[str, str] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
 

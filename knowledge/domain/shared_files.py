@@ -1,15 +1,16 @@
-"""Files that several processes use: atomic writes, and locks that one open file holds."""
+"""Files that several processes use: atomic writes, JSON documents, and locks that one open file holds."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from knowledge.domain.errors import InputError
 
@@ -31,6 +32,16 @@ def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) 
     with _temporary_file(path, content, durable=durable) as temporary:
         os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o644)
         os.replace(temporary, path)
+
+
+def write_all(texts: Mapping[Path, str]) -> None:
+    """Write files whose texts were all made before the first is written.
+
+    Raises:
+        InputError: If a file cannot be written.
+    """
+    for path, text in texts.items():
+        write_atomically(path, text)
 
 
 def create_atomically(path: Path, content: str | bytes) -> bool:
@@ -79,6 +90,15 @@ def _temporary_file(path: Path, content: str | bytes, *, durable: bool) -> Itera
         if temporary:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return a JSON document; an empty one if the file is absent or damaged."""
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document
 
 
 def lock_file(path: Path) -> IO[str] | None:

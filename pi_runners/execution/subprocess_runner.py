@@ -80,11 +80,7 @@ class FreshProcesses:
     """
 
     def __init__(self, *, interval_seconds: float = INTERVAL_SECONDS) -> None:
-        """Create a runner.
-
-        Args:
-            interval_seconds: Interval of telemetry readings.
-        """
+        """Create a runner that reads telemetry in these intervals."""
         self.stopped = False
         self._interval = interval_seconds
         self._running: subprocess.Popen[bytes] | None = None
@@ -92,8 +88,8 @@ class FreshProcesses:
     def stop(self) -> None:
         """Kill the running process, from a signal handler or another thread; its results so far are returned."""
         self.stopped = True
-        if (running := self._running) is not None:
-            _kill(running)
+        if (running := self._running) is not None and running.returncode is None:
+            kill_group(running)
 
     def run(self, request: ProcessRequest) -> ProcessEnd:
         """Run one process to its end."""
@@ -108,31 +104,18 @@ class FreshProcesses:
                 process = self._running = self._start(request, folder, output, errors.fileno())
                 if self.stopped:
                     # `stop` was called while the process was being started, and had nothing to kill.
-                    _kill(process)
-                ending: Ending = "exit"
-                with Sampler(
-                    process.pid,
-                    memory_limit_bytes=request.memory_limit_bytes,
-                    stop=lambda: _kill(process),
-                    interval_seconds=self._interval,
-                ) as sampler:
-                    try:
-                        process.wait(timeout=request.timeout_seconds)
-                    except subprocess.TimeoutExpired:
-                        ending = "time"
-                    finally:
-                        # Also after a normal end: its children must not run during the next process.
-                        self._running = None
-                        _kill(process)
-                        process.wait()
+                    kill_group(process)
+                ending, readings = wait_for_end(
+                    process, request.timeout_seconds, request.memory_limit_bytes, interval_seconds=self._interval
+                )
                 errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL))
                 tail = errors.read().decode("utf-8", "replace")
             return ProcessEnd(
                 results=tuple(json.loads(line) for line in _whole_lines(output)),
                 exit_status=process.returncode,
-                ending="memory" if sampler.exceeded else "stopped" if self.stopped else ending,
+                ending="stopped" if self.stopped and ending != "memory" else ending,
                 error_tail=tail,
-                readings=tuple(sampler.readings),
+                readings=readings,
             )
 
     def _start(self, request: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
@@ -156,7 +139,44 @@ class FreshProcesses:
         )
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def wait_for_end(
+    process: subprocess.Popen[bytes],
+    timeout_seconds: float | None,
+    memory_limit_bytes: float | None,
+    *,
+    interval_seconds: float = INTERVAL_SECONDS,
+) -> tuple[Ending, tuple[Reading, ...]]:
+    """Wait for the end of a process that leads a process group; kill the group then, or at a limit.
+
+    Args:
+        process: The process.
+        timeout_seconds: Time limit; ``None`` for no limit.
+        memory_limit_bytes: Memory limit of the process and its children; ``None`` for no limit.
+        interval_seconds: Interval of the readings.
+
+    Returns:
+        How it ended, and the telemetry of the machine until then.
+    """
+    ending: Ending = "exit"
+    with Sampler(
+        process.pid,
+        memory_limit_bytes=memory_limit_bytes,
+        stop=lambda: kill_group(process),
+        interval_seconds=interval_seconds,
+    ) as sampler:
+        try:
+            process.wait(timeout=timeout_seconds)
+        except subprocess.TimeoutExpired:
+            ending = "time"
+        finally:
+            # Also after a normal end: its children must not run during the next process.
+            kill_group(process)
+            process.wait()
+    return "memory" if sampler.exceeded else ending, tuple(sampler.readings)
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process group by its leader."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 

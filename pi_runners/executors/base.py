@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, ClassVar, Literal
 
 from knowledge.domain.errors import InputError, UnavailableError
 
@@ -28,6 +29,9 @@ State = Literal["queued", "running", "done", "failed", "timed-out", "out-of-memo
 
 TASK_NUMBER = "{task}"
 """Placeholder for the number of the task in the command of a batch."""
+LOG = "task-{task}.log"
+"""Name of the file in the batch's directory with the output of a task."""
+_MOST_OUTPUT = 64 * 1024 * 1024
 
 
 class ExecutorError(UnavailableError):
@@ -84,6 +88,10 @@ class Batch:
         """Return the command of one task."""
         return [str(task) if word == TASK_NUMBER else word for word in self.command]
 
+    def log_file(self, task: int) -> Path:
+        """Return the file with the output of a task."""
+        return self.folder / LOG.format(task=task)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskStatus:
@@ -107,13 +115,24 @@ class TaskStatus:
         return self.state not in ("queued", "running")
 
 
-class Executor(Protocol):
-    """Runs batches of tasks."""
+class Executor(ABC):
+    """Runs batches of tasks.
 
-    @property
-    def sees_files(self) -> bool:
-        """Whether tasks share a file system with this process; otherwise their output contains the results."""
+    Attributes:
+        name: Name of the executor.
+        options: Dataclass of its options.
+        sees_files: Whether tasks share a file system with this process; otherwise their output contains the results.
+        poll_seconds: Interval between two polls.
+        cancel_on_interrupt: Whether the tasks are cancelled when the user interrupts the command.
+    """
 
+    name: ClassVar[str]
+    options: Any
+    sees_files: ClassVar[bool] = True
+    poll_seconds: ClassVar[float] = 2.0
+    cancel_on_interrupt: ClassVar[bool] = False
+
+    @abstractmethod
     def check(self) -> None:
         """Check, without submitting anything, that the engine can be used from here.
 
@@ -122,6 +141,7 @@ class Executor(Protocol):
             ExecutorError: If it does not answer.
         """
 
+    @abstractmethod
     def submit(self, batch: Batch) -> str:
         """Submit a batch, unless one of the same name exists, and return its handle.
 
@@ -130,6 +150,7 @@ class Executor(Protocol):
             ExecutorError: If the engine does not answer; it may nevertheless have accepted the batch.
         """
 
+    @abstractmethod
     def find(self, batch: Batch) -> str | None:
         """Return the handle of the batch of this name, or ``None`` if the engine has no such batch.
 
@@ -137,6 +158,7 @@ class Executor(Protocol):
             ExecutorError: If the engine cannot be reached.
         """
 
+    @abstractmethod
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
         """Return the status of every task, in the order of the batch's tasks.
 
@@ -144,6 +166,7 @@ class Executor(Protocol):
             ExecutorError: If the engine cannot be reached.
         """
 
+    @abstractmethod
     def cancel(self, batch: Batch, handle: str) -> None:
         """Stop every task that is not in a final state; these tasks become ``cancelled``.
 
@@ -157,6 +180,7 @@ class Executor(Protocol):
         Raises:
             ExecutorError: If the engine cannot be reached.
         """
+        return tail_of(batch.log_file(task), _MOST_OUTPUT)
 
 
 def shell_command(batch: Batch, variable: str) -> str:

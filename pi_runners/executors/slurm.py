@@ -21,39 +21,34 @@ from typing import ClassVar
 
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
-from pi_runners.executors.base import Batch, ExecutorError, RefusedError, State, TaskStatus, shell_command, tail_of
+from pi_runners.executors.base import (
+    Batch,
+    Executor,
+    ExecutorError,
+    RefusedError,
+    State,
+    TaskStatus,
+    shell_command,
+    tail_of,
+)
 
-_MOST_OUTPUT = 64 * 1024 * 1024
 _SECONDS = 60
 _MEMORY = re.compile(r"exceeded memory limit[^,\n]*|oom[-_]kill[^\n]*|Out Of Memory", re.IGNORECASE)
 _INDEX = "${SLURM_ARRAY_TASK_ID}"
+_SAME_NAMES = ("partition", "account", "qos", "constraint", "gres", "nodelist", "exclude")
+"""Options that are options of ``sbatch``, too."""
 
 _STATES: dict[str, State] = {
-    "PENDING": "queued",
-    "CONFIGURING": "queued",
-    "REQUEUED": "queued",
-    "REQUEUE_FED": "queued",
-    "REQUEUE_HOLD": "queued",
-    "SPECIAL_EXIT": "queued",
-    "RESV_DEL_HOLD": "queued",
-    "RUNNING": "running",
-    "COMPLETING": "running",
-    "SUSPENDED": "running",
-    "STOPPED": "running",
-    "SIGNALING": "running",
-    "STAGE_OUT": "running",
-    "RESIZING": "running",
-    "COMPLETED": "done",
-    "FAILED": "failed",
-    "TIMEOUT": "timed-out",
-    "DEADLINE": "timed-out",
-    "OUT_OF_MEMORY": "out-of-memory",
-    "CANCELLED": "cancelled",
-    "REVOKED": "cancelled",
-    "NODE_FAIL": "lost",
-    "BOOT_FAIL": "lost",
-    "PREEMPTED": "lost",
+    **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), "queued"),
+    **dict.fromkeys(("SPECIAL_EXIT", "RESV_DEL_HOLD"), "queued"),
+    **dict.fromkeys(("COMPLETED",), "done"),
+    **dict.fromkeys(("FAILED",), "failed"),
+    **dict.fromkeys(("TIMEOUT", "DEADLINE"), "timed-out"),
+    **dict.fromkeys(("OUT_OF_MEMORY",), "out-of-memory"),
+    **dict.fromkeys(("CANCELLED", "REVOKED"), "cancelled"),
+    **dict.fromkeys(("NODE_FAIL", "BOOT_FAIL", "PREEMPTED"), "lost"),
 }
+"""States by their names in Slurm; the others, such as ``COMPLETING`` and ``SUSPENDED``, are ``running``."""
 
 # Patterns in the error messages of sbatch, each with a hint for the user.
 _REFUSALS = (
@@ -123,21 +118,19 @@ class SlurmOptions:
     setup: str = ""
 
 
-class SlurmExecutor:
-    """A Slurm cluster; see :mod:`pi_runners.executors.base` for the contract."""
+class SlurmExecutor(Executor):
+    """A Slurm cluster."""
 
-    sees_files = True
+    name = "slurm"
 
     def __init__(self, options: SlurmOptions | None = None) -> None:
         self.options = options or SlurmOptions()
 
     def check(self) -> None:
-        """Check that Slurm is installed and its controller answers; see :meth:`Executor.check`."""
         _require("sbatch")
         _run("sinfo", "--noheader")
 
     def submit(self, batch: Batch) -> str:
-        """Submit a job array, unless the cluster has one of the same name."""
         if existing := self.find(batch):
             return existing
         try:
@@ -156,32 +149,20 @@ class SlurmExecutor:
         return handle
 
     def find(self, batch: Batch) -> str | None:
-        """Return the number of the job array of this name, or ``None`` if the cluster has no such array."""
         numbers = _run("squeue", "--noheader", "--states=all", "--me", f"--name={batch.name}", "--format=%F").split()
         return numbers[0] if numbers else None
 
     def poll(self, batch: Batch, handle: str) -> tuple[TaskStatus, ...]:
-        """Return the status of every task."""
         statuses = self._queue_statuses(batch, handle)
         return tuple(
             _with_memory_cause(batch, statuses.get(task) or self._status_from_file(batch, task)) for task in batch.tasks
         )
 
     def cancel(self, batch: Batch, handle: str) -> None:
-        """Stop every task that is not in a final state."""
         # The folder is absent if the array was found by its name.
         batch.folder.mkdir(parents=True, exist_ok=True)
         (batch.folder / "cancelled").touch()
-        try:
-            _run("scancel", f"--name={batch.name}", handle)
-        except ExecutorError as error:
-            # The cluster has forgotten the array: there is nothing to cancel.
-            if "invalid job id" not in error.message.lower():
-                raise
-
-    def output(self, batch: Batch, handle: str, task: int) -> str:
-        """Return the output of a task so far."""
-        return tail_of(batch.folder / f"task-{task}.log", _MOST_OUTPUT)
+        _run("scancel", f"--name={batch.name}", handle)
 
     def arguments(self, batch: Batch) -> list[str]:
         """Return the options of ``sbatch`` for a job array.
@@ -200,13 +181,7 @@ class SlurmExecutor:
             "array": tasks,
             "output": f"{_file_pattern(batch)}/task-%a.log",
             "open-mode": "append",
-            "partition": o.partition,
-            "account": o.account,
-            "qos": o.qos,
-            "constraint": o.constraint,
-            "gres": o.gres,
-            "nodelist": o.nodelist,
-            "exclude": o.exclude,
+            **{name: getattr(o, name) for name in _SAME_NAMES},
             "cpus-per-task": o.cpus,
             "mem": memory,
             "time": minutes,
@@ -256,13 +231,8 @@ class SlurmExecutor:
         alone may belong to another batch.
         """
         selection = (f"--jobs={handle}", f"--name={batch.name}")
-        try:
-            lines = _run("squeue", "--noheader", "--states=all", "--array", *selection, "--format=%K|%T|%N|%r")
-        except ExecutorError as error:
-            if "invalid job id" in error.message.lower():
-                return {}
-            raise
         statuses = {}
+        lines = _run("squeue", "--noheader", "--states=all", "--array", *selection, "--format=%K|%T|%N|%r")
         for line in lines_of(lines):
             task, state, node, reason = line.split("|", 3)
             if task.isdigit():
@@ -289,13 +259,10 @@ class SlurmExecutor:
 
 
 def _with_memory_cause(batch: Batch, status: TaskStatus) -> TaskStatus:
-    """Return ``out-of-memory`` instead of ``failed`` for a task that was killed at its memory limit.
-
-    Without control groups, Slurm reports the reason only in the output of the task.
-    """
+    """Return ``out-of-memory`` for a failed task whose output says so: without control groups, only that says it."""
     if status.state != "failed":
         return status
-    match = _MEMORY.search(tail_of(batch.folder / f"task-{status.task}.log", 4000))
+    match = _MEMORY.search(tail_of(batch.log_file(status.task), 4000))
     return replace(status, state="out-of-memory", reason=match[0]) if match else status
 
 
@@ -337,7 +304,7 @@ def _require(program: str) -> None:
 
 
 def _run(program: str, *arguments: str) -> str:
-    """Run one of Slurm's programs and return its standard output.
+    """Run one of Slurm's programs and return its standard output; empty if the cluster has forgotten the job.
 
     Raises:
         RefusedError: If the program is not installed or rejects the request.
@@ -363,7 +330,7 @@ def _run(program: str, *arguments: str) -> str:
             f"Slurm does not answer: `{program}` printed nothing in {_SECONDS} seconds{detail}",
             hint="submitted tasks continue; repeat the command when the controller is reachable again",
         ) from None
-    if process.returncode:
+    if process.returncode and "invalid job id" not in process.stderr.lower():
         raise _error_from(program, process.stderr)
     return process.stdout
 

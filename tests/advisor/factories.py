@@ -39,7 +39,7 @@ from knowledge.catalogue.rules import Rule
 from knowledge.domain.hardware import Cpu, HardwareProfile
 from knowledge.domain.ratio import NORMAL_QUANTILE, Ratio
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains
+from knowledge.estimate.gains import CompanionGain, CompanionGains, FrameworkGains, ScoreTerms, SettingGains
 from knowledge.estimate.interface import Estimator, Prediction
 from knowledge.estimate.model_cache import ModelCache
 from knowledge.estimate.setting_effect import SettingEffect
@@ -171,6 +171,18 @@ def versions_of(stack: tuple[Candidate, ...]) -> dict[str, str]:
     return {c.name: str(c.version) for c in stack}
 
 
+def companion_gains(gains: Mapping[tuple[Version, str, Version | None], CompanionGain]) -> CompanionGains:
+    """Return the gains of a framework with companions, stated for each version with each version of a companion."""
+    companions: dict[str, dict[Version | None, str]] = {}
+    for _, companion, other in gains:
+        companions.setdefault(companion, {})[other] = str(other or "")
+    return CompanionGains(
+        own={version: str(version) for version, _, _ in gains},
+        companions=companions,
+        cells={(str(version), companion, str(w or "")): gain for (version, companion, w), gain in gains.items()},
+    )
+
+
 class FixedScores:
     """An estimator that predicts fixed scores without uncertainty."""
 
@@ -212,15 +224,17 @@ class FixedScores:
         return FrameworkGains(
             framework=name,
             alone={v: exact_gain(score(v, other) - own) for v in offered},
-            with_companion={
-                (v, "b", w): CompanionGain(
-                    joint=exact_gain(joint - own),
-                    own=exact_gain(joint - score(v, other)),
-                    framework=exact_gain(joint - score(mine, w)),
-                )
-                for (v, w), joint in self._with_companion.items()
-                if name == "a"
-            },
+            with_companion=companion_gains(
+                {
+                    (v, "b", w): CompanionGain(
+                        joint=exact_gain(joint - own),
+                        own=exact_gain(joint - score(v, other)),
+                        framework=exact_gain(joint - score(mine, w)),
+                    )
+                    for (v, w), joint in self._with_companion.items()
+                    if name == "a"
+                }
+            ),
         )
 
     def predict(self, stack: object, baseline: object) -> Prediction:

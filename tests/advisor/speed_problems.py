@@ -17,7 +17,7 @@ from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.score.costs import MIN_GAIN
 from knowledge.domain.ratio import RISK, Ratio
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
-from tests.advisor.factories import FixedScores, builds_of
+from tests.advisor.factories import FixedScores, builds_of, companion_gains
 from tests.advisor.small_problems import (
     Ages,
     Releases,
@@ -61,7 +61,9 @@ class Measured(FixedScores):
                     for v in alone
                     for w in own
                 }
-            gains = FrameworkGains(framework=name, alone=alone, with_companion=pairs, comparisons=self.comparisons)
+            gains = FrameworkGains(
+                framework=name, alone=alone, with_companion=companion_gains(pairs), comparisons=self.comparisons
+            )
             frameworks.append(gains)
         return ScoreTerms(frameworks=tuple(frameworks))
 

@@ -52,9 +52,9 @@ def recall(index: PackageIndex, project: Path, tmp_path: Path, first_knowledge: 
             return use(session)
 
     def memory(session: AdviceSession, format: str = "text", output: str = "pylock.toml") -> AnswerMemory:
-        return AnswerMemory(session, format=format, outputs=[Path(output)])
+        return AnswerMemory(session.inputs, format=format, outputs=[Path(output)])
 
-    session_of(lambda session: memory(session).store(answer))
+    session_of(lambda session: session.remember(memory(session), answer))
 
     def recalled(*, format: str = "text", output: str = "pylock.toml", **changes: Any) -> RememberedAnswer | None:
         result: RememberedAnswer | None = session_of(lambda s: memory(s, format, output).recall(), **changes)
@@ -175,24 +175,24 @@ def test_an_answer_without_all_sizes_is_remembered_for_runs_without_network(
     knowledge.write_bytes(first_knowledge.read_bytes())
     answer = RememberedAnswer(report="the report", locks={})
 
-    def in_session(use: Callable[[AnswerMemory], Any], *, offline: bool) -> Any:
+    def in_session(use: Callable[[AdviceSession, AnswerMemory], Any], *, offline: bool) -> Any:
         target = TargetOptions(hardware="cpu-zen4", python="3.12")
         indexes = IndexOptions(index_url=index.url, cache_directory=tmp_path / "cache", offline=offline)
         resolution = ResolutionOptions(knowledge=f"sqlite:///{knowledge}")
         with open_session(
             ProjectOptions(files=ProjectFiles(directory=project), target=target, indexes=indexes, resolution=resolution)
         ) as session:
-            return use(AnswerMemory(session, format="text", outputs=[]))
+            return use(session, AnswerMemory(session.inputs, format="text", outputs=[]))
 
     monkeypatch.setattr(AdviceSession, "sizes", lambda _: SimpleNamespace(final=False))
-    in_session(lambda memory: memory.store(answer), offline=False)
+    in_session(lambda session, memory: session.remember(memory, answer), offline=False)
 
-    assert in_session(lambda memory: memory.recall(), offline=False) is None
-    assert in_session(lambda memory: memory.recall(), offline=True) == answer
+    assert in_session(lambda _, memory: memory.recall(), offline=False) is None
+    assert in_session(lambda _, memory: memory.recall(), offline=True) == answer
 
     # The limits of a hint were reached before one was known.
-    in_session(lambda memory: memory.store_conflict(NoStackError("no set of versions")), offline=False)
-    assert in_session(lambda memory: memory.recall(), offline=True) == answer
+    in_session(lambda _, memory: memory.store_conflict(NoStackError("no set of versions")), offline=False)
+    assert in_session(lambda _, memory: memory.recall(), offline=True) == answer
 
 
 def test_a_conflict_is_remembered_until_a_release_solves_it(

@@ -10,7 +10,7 @@ import typer
 
 from advisor.api.options import ProjectFiles, ProjectOptions
 from advisor.api.project import load_project
-from advisor.cli.options import with_consent
+from advisor.cli.advise import with_consent
 from advisor.index.cache import DiskCache
 from advisor.index.metadata.build_environment import BuildError
 from advisor.project.interface import ProjectBuilder, ProjectRequirements, UnbuiltProjectError

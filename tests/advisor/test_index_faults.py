@@ -25,7 +25,7 @@ from packaging.utils import canonicalize_name
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import IndexConfiguration
-from advisor.index.http import deadline, failures
+from advisor.index.http import connection, deadline
 from advisor.index.http.errors import IndexUnreachableError
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate
@@ -59,7 +59,7 @@ CASES = [(row, place) for row in ROWS for place in PLACES if place in row.outcom
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait between retries, and do not ask a name server."""
-    monkeypatch.setattr(failures, "RETRY_AFTER_SECONDS", 0.001)
+    monkeypatch.setattr(connection, "RETRY_AFTER_SECONDS", 0.001)
     resolve = socket.getaddrinfo
 
     def resolve_except_invalid(host: str, *arguments: object, **options: object) -> object:

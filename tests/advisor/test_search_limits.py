@@ -287,8 +287,8 @@ def test_an_answer_that_compared_only_a_part_is_not_remembered(
             open_session(ProjectOptions(files=files, target=target, indexes=indexes)) as session,
         ):
             interrupt_searches(patch, search_that_ends, by=SearchLimitError)
-            memory = AnswerMemory(session, format="text", outputs=[Path("pylock.toml")])
-            memory.store(RememberedAnswer(report="the report", locks={}))
+            memory = AnswerMemory(session.inputs, format="text", outputs=[Path("pylock.toml")])
+            session.remember(memory, RememberedAnswer(report="the report", locks={}))
             return memory.recall() is not None
 
     assert not remembered_after(1)

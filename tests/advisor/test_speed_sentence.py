@@ -26,7 +26,7 @@ from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.ratio import RISK, Ratio
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains, SettingValue
-from tests.advisor.factories import MACHINE, FixedScores
+from tests.advisor.factories import MACHINE, FixedScores, companion_gains
 from tests.advisor.setting_estimates import KnownTo
 from tests.advisor.small_problems import (
     Ages,
@@ -123,7 +123,12 @@ class WorldEstimator(FixedScores):
                 if has_companion
             }
             frameworks.append(
-                FrameworkGains(framework=name, alone=alone, with_companion=pairs, comparisons=self._world.comparisons)
+                FrameworkGains(
+                    framework=name,
+                    alone=alone,
+                    with_companion=companion_gains(pairs),
+                    comparisons=self._world.comparisons,
+                )
             )
         return ScoreTerms(frameworks=tuple(frameworks))
 

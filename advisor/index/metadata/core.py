@@ -12,7 +12,7 @@ from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from advisor.index.limits import HEADER_BYTES, bytes_text
-from advisor.index.variants.markers import check_variant_requirement, uses_variants
+from advisor.index.variants.markers import VariantEnvironment, requirements_for, uses_variants
 from knowledge.domain.documents import requirement_from, specifiers_from
 
 _T = TypeVar("_T")
@@ -78,7 +78,7 @@ def parse_metadata(header: str) -> CoreMetadata:
     lines = [_one_line("Requires-Dist", line) for line in raw.get("requires_dist", ())]
     variant_requires = tuple(filter(uses_variants, lines))
     for line in variant_requires:
-        _parsed(check_variant_requirement, line)
+        _parsed(lambda text: requirements_for([text], VariantEnvironment()), line)
     requires = tuple(_parsed(requirement_from, line) for line in lines if not uses_variants(line))
     try:
         python = _one_line("Requires-Python", raw.get("requires_python", ""))

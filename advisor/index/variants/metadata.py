@@ -210,16 +210,3 @@ def _variants(table: Mapping[str, Any]) -> Mapping[str, Properties]:
             raise ValueError(f"the variant `{NULL_LABEL}` has properties")
         variants[label] = properties
     return variants
-
-
-def property_texts(properties: Properties) -> tuple[str, ...]:
-    """Return properties as texts, such as ``nvidia :: sm_arch :: 90_real``, sorted.
-
-    Args:
-        properties: The properties.
-    """
-    return tuple(
-        sorted(
-            f"{n} :: {f} :: {value}" for n, features in properties.items() for f in features for value in features[f]
-        )
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ class _PipfileLock(DocumentFormat):
     order = 5
     written_names = (name,)
     is_json = True
+    name_line = re.compile(r'\s*"(?P<name>[\w.-]+)":\s*\{\s*$')
+    version_line = re.compile(r'\s*"version":\s*"=*(?P<version>[^"]+)",?\s*$')
 
     def pythons(self, document: Document) -> Mapping[str, str]:
         """Return `requires` of `_meta`, which `pipenv install --deploy` checks."""

@@ -42,7 +42,8 @@ _MINOR = re.compile(r"==(\d+\.\d+)\.\*")
 class _Pylock(DocumentFormat):
     name = "pylock.toml"
     order = 1
-    written_names = (name, "pylock.NAME.toml")
+    target_name = "pylock.{}.toml"
+    written_names = (name, target_name.format("NAME"))
     holds_settings = True
     depends_on_files = False
 
@@ -55,8 +56,8 @@ class _Pylock(DocumentFormat):
         return is_valid_pylock_path(path)
 
     def all(self, directory: Path) -> Iterable[Path]:
-        """Return `pylock.toml` and each `pylock.NAME.toml`."""
-        return (*super().all(directory), *sorted(directory.glob("pylock.*.toml")))
+        """Return the lock of the project and those of its targets."""
+        return (*super().all(directory), *sorted(directory.glob(self.target_name.format("*"))))
 
     def python(self, text: str) -> str | None:
         """Return the interpreter in `requires-python`."""

@@ -31,7 +31,8 @@ class _Requirements(LockFormat):
     name = PINNED
     order = 6
     patterns = ("*.txt",)
-    written_names = (PINNED,)
+    written_names = (PINNED, "NAME.txt")
+    suffix = ".txt"
     depends_on_files = False
 
     def current(self, directory: Path) -> Path | None:

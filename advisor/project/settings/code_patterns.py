@@ -21,8 +21,6 @@ _IMPORTED = re.compile(rb"\s*(?:,|\)|as\b|\r?\Z)")
 _ALIAS = re.compile(rb"\bas (\w+)|^[ \t]*(\w+)[ \t]*=[ \t]*[A-Za-z_][\w.]*[ \t]*(?:[#;\r]|$)", re.MULTILINE)
 _MOST_NAME = 50
 """Maximum number of bytes before a name in which the name of its module is searched."""
-_PREFIXES = (("tensorflow.compat.v1.", "tensorflow."), ("tensorflow.compat.v2.", "tensorflow."))
-_KERAS = ("tensorflow.keras.", "tf_keras.")
 
 
 class _Any:
@@ -136,10 +134,8 @@ class CodePatterns:
 
 def normalised(name: str) -> str:
     """Return a dotted name under the usual name of its module: Keras also is `tensorflow.keras`."""
-    for prefix, replacement in _PREFIXES:
-        name = name.replace(prefix, replacement, 1) if name.startswith(prefix) else name
-    for prefix in _KERAS:
-        name = f"keras.{name.removeprefix(prefix)}" if name.startswith(prefix) else name
+    for module, usual in _spellings().items():
+        name = f"{usual}.{name.removeprefix(f'{module}.')}" if name.startswith(f"{module}.") else name
     return name
 
 
@@ -197,6 +193,12 @@ def _documents() -> Mapping[str, Mapping[str, Any]]:
 def _aliases() -> Mapping[str, str]:
     """Return the modules by their usual names, such as ``tf``."""
     return {alias: module for d in _documents().values() for alias, module in d.get("aliases", {}).items()}
+
+
+@cache
+def _spellings() -> Mapping[str, str]:
+    """Return the usual names of modules by their other names; one of these may result from an earlier one."""
+    return {other: usual for d in _documents().values() for other, usual in d.get("spellings", {}).items()}
 
 
 @cache

@@ -29,6 +29,7 @@ from advisor.project.settings.code_patterns import (
 from advisor.project.settings.interface import ProjectSetting
 from advisor.project.settings.variable_settings import setting_variables, settings_of_variable
 from knowledge.catalogue.settings import ANY, setting_error
+from knowledge.domain.frameworks import frameworks
 
 _OFF = {"enabled": False, "disable": True}
 """Arguments that switch off what a call does, and their values."""
@@ -283,10 +284,12 @@ class _Reader:
 
     def _device(self, function: str, arguments: Mapping[str, ast.expr]) -> str:
         """Return the device that a call is for; empty if it names none, or if only the program knows it."""
-        module = function.removeprefix("torch.").partition(".")[0]
+        # Such as `torch.cuda.amp.autocast`.
+        module = ".".join(function.split(".")[1:2])
         values = (self._value(arguments[name]) for name in _DEVICE_ARGUMENTS if name in arguments)
         devices = (text.partition(":")[0] for text in (module, *values) if isinstance(text, str))
-        return next((device for device in devices if device in ("cpu", "cuda")), "")
+        supported = {device for framework in frameworks().values() for device in framework.devices}
+        return next((device for device in devices if device in supported), "")
 
     def _of_arguments(
         self, patterns: Mapping[str, tuple[CodePattern, ...]], target: ast.expr, arguments: Mapping[str, ast.expr]

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import networkx
 from packaging.utils import NormalizedName
 
-from advisor.resolve.explanation.stack_requirements import PROJECT
+from advisor.resolve.candidates.problem import PROJECT
 from knowledge.domain.errors import InputError
 from knowledge.domain.extras import needs_extra
 

@@ -330,8 +330,8 @@ class IndexCandidates:
         self, name: NormalizedName, limits: Sequence[Requirement], extras: frozenset[NormalizedName]
     ) -> None:
         """Fetch the metadata of the newest candidate within limits, and prefetch what it requires."""
-        limits = [*limits, *(root.requirement for root in self._problem.roots_of(name))]
-        candidate = next((c for c in self._load(name) if all(admits(r, c.version) for r in limits)), None)
+        admitted = (c for c in self._load(name) if self._problem.admits(c))
+        candidate = next((c for c in admitted if all(admits(r, c.version) for r in limits)), None)
         if candidate is None:
             return
         if self._problem.policy.build_sdists and self.needs_build(candidate):
@@ -459,9 +459,7 @@ class IndexCandidates:
 
     def _newest_unbuilt(self, name: NormalizedName) -> Candidate | None:
         """Return the newest version of a package that the project admits and that needs a build."""
-        roots = [root.requirement for root in self._problem.roots_of(name)]
-        admitted = (c for c in self._load(name) if all(admits(requirement, c.version) for requirement in roots))
-        return next((c for c in admitted if self._is_unbuilt(c)), None)
+        return next((c for c in self._load(name) if self._problem.admits(c) and self._is_unbuilt(c)), None)
 
     def _usable_metadata(self, candidate: Candidate) -> CoreMetadata | None:
         if candidate.direct is not None:

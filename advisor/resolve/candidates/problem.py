@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +24,11 @@ from knowledge.domain.errors import AdvisorError, UnsatisfiableError, without_se
 if TYPE_CHECKING:
     from knowledge.catalogue.builds import Replacement
     from knowledge.catalogue.rules import UndeclaredRequirementRule
+
+Node = tuple[NormalizedName, NormalizedName | None]
+"""A package, or one extra of it."""
+PROJECT = NormalizedName("")
+"""Stands for the project itself among the packages that require others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +155,11 @@ class ResolutionProblem:
         object.__setattr__(self, "_by_name", {name: tuple(roots) for name, roots in applying.items()})
 
     @property
+    def required(self) -> tuple[RootRequirement, ...]:
+        """The project's own requirements that apply to the target, without constraints."""
+        return tuple(root for root in self.roots if not root.constraint and self.applies(root.requirement))
+
+    @property
     def direct_names(self) -> frozenset[NormalizedName]:
         """Packages that the project's own requirements name."""
         return frozenset(root.name for root in self.roots if not root.constraint)
@@ -157,6 +167,14 @@ class ResolutionProblem:
     def roots_of(self, name: str) -> tuple[RootRequirement, ...]:
         """Return the project's requirements and constraints on one package that apply to the target."""
         return self._by_name.get(name, ())
+
+    def admits(self, candidate: Candidate) -> bool:
+        """Whether the project's requirements and constraints admit the version of a candidate."""
+        return all(admits(root.requirement, candidate.version) for root in self.roots_of(candidate.name))
+
+    def with_roots(self, roots: Iterable[RootRequirement]) -> ResolutionProblem:
+        """Return the problem with further requirements of the project."""
+        return replace(self, roots=(*self.roots, *roots))
 
     def stated_of(self, candidate: Candidate) -> CoreMetadata | None:
         """Return the metadata that the project states for a version, else for its package; `None` if it states none."""
@@ -214,8 +232,7 @@ class ResolutionProblem:
             if s.versions
         )
         problem = replace(self, substitutions={**self.substitutions, **fresh})
-        roots = (problem._substituted_root(root) for root in self.roots)
-        return replace(problem, roots=(*roots, *limits))
+        return replace(problem, roots=(*map(problem._substituted_root, self.roots), *limits))
 
     def _substituted_root(self, root: RootRequirement) -> RootRequirement:
         requirement = self._substituted(root.requirement)
@@ -312,6 +329,35 @@ class Dependency:
         """Normalised extras, sorted."""
         return tuple(sorted(canonicalize_name(extra) for extra in self.requirement.extras))
 
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """What is required: the package without an extra, and with each required extra."""
+        return tuple((self.name, extra) for extra in (None, *self.extras))
+
+
+def walk(
+    roots: Iterable[RootRequirement], dependencies_of: Callable[[Node], Iterable[Dependency]]
+) -> Iterator[tuple[NormalizedName, Dependency]]:
+    """Yield everything that requirements of the project lead to, each with the package that requires it.
+
+    Args:
+        roots: The requirements, which :data:`PROJECT` has.
+        dependencies_of: Returns what a node requires; called once for each that is reached.
+    """
+    visited: set[Node] = set()
+    queue: list[Node] = []
+    for root in roots:
+        dependency = Dependency(name=root.name, requirement=root.requirement, instead_of=root.instead_of)
+        queue += dependency.nodes
+        yield PROJECT, dependency
+    while queue:
+        node = queue.pop()
+        if node not in visited:
+            visited.add(node)
+            for dependency in dependencies_of(node):
+                queue += dependency.nodes
+                yield node[0], dependency
+
 
 class CandidateSource(Protocol):
     """Source of the candidates of packages and of their requirements."""
@@ -367,7 +413,7 @@ class RecordedCandidates(CandidateSource, Protocol):
 
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:
     """Start reading what the project itself requires, without waiting."""
-    roots = [root for root in problem.roots if not root.constraint and problem.applies(root.requirement)]
+    roots = problem.required
     source.prefetch(sorted({root.name for root in roots}), [root.requirement for root in roots])
 
 

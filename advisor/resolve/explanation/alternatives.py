@@ -10,7 +10,6 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.candidates.problem import ResolutionProblem
 from advisor.resolve.explanation.advice import Advice
 from advisor.resolve.explanation.conflict import describe_conflict, find_conflict
 from advisor.resolve.explanation.prices import differences
@@ -137,7 +136,8 @@ def _alternative(
     version: Version | None,
 ) -> Alternative:
     own = replace(request, score=replace(request.score, reference=optimum.newest))
-    other = own.with_problem(_with_requirement(request.problem, requirement))
+    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
+    other = own.with_problem(request.problem.with_roots([root]))
     stated_version = version or Version("0")
     try:
         best = solve(other)
@@ -155,12 +155,6 @@ def _alternative(
         prediction=request.score.estimator.predict(best.stack.versions, optimum.stack.versions),
         changes=differences(optimum.stack.versions, best.stack.versions),
     )
-
-
-def _with_requirement(problem: ResolutionProblem, requirement: Requirement) -> ResolutionProblem:
-    """Return a problem with one more requirement of the project."""
-    root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
-    return replace(problem, roots=(*problem.roots, root))
 
 
 def _reason(request: ResolutionRequest) -> tuple[str, ...]:

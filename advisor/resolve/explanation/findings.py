@@ -322,9 +322,7 @@ def _without_extras(request: ResolutionRequest, candidate: Candidate) -> Iterato
 
 def _idle_extras(request: ResolutionRequest) -> Iterator[AdviceFinding]:
     """Yield the extras that the project requires for an accelerator which the target does not have."""
-    for root in request.problem.roots:
-        if root.constraint or not request.problem.applies(root.requirement):
-            continue
+    for root in request.problem.required:
         for extra in request.score.builds.idle_extras(root.name, root.requirement.extras):
             message = (
                 f"the project requires `{extra.package}[{','.join(extra.extras)}]`, which is for {extra.build}, "

@@ -49,7 +49,7 @@ def find_pinned_conflict(problem: ResolutionProblem, source: CandidateSource) ->
     """
     demands: dict[NormalizedName, list[_Demand]] = {}
     pinned: list[tuple[RootRequirement, Candidate]] = []
-    for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):
+    for name in sorted({root.name for root in problem.required}):
         for root in problem.roots_of(name):
             demands.setdefault(root.name, []).append(_Demand(requirement=root.requirement, root=root, parent=None))
             admitted = [c for c in source.candidates(name) if admits(root.requirement, c.version)]

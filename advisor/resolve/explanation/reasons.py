@@ -8,8 +8,8 @@ from packaging.utils import NormalizedName
 
 from advisor.domain.words import interval_text, quoted, ratio_text
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, CandidateStack, ResolutionProblem, admits
-from advisor.resolve.explanation.stack_requirements import PROJECT, replaced_by_replacement, requirements_within
+from advisor.resolve.candidates.problem import PROJECT, Candidate, CandidateSource, CandidateStack, ResolutionProblem
+from advisor.resolve.explanation.stack_requirements import replaced_by_replacement, requirements_within
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
 from knowledge.catalogue.rule_book import RuleBook
@@ -90,12 +90,8 @@ def _with_reasons_of_age(reasons: Mapping[str, str], optimum: Optimum) -> dict[s
 
 def _needs_build(candidate: Candidate, problem: ResolutionProblem, source: IndexCandidates) -> bool:
     """Whether the next newer version that the project admits was left out because it has to be built."""
-    roots = [root.requirement for root in problem.roots_of(candidate.name)]
-    newer = [
-        other
-        for other in source.candidates(candidate.name)
-        if other.version > candidate.version and all(admits(requirement, other.version) for requirement in roots)
-    ]
+    offered = source.candidates(candidate.name)
+    newer = [other for other in offered if other.version > candidate.version and problem.admits(other)]
     return bool(newer) and source.is_known(newer[-1]) and source.lacks_build(newer[-1])
 
 

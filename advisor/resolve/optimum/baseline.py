@@ -20,6 +20,7 @@ from advisor.resolve.candidates.problem import (
     CandidateSource,
     CandidateStack,
     Dependency,
+    Node,
     NoStackError,
     ResolutionProblem,
     admits,
@@ -27,13 +28,13 @@ from advisor.resolve.candidates.problem import (
 )
 from knowledge.domain.errors import AdvisorError
 
-Identifier = tuple[NormalizedName, NormalizedName | None]
-"""A package, or a package with one extra; the extra is a separate node that pins its package."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvelibRequirement:
-    """A requirement in resolvelib's graph: on a package, or on one extra of it; the project itself has no parent."""
+    """A requirement in resolvelib's graph: on a package, or on one extra of it; the project itself has no parent.
+
+    An extra is a node of its own, which pins its package.
+    """
 
     dependency: Dependency
     extra: NormalizedName | None
@@ -63,7 +64,7 @@ class BaselineLimitError(NoStackError):
     code = "baseline-limit"
 
 
-class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Identifier]):
+class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Node]):
     """Provides resolvelib with candidates; ``pins`` limits each package to one version."""
 
     def __init__(
@@ -84,7 +85,7 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         """Packages whose older versions were refused: no requirement excluded a newer one whose build failed."""
         self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
 
-    def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Identifier:
+    def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Node:
         """Return the node of a requirement or a candidate."""
         if isinstance(requirement_or_candidate, ResolvelibRequirement):
             return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
@@ -92,21 +93,21 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
 
     def narrow_requirement_selection(
         self,
-        identifiers: Iterable[Identifier],
-        resolutions: Mapping[Identifier, ResolvelibCandidate],
-        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
-        information: Mapping[Identifier, Iterator[Any]],
+        identifiers: Iterable[Node],
+        resolutions: Mapping[Node, ResolvelibCandidate],
+        candidates: Mapping[Node, Iterator[ResolvelibCandidate]],
+        information: Mapping[Node, Iterator[Any]],
         backtrack_causes: Sequence[Any],
-    ) -> Iterable[Identifier]:
+    ) -> Iterable[Node]:
         """Return the nodes among which :meth:`get_preference` decides; with pins, the order does not matter."""
         return identifiers if self._pins is None else list(identifiers)[:1]
 
     def get_preference(
         self,
-        identifier: Identifier,
-        resolutions: Mapping[Identifier, ResolvelibCandidate],
-        candidates: Mapping[Identifier, Iterator[ResolvelibCandidate]],
-        information: Mapping[Identifier, Iterator[Any]],
+        identifier: Node,
+        resolutions: Mapping[Node, ResolvelibCandidate],
+        candidates: Mapping[Node, Iterator[ResolvelibCandidate]],
+        information: Mapping[Node, Iterator[Any]],
         backtrack_causes: Sequence[Any],
     ) -> Any:
         """Return pip's order: pinned packages, causes of conflicts, the project's own requirements, then by name."""
@@ -124,9 +125,9 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
 
     def find_matches(
         self,
-        identifier: Identifier,
-        requirements: Mapping[Identifier, Iterator[ResolvelibRequirement]],
-        incompatibilities: Mapping[Identifier, Iterator[ResolvelibCandidate]],
+        identifier: Node,
+        requirements: Mapping[Node, Iterator[ResolvelibRequirement]],
+        incompatibilities: Mapping[Node, Iterator[ResolvelibCandidate]],
     ) -> Callable[[], Iterator[ResolvelibCandidate]]:
         """Return the candidates that every requirement on the node admits, newest first."""
         name, extra = identifier
@@ -188,14 +189,8 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         origin = f"{package.name} {package.version}"
         requirements = [requirement for d in dependencies for requirement in split_extras(d, origin, package.name)]
         if candidate.extra is not None:
-            requirements.append(
-                ResolvelibRequirement(
-                    dependency=_pin(package),
-                    extra=None,
-                    origin=f"{package.name}[{candidate.extra}]",
-                    parent=package.name,
-                )
-            )
+            pin = Dependency(name=package.name, requirement=Requirement(f"{package.name}==={package.version}"))
+            requirements += split_extras(pin, f"{package.name}[{candidate.extra}]", package.name)
         return requirements
 
     def _candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
@@ -205,20 +200,17 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Ide
         if self._is_left_out is None:
             return every
         plain = tuple(c for c in every if not self._is_left_out(c))
-        roots = [root.requirement for root in self._problem.roots_of(name)]
-        return plain if any(all(admits(root, c.version) for root in roots) for c in plain) else every
-
-
-def _pin(candidate: Candidate) -> Dependency:
-    return Dependency(name=candidate.name, requirement=Requirement(f"{candidate.name}==={candidate.version}"))
+        return plain if any(map(self._problem.admits, plain)) else every
 
 
 def split_extras(
     dependency: Dependency, origin: str, parent: NormalizedName | None = None
 ) -> list[ResolvelibRequirement]:
     """Split a requirement into one on the package and one on each of its extras."""
-    extras: list[NormalizedName | None] = [None, *dependency.extras]
-    return [ResolvelibRequirement(dependency=dependency, extra=e, origin=origin, parent=parent) for e in extras]
+    return [
+        ResolvelibRequirement(dependency=dependency, extra=extra, origin=origin, parent=parent)
+        for _, extra in dependency.nodes
+    ]
 
 
 def resolve_baseline(
@@ -250,8 +242,13 @@ def resolve_baseline(
     if pins is None:
         prefetch_roots(problem, source)
     provider = _Provider(problem, source, pins=pins, is_left_out=is_left_out, limit=limit)
+    required = [
+        requirement
+        for root in problem.required
+        for requirement in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
+    ]
     try:
-        result = Resolver(provider, BaseReporter()).resolve(_root_requirements(problem), max_rounds=max_rounds)
+        result = Resolver(provider, BaseReporter()).resolve(required, max_rounds=max_rounds)
     except ResolutionImpossible as error:
         raise _impossible(error, provider.refused) from None
     except (ResolutionTooDeep, RecursionError):
@@ -271,16 +268,6 @@ def _impossible(error: ResolutionImpossible[Any, Any], refused: set[str]) -> NoS
         return BaselineLimitError(f"the plain resolver found no stack: builds of {quoted(sorted(refused))} failed")
     lines = (f"{c.requirement.origin} requires `{c.requirement.dependency.requirement}`" for c in error.causes)
     return NoStackError("no set of versions satisfies the requirements", details=tuple(dict.fromkeys(lines)))
-
-
-def _root_requirements(problem: ResolutionProblem) -> list[ResolvelibRequirement]:
-    """Return what the project itself requires on the target."""
-    return [
-        item
-        for root in problem.roots
-        if not root.constraint and problem.applies(root.requirement)
-        for item in split_extras(Dependency(name=root.name, requirement=root.requirement), root.origin)
-    ]
 
 
 def resolve_newest_stack(
@@ -310,13 +297,11 @@ def without_versions(problem: ResolutionProblem, source: IndexCandidates) -> lis
     These are single requirements or, if each of them admits a version, all requirements on the package.
     """
     unsatisfied: list[RootRequirement] = []
-    for name in sorted({r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}):
-        roots = problem.roots_of(name)
-        versions = [candidate.version for candidate in source.candidates(name)]
-        if any(all(admits(root.requirement, v) for root in roots) for v in versions):
-            continue
-        single = [root for root in roots if not any(admits(root.requirement, v) for v in versions)]
-        unsatisfied += single or roots
+    for name in sorted({root.name for root in problem.required}):
+        roots, offered = problem.roots_of(name), source.candidates(name)
+        if not any(map(problem.admits, offered)):
+            single = [root for root in roots if not any(admits(root.requirement, c.version) for c in offered)]
+            unsatisfied += single or roots
     return unsatisfied
 
 
@@ -328,9 +313,7 @@ def check_roots(problem: ResolutionProblem, source: IndexCandidates) -> None:
         UnavailableError: If an index cannot be read.
     """
     prefetch_roots(problem, source)
-    for root in problem.roots:
-        if root.constraint or not problem.applies(root.requirement):
-            continue
+    for root in problem.required:
         if not source.is_on_index(root.name):
             raise NoStackError(
                 f"package `{root.name}`, required by {root.origin}, is not on any configured index",

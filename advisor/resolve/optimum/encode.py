@@ -20,12 +20,9 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
+from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, Node, ResolutionProblem, admits
 from advisor.resolve.optimum.solver import Literal, SolverModel, SolverResult, negated
 from advisor.resolve.score.costs import Candidates, Choice, Limits, PairedChoice
-
-Node = tuple[NormalizedName, NormalizedName | None]
-"""A package, or one extra of it."""
 
 INITIAL_EXPLICIT = 8
 """Number of candidates of a package that are explicit at first."""

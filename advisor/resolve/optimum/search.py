@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.requirements import Requirement
+from packaging.utils import NormalizedName
 
 from advisor.domain.requirement import RootRequirement
-from advisor.resolve.candidates.problem import Candidate, CandidateSource, Dependency, ResolutionProblem, admits
-from advisor.resolve.optimum.encode import Encoding, Node
+from advisor.resolve.candidates.problem import (
+    PROJECT,
+    Candidate,
+    CandidateSource,
+    Dependency,
+    Node,
+    ResolutionProblem,
+    admits,
+    walk,
+)
+from advisor.resolve.optimum.encode import Encoding
 
 _GROWTH = 2
 
@@ -19,19 +29,16 @@ class Reached:
     """What the requirements of a choice lead to, starting at the project.
 
     Attributes:
-        nodes: The packages that are needed, without an extra and with each required extra.
+        names: The packages that are needed.
+        demands: What they and the project require, each with the package that requires it.
         unknown: The chosen candidates among them whose metadata is not known, sorted.
         absent: The needed packages without a chosen candidate.
     """
 
-    nodes: set[Node]
+    names: set[NormalizedName]
+    demands: list[tuple[NormalizedName, Dependency]]
     unknown: list[Candidate]
     absent: set[NormalizedName]
-
-    @property
-    def names(self) -> set[NormalizedName]:
-        """The packages that are needed."""
-        return {name for name, _ in self.nodes}
 
 
 def reached_by(
@@ -51,30 +58,25 @@ def reached_by(
         roots: The project's requirements; by default those of the problem.
         extras: Extras that are required in addition wherever a package is needed.
     """
-    visited: set[Node] = set()
+    names: set[NormalizedName] = set()
     unknown: dict[str, Candidate] = {}
     absent: set[NormalizedName] = set()
-    queue: list[Node] = [
-        (root.name, extra)
-        for root in (problem.roots if roots is None else roots)
-        if not root.constraint and problem.applies(root.requirement)
-        for extra in (None, *Dependency(name=root.name, requirement=root.requirement).extras)
-    ]
-    while queue:
-        name, extra = queue.pop()
-        if (name, extra) in visited:
-            continue
-        visited.add((name, extra))
-        if extra is None and extras:
-            queue += [(name, canonicalize_name(further)) for further in extras.get(name, ())]
+
+    def dependencies_of(node: Node) -> Iterator[Dependency]:
+        name, extra = node
+        names.add(name)
+        if extra is None and extras and extras.get(name):
+            yield Dependency(name=name, requirement=Requirement(f"{name}[{','.join(extras[name])}]"))
         if name not in selection:
             absent.add(name)
         elif not source.is_known(selection[name]):
             unknown[selection[name].file.url] = selection[name]
         else:
-            for dependency in source.dependencies(selection[name], extra) or ():
-                queue += [(dependency.name, e) for e in (None, *dependency.extras)]
-    return Reached(nodes=visited, unknown=sorted(unknown.values()), absent=absent)
+            yield from source.dependencies(selection[name], extra) or ()
+
+    project = problem if roots is None else replace(problem, roots=roots)
+    demands = list(walk(project.required, dependencies_of))
+    return Reached(names=names, demands=demands, unknown=sorted(unknown.values()), absent=absent)
 
 
 class Search:
@@ -89,9 +91,8 @@ class Search:
         self._batch_sizes: dict[NormalizedName, int] = {}
         self._places: dict[NormalizedName, int] = {}
         self._started = {c.name for c in start}
-        roots = {r.name for r in problem.roots if not r.constraint and problem.applies(r.requirement)}
         source.fetch(start)
-        self.add_packages(roots | self._started)
+        self.add_packages({root.name for root in problem.required} | self._started)
         for candidate in start:
             allowed = encoding.allowed(candidate.name)
             if candidate in allowed:
@@ -140,14 +141,10 @@ class Search:
         failed = {c.name: versions for c in stack if (versions := self._source.failed_newer(c))}
         if not failed:
             return True
-        selection = {c.name: c for c in stack}
-        demands: dict[NormalizedName, list[Dependency]] = {}
-        for name, extra in reached_by(self._problem, self._source, selection, extras=extras).nodes:
-            for dependency in self._source.dependencies(selection[name], extra) or ():
-                if dependency.name != name:
-                    demands.setdefault(dependency.name, []).append(dependency)
+        reached = reached_by(self._problem, self._source, {c.name: c for c in stack}, extras=extras)
+        of_others = [(d.name, d.requirement) for parent, d in reached.demands if parent not in (PROJECT, d.name)]
         are_excluded = all(
-            any(not admits(dependency.requirement, version) for dependency in demands.get(name, ()))
+            any(name == required and not admits(requirement, version) for required, requirement in of_others)
             for name, versions in failed.items()
             for version in versions
         )

@@ -106,15 +106,14 @@ def _package_of(request: ResolutionRequest, name: NormalizedName) -> NormalizedN
 
 def _limited_to(request: ResolutionRequest, stack: Iterable[Candidate]) -> ResolutionRequest:
     """Return a request that admits only the releases of a stack; of each, any build."""
-    limits = tuple(
+    limits = (
         RootRequirement(
             requirement=Requirement(f"{c.name}=={c.version.public}"), origin=_ORIGIN, constraint=True, is_added=True
         )
         for c in stack
         if c.direct is None
     )
-    problem = request.problem
-    return request.with_problem(replace(problem, roots=(*problem.roots, *limits)))
+    return request.with_problem(request.problem.with_roots(limits))
 
 
 class _JointTargets:

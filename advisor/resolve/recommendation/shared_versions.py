@@ -69,7 +69,7 @@ def _with_version(package: NormalizedName, version: Version, solved: Mapping[str
             shared[target] = own
             continue
         request = replace(request, score=replace(request.score, reference=optimum.newest))
-        other = request.with_problem(replace(request.problem, roots=(*request.problem.roots, limited)))
+        other = request.with_problem(request.problem.with_roots([limited]))
         try:
             best = solve(with_own_baseline(other))
         except (NoStackError, InfeasibleError, SearchLimitError):

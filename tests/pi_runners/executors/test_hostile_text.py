@@ -164,15 +164,7 @@ def test_the_batch_of_every_campaign_has_a_name_that_engines_accept(title: str, 
     from types import SimpleNamespace
 
     plan = SimpleNamespace(name=f"{title}-1234abcd-1")
-    engine = Engine(
-        name="local",
-        options={},
-        executor=LocalExecutor(),
-        command=("x",),
-        inputs=(),
-        poll_seconds=1.0,
-        cancel_on_interrupt=True,
-    )
+    engine = Engine(executor=LocalExecutor(), command=("x",))
 
     batch = batch_of(CampaignDirectory(Path("/c") / (place or "x")), plan, engine, number="001", tasks=(0,))  # type: ignore[arg-type]
 
