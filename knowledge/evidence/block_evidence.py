@@ -70,14 +70,6 @@ class BlockEvidence:
     runs: tuple[RunOutcome, ...]
 
 
-def evidence_of_rounds(observations: Iterable[Observation]) -> BlockEvidence:
-    """Return the contrasts of versions between rounds of MLPerf Training."""
-    # Other frameworks, such as TensorRT, are no choice of a lock.
-    advised = able_frameworks("backward")
-    rows = (r for r in training_rows(observations) if r.framework in advised and r.indicator.device == "cuda")
-    return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
-
-
 def evidence_of(
     observations: Iterable[Observation], is_copy: Callable[[Observation], bool] = lambda _: False
 ) -> BlockEvidence:
@@ -224,7 +216,11 @@ class _Blocks:
     def evidence(self, name: str) -> BlockEvidence:
         """Return the evidence of a block."""
         if name == TRAINING_BLOCK:
-            return evidence_of_rounds(o for block in self._rounds for o in self._store.observations(block=block))
+            # Versions are compared between rounds. Other frameworks, such as TensorRT, are no choice of a lock.
+            observations = (o for block in self._rounds for o in self._store.observations(block=block))
+            advised = able_frameworks("backward")
+            rows = (r for r in training_rows(observations) if r.framework in advised and r.indicator.device == "cuda")
+            return BlockEvidence(contrasts=tuple(published_contrasts(rows)), runs=())
         if name in self._tables:
             return evidence_of(self._rows[name], is_copy=lambda o: id(o) not in self._first)
         return evidence_of(self._store.observations(block=name))

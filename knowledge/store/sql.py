@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Table, delete, func, insert, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Table, delete, func, insert, select, text, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.identity import canonical_json
+from knowledge.domain.identity import canonical_json, hash_of_text
 from knowledge.domain.observation import Observation
 from knowledge.domain.stack import Stack
 from knowledge.exchange.files import observation_from
@@ -41,7 +43,7 @@ from knowledge.store.shipped_files import ShippedFile
 from knowledge.store.shipped_rows import is_current, update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.state_hash import EMPTY, combine
-from knowledge.store.tokens import Token, all_tokens, create_token, find_token, revoke_token
+from knowledge.store.tokens import Token, new_token, timestamp
 from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
 
 _T = TypeVar("_T")
@@ -143,24 +145,39 @@ class SqlKnowledgeBase(KnowledgeBase):
             connection.execute(insert(tables.source), [{"name": name, "trust": trust}])
 
     def create_token(self, *, role: str, source: str, days: float | None = None) -> tuple[str, Token]:
-        """Create a token for the service; see :func:`knowledge.store.tokens.create_token`."""
+        """Create a token for the service; return it, which is not stored and cannot be shown again, and its record."""
+        secret, token = new_token(role=role, source=source, days=days)
         with self._write() as connection:
-            return create_token(connection, role=role, source=source, days=days, now=datetime.now(UTC))
+            connection.execute(insert(tables.token), [{**asdict(token), "sha256": hash_of_text(secret)}])
+        return secret, token
 
-    def find_token(self, text: str) -> Token | None:
+    def find_token(self, secret: str) -> Token | None:
         """Return the record of a token, or ``None`` if the token is unknown."""
-        with self._read() as connection:
-            return find_token(connection, text)
+        return next(iter(self._tokens(tables.token.c.sha256 == hash_of_text(secret))), None)
 
     def tokens(self) -> tuple[Token, ...]:
         """Return all tokens of the service, oldest first."""
+        return self._tokens()
+
+    def _tokens(self, *conditions: ColumnElement[bool]) -> tuple[Token, ...]:
+        table = tables.token
+        query = select(table).where(*conditions).order_by(table.c.created_at, table.c.id)
         with self._read() as connection:
-            return all_tokens(connection)
+            rows = connection.execute(query).all()
+        return tuple(Token(**{field.name: getattr(row, field.name) for field in fields(Token)}) for row in rows)
 
     def revoke_token(self, identity: str) -> None:
-        """Revoke a token permanently."""
+        """Revoke a token permanently.
+
+        Raises:
+            InputError: If there is no such token.
+        """
+        table = tables.token
+        revoked = update(table).where(table.c.id == identity, table.c.revoked_at.is_(None))
         with self._write() as connection:
-            revoke_token(connection, identity, now=datetime.now(UTC))
+            count = connection.execute(revoked.values(revoked_at=timestamp(datetime.now(UTC)))).rowcount
+        if not count and identity not in {token.id for token in self.tokens()}:
+            raise InputError(f"there is no token `{identity}`", hint="`advisor knowledge token list` lists them")
 
     def observations(
         self,
