@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.exchange.mlperf.catalogue import InferenceRules, benchmark_name, round_rules
 from knowledge.exchange.mlperf.logs import TrainingRun
-from knowledge.exchange.mlperf.paths import Place, SystemKey
+from knowledge.exchange.mlperf.paths import ResultPlace, SystemKey
 from knowledge.exchange.mlperf.results import INFERENCE, READER, TRAINING
 from knowledge.exchange.mlperf.summaries import InferenceResult
 from knowledge.exchange.mlperf.systems import System
@@ -17,7 +17,7 @@ _UNKNOWN_DATE = "1970-01-01"
 """Date of results of a round whose publication is not known; some published logs count from it, too."""
 
 
-def training_observation(place: Place, run: TrainingRun, system: System) -> Observation:
+def training_observation(place: ResultPlace, run: TrainingRun, system: System) -> Observation:
     """Return the observation of a training run."""
     round_, _, submitter, name = place.key
     benchmark = place.benchmark or benchmark_name(run.benchmark, round_)
@@ -52,7 +52,9 @@ def training_observation(place: Place, run: TrainingRun, system: System) -> Obse
     )
 
 
-def inference_observation(place: Place, result: InferenceResult, system: System, rules: InferenceRules) -> Observation:
+def inference_observation(
+    place: ResultPlace, result: InferenceResult, system: System, rules: InferenceRules
+) -> Observation:
     """Return the observation of an inference result."""
     round_, division, submitter, name = place.key
     division = division or system.division or "closed"

@@ -22,7 +22,7 @@ SystemKey = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ResultPlace:
     """Location of the log of a training run, or of LoadGen's summary of a performance run.
 
     Attributes:
@@ -52,7 +52,7 @@ def is_relevant(name: str) -> bool:
     return bool(_TRAINING_LOG.match(path.name)) or (path.suffix == ".json" and "systems" in path.parts[:-1])
 
 
-def training_place(name: str, option: str | None) -> Place | None:
+def training_place(name: str, option: str | None) -> ResultPlace | None:
     """Return the location of a training log; ``None`` if it is not a log in `results`."""
     parts = PurePosixPath(name).parts
     match = _TRAINING_LOG.match(parts[-1])
@@ -66,7 +66,7 @@ def training_place(name: str, option: str | None) -> Place | None:
     # v0.5 put directories of its own between the submitter and the results, and called every TPU `tpu`.
     system = between[1] if inside[0] in _GENERIC_SYSTEMS and len(between) > 1 else inside[0]
     submitter = (between[0] if index >= 0 else between[-1]) if between else ""
-    return Place(
+    return ResultPlace(
         path=name,
         key=(round_, "", submitter, system),
         benchmark=benchmark_name(inside[1], round_) if len(inside) > 1 else "",
@@ -74,7 +74,7 @@ def training_place(name: str, option: str | None) -> Place | None:
     )
 
 
-def inference_place(name: str, option: str | None) -> Place | None:
+def inference_place(name: str, option: str | None) -> ResultPlace | None:
     """Return the location of a summary of a performance run; ``None`` if it is not one in `results`."""
     parts = PurePosixPath(name).parts
     if parts[-1] != _SUMMARY or "results" not in parts:
@@ -87,7 +87,7 @@ def inference_place(name: str, option: str | None) -> Place | None:
     if len(inside) < 3 or run is None:
         return None
     benchmark, version = inference_benchmark(inside[1], round_)
-    return Place(
+    return ResultPlace(
         path=name,
         key=(round_, _division(parts[:here]), parts[here - 1] if here else "", inside[0]),
         benchmark=benchmark,

@@ -18,7 +18,7 @@ from knowledge.exchange.mlperf.descriptions import read_description
 from knowledge.exchange.mlperf.logs import TrainingRun, UnreadableLogError, read_log
 from knowledge.exchange.mlperf.observations import inference_observation, training_observation
 from knowledge.exchange.mlperf.paths import (
-    Place,
+    ResultPlace,
     SystemKey,
     described_system,
     inference_place,
@@ -51,8 +51,8 @@ class TreeKindError(InputError):
 class _Content:
     """What a tree contains, as it is read."""
 
-    runs: list[tuple[Place, TrainingRun]] = field(default_factory=list)
-    results: list[tuple[Place, InferenceResult]] = field(default_factory=list)
+    runs: list[tuple[ResultPlace, TrainingRun]] = field(default_factory=list)
+    results: list[tuple[ResultPlace, InferenceResult]] = field(default_factory=list)
     descriptions: dict[SystemKey, dict[str, str]] = field(default_factory=dict)
     skipped: list[SkippedFile] = field(default_factory=list)
     logs: int = 0
