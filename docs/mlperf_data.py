@@ -18,7 +18,7 @@ from pathlib import Path
 import pi_runners as pi_runners  # It adds the frameworks.
 from knowledge.domain.observation import Observation
 from knowledge.exchange.files import observation_file
-from knowledge.exchange.mlperf.catalogue import round_order
+from knowledge.exchange.mlperf.facts import round_order
 from knowledge.exchange.mlperf.results import FIGURES, TRAINING, distinct_results
 from knowledge.exchange.mlperf.tree import read_results
 

@@ -13,7 +13,7 @@ from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import PUBLISHED, IndicatorRun, Observation
 from knowledge.domain.ratio import Ratio, WithRatio
 from knowledge.evidence.paired_ratio import student_quantile
-from knowledge.exchange.mlperf.catalogue import find_machine, round_order, round_rules
+from knowledge.exchange.mlperf.facts import find_machine, round_order, round_rules
 from knowledge.exchange.mlperf.results import INFERENCE, TRAINING, distinct_results
 
 BENCHMARKS = (

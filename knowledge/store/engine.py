@@ -17,11 +17,19 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from knowledge.domain.extras import needs_extra
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.privileges import GRANT_HINT, MIGRATION_HINT, lacks_rights, may_migrate, may_write
 from knowledge.store.shipped_files import shipped_files, shipped_version
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import FIRST, HEAD, create_tables
-from knowledge.store.transactions import FILE_STATE, begin, for_writing
+from knowledge.store.transactions import (
+    FILE_STATE,
+    GRANT_HINT,
+    MIGRATION_HINT,
+    begin,
+    for_writing,
+    lacks_rights,
+    may_migrate,
+    may_write,
+)
 
 _OPENING_HINTS = {
     "sqlite": "if the file is damaged, move it away and run the command again; or name another knowledge base with "

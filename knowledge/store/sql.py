@@ -31,7 +31,6 @@ from knowledge.store.base import (
 )
 from knowledge.store.ingest import absent, add_observations, mark_as_own
 from knowledge.store.integrity import find_damage
-from knowledge.store.privileges import GRANT_HINT, lacks_rights
 from knowledge.store.quarantine import (
     delete_from_quarantine,
     quarantine_observations,
@@ -44,7 +43,7 @@ from knowledge.store.shipped_rows import is_current, update_shipped_rows
 from knowledge.store.sqlite_file import FileState, checkpoint, path_of
 from knowledge.store.state_hash import EMPTY, combine
 from knowledge.store.tokens import Token, new_token, timestamp
-from knowledge.store.transactions import FILE_STATE, for_reading, for_writing
+from knowledge.store.transactions import FILE_STATE, GRANT_HINT, for_reading, for_writing, lacks_rights
 
 _T = TypeVar("_T")
 _BATCH = 2000

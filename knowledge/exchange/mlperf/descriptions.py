@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from knowledge.exchange.mlperf.catalogue import catalogue
+from knowledge.exchange.mlperf.facts import mlperf_facts
 
 _NOTHING = frozenset({"", "-", "n/a", "na", "none", "todo", "tbd", "not public"})
 _LONGEST_DESCRIPTION = 64 * 1024
@@ -35,7 +35,7 @@ def read_description(text: str) -> dict[str, str]:
         raise ValueError(f"it is longer than {_LONGEST_DESCRIPTION} characters")
     flat: dict[str, str] = {}
     for key, value in _entries(_document(text), depth=0):
-        name = catalogue()["spellings"].get(key.strip().lower(), key.strip().lower())
+        name = mlperf_facts()["spellings"].get(key.strip().lower(), key.strip().lower())
         if value.strip().lower() not in _NOTHING:
             flat.setdefault(name, value.strip())
     return flat

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
-from knowledge.exchange.mlperf.catalogue import InferenceRules, benchmark_name, round_rules
+from knowledge.exchange.mlperf.facts import InferenceRules, benchmark_name, round_rules
 from knowledge.exchange.mlperf.logs import TrainingRun
 from knowledge.exchange.mlperf.paths import ResultPlace, SystemKey
 from knowledge.exchange.mlperf.results import INFERENCE, READER, TRAINING

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from knowledge.domain.errors import InputError
-from knowledge.exchange.mlperf.catalogue import benchmark_name, inference_benchmark
+from knowledge.exchange.mlperf.facts import benchmark_name, inference_benchmark
 
 _TRAINING_LOG = re.compile(r"^result_(?:run)?(\d+)(?:_\w+)?\.txt$")
 _SUMMARY = "mlperf_log_summary.txt"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from knowledge.domain.identity import content_hash
 from knowledge.domain.observation import Observation
-from knowledge.exchange.mlperf.catalogue import round_order
+from knowledge.exchange.mlperf.facts import round_order
 
 TRAINING = "mlperf_training"
 """Name of the indicator: time to train a published model to its target quality."""

@@ -10,7 +10,7 @@ from functools import cache
 from packaging.version import InvalidVersion, Version
 
 from knowledge.domain.frameworks import frameworks
-from knowledge.exchange.mlperf.catalogue import catalogue
+from knowledge.exchange.mlperf.facts import mlperf_facts
 from knowledge.exchange.ngc import CONTAINER_INDEX, container_versions
 
 SUBMISSION_INDEX = "submission"
@@ -115,7 +115,7 @@ def _stated(left: MutableMapping[str, str]) -> tuple[dict[str, str], list[str]]:
     """Remove the fields that are named after components; return their versions, and what is not one version."""
     stated: dict[str, str] = {}
     unread: list[str] = []
-    for key, component in catalogue()["software"]["fields"].items():
+    for key, component in mlperf_facts()["software"]["fields"].items():
         text = left.get(key)
         if text is None:
             continue
@@ -151,7 +151,7 @@ def _refine(stated: dict[str, str], component: str, version: str) -> None:
 @cache
 def _frameworks() -> Mapping[str, str]:
     """Return the pattern of each framework's name."""
-    software = catalogue()["software"]
+    software = mlperf_facts()["software"]
     measured = {f.name: f.published["mlperf"] for f in frameworks().values() if "mlperf" in f.published}
     return {**software["longer-frameworks"], **measured, **software["frameworks"]}
 
@@ -160,13 +160,13 @@ def _frameworks() -> Mapping[str, str]:
 def _in_containers() -> frozenset[str]:
     """Return the frameworks that NVIDIA publishes in containers, whose releases are a year and a month."""
     measured = (name for name, framework in frameworks().items() if "container" in framework.published)
-    return frozenset((*measured, *catalogue()["software"]["in-containers"]))
+    return frozenset((*measured, *mlperf_facts()["software"]["in-containers"]))
 
 
 @cache
 def _token() -> tuple[re.Pattern[str], tuple[str, ...]]:
     """Return the pattern of a name, with a group for each name, or of a version; and the names."""
-    patterns = {**_frameworks(), **catalogue()["software"]["components"]}
+    patterns = {**_frameworks(), **mlperf_facts()["software"]["components"]}
     names = "|".join(f"(?P<n{i}>{p})" for i, p in enumerate(patterns.values()))
     pattern = (
         rf"(?:{names})(?:[ _-]*v?(?P<direct>{_NUMBER})(?!\w))?|(?:(?<![\w.])v?|(?<=ngc))(?P<version>{_NUMBER})(?!\w)"
@@ -245,7 +245,7 @@ def _framework(texts: Iterable[str], benchmark: str, place: str) -> tuple[str, s
 def _choose(candidates: list[str], benchmark: str) -> str:
     """Return the framework of several that runs a benchmark in NVIDIA's own submissions, else the first one."""
     if len(candidates) > 1:
-        usual = catalogue()["usual-frameworks"].get(benchmark, ())
+        usual = mlperf_facts()["usual-frameworks"].get(benchmark, ())
         return next((name for name in usual if name in candidates), candidates[0])
     return candidates[0] if candidates else ""
 
@@ -259,7 +259,7 @@ def _generic(text: str) -> str:
 
 
 def _of_place(place: str) -> str:
-    for entry in catalogue()["sources"]:
+    for entry in mlperf_facts()["sources"]:
         if place and re.search(entry["match"], place):
             return str(entry["framework"])
     return "unknown"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Scalar
-from knowledge.exchange.mlperf.catalogue import InferenceRules
+from knowledge.exchange.mlperf.facts import InferenceRules
 
 _SCENARIOS = ("Offline", "Server", "SingleStream", "MultiStream")
 _LATENCY = re.compile(r"^(\d+(?:\.\d+)?)(?:th)? percentile latency \(ns\)$")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.stack import PackageVersion, Stack
-from knowledge.exchange.mlperf.catalogue import catalogue
+from knowledge.exchange.mlperf.facts import mlperf_facts
 from knowledge.exchange.mlperf.machines import read_machine
 from knowledge.exchange.mlperf.software import Software, read_software
 from knowledge.hardware.accelerators import closest_models
@@ -61,7 +61,7 @@ def make_system(name: str, described: Mapping[str, str], *, benchmark: str, plac
     machine = read_machine(name, remaining)
     return System(
         division=division,
-        status=catalogue()["statuses"].get(status, status),
+        status=mlperf_facts()["statuses"].get(status, status),
         software=software,
         stack=_stack(software, machine.hardware.cpu.architecture),
         hardware=machine.hardware,

@@ -13,8 +13,8 @@ from typing import IO
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.observation import Observation
-from knowledge.exchange.mlperf.catalogue import benchmark_name, inference_rules
 from knowledge.exchange.mlperf.descriptions import read_description
+from knowledge.exchange.mlperf.facts import benchmark_name, inference_rules
 from knowledge.exchange.mlperf.logs import TrainingRun, UnreadableLogError, read_log
 from knowledge.exchange.mlperf.observations import inference_observation, training_observation
 from knowledge.exchange.mlperf.paths import (
