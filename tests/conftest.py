@@ -39,10 +39,15 @@ hypothesis.settings.load_profile("no-deadline")
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Accept the options of `pyproject.toml` without pytest-xdist, too: all tests run in one process then."""
+    """Add the option that writes recorded reports, and those of `pyproject.toml` if pytest-xdist is absent.
+
+    Without pytest-xdist, all tests run in one process.
+    """
     if not pluginmanager.hasplugin("xdist"):
         parser.addoption("--numprocesses")
         parser.addoption("--dist")
+    text = "write the recorded reports in tests/fixtures/reports again"
+    parser.addoption("--snapshot-update", action="store_true", help=text)
 
 
 @pytest.hookimpl(optionalhook=True)

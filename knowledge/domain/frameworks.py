@@ -38,6 +38,8 @@ class Framework:
         algorithms: How it computes an operation for which it has no function of its own, by operation.
         extra_copies: Further arrays in memory, as multiples of ``backward_images`` or ``model_weights``.
         published: Its names in published tables, as regular expressions, and that of its `container`.
+        references: Notes for reports about values of settings that published effects are over, such as
+            ``precision=tf32``.
         profile: How programs are profiled that use it: `hooks` by imported module, `packages` whose versions are
             reported; how its traces are recognised (`files`, `categories` of events, names of `processes`), and the
             framework whose folder reads them (`reader`), if it is not its own.
@@ -55,6 +57,7 @@ class Framework:
     algorithms: Mapping[str, str] = field(default_factory=dict)
     extra_copies: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[str, str] = field(default_factory=dict)
+    references: Mapping[str, str] = field(default_factory=dict)
     profile: Mapping[str, Any] = field(default_factory=dict)
 
     def document(self, name: str) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from hypothesis import strategies as st
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import Version
 
+from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import (
     NO_PACKAGES,
     Candidate,
@@ -160,12 +162,10 @@ class FixedCosts:
 
 
 def request_of(roots: Mapping[str, VersionSet], source: FixedCandidates, score: StackScore) -> ResolutionRequest:
-    """Create the request for the best stack of a problem, without a baseline."""
+    """Create the request for the best stack of a problem."""
     return ResolutionRequest(
         problem=problem(roots),
-        source=source,  # type: ignore[arg-type]
-        score=score,
-        baseline=NO_PACKAGES,
+        score=replace(score, source=cast(IndexCandidates, source)),
         effort=Effort(),
     )
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from packaging.version import Version
 
-from advisor.resolve.score.costs import MIN_GAIN, counted_steps
+from advisor.resolve.score.costs import counted_steps
 from advisor.resolve.score.slowdowns import gain_without
 from knowledge.catalogue.entries import read_entries
 from knowledge.catalogue.rule_book import RuleBook
@@ -15,6 +15,7 @@ from knowledge.catalogue.rules import Rule, shipped_rules
 from knowledge.catalogue.slower import REPORT_DEVIATION, HardwareCondition, Reproduction, SlowerRule
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import Accelerator, Cpu, HardwareProfile
+from knowledge.domain.ratio import MIN_GAIN
 from knowledge.domain.workload import ProfiledWorkload, WorkloadPart
 from knowledge.estimate.workloads import find_workload, one_indicator, share_of_parts, workload_of_profile
 from knowledge.hardware.profiles import shipped_profile

@@ -107,11 +107,6 @@ def _is_read(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:
         return True
     if any(lock_format.reads(Path(name)) for lock_format in lock_formats()):
         return True
-    return _may_differ_in_settings(tree, name, prefix, directory)
-
-
-def _may_differ_in_settings(tree: CommitTree, name: str, prefix: str, directory: Path) -> bool:
-    """Whether a file is one that is searched for settings, and the project has another one or none."""
     below = name.removeprefix(f"{prefix}/") if prefix else name
     is_below = not prefix or below != name
     return is_below and is_project_file(below, FILE_PATTERNS) and tree.differs(name, directory / below)

@@ -147,12 +147,7 @@ class _Pylock(DocumentFormat):
 
 
 def _source(package: Package, entry: Document) -> LockedSource | None:
-    """Return the source of a package; `None` if it comes from an index.
-
-    Args:
-        package: The package.
-        entry: The same as it is in the document.
-    """
+    """Return the source of a package, which also is an entry of the document; `None` if it comes from an index."""
     vcs = package.vcs
     source = vcs or package.directory or package.archive
     if source is None:
@@ -313,11 +308,7 @@ def _direct_package(package: PackageToLock, folder: Path) -> Package:
 
 
 def _validate(lock: Pylock) -> None:
-    """Check a lock. Names of variant wheels are checked without their labels, which `packaging` does not know.
-
-    Raises:
-        PylockValidationError: If it is not valid.
-    """
+    """Check a lock. Names of variant wheels are checked without their labels, which `packaging` does not know."""
     packages = [
         replace(
             package,
@@ -330,12 +321,7 @@ def _validate(lock: Pylock) -> None:
 
 
 def _add_variants(document: Mapping[str, Any], packages: Iterable[PackageToLock]) -> None:
-    """Add the description of the locked variants (PEP 825) to each package that has some.
-
-    Args:
-        document: The lock as TOML values; its packages are changed.
-        packages: The packages of all stacks.
-    """
+    """Add the description of the locked variants (PEP 825) to each package of a document that has some."""
     variants = {str(package.name): package.variants for package in packages if package.variants is not None}
     for package in document["packages"]:
         labels = [split_variant_label(wheel["name"])[1] for wheel in package.get("wheels", ())]

@@ -5,46 +5,35 @@ Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from advisor.project.interface import ProjectRequirements, filled_address, parse_root
-from advisor.project.text_file import line_in
+from advisor.project.text_file import TomlFile
 from knowledge.domain.errors import InputError
 
 _DEFAULT = "pypi"
 """A source with this name replaces the default index."""
 
 
-def with_pdm_sources(
-    project: ProjectRequirements, path: Path, text: str, pdm: Mapping[str, Any]
-) -> ProjectRequirements:
-    """Return a project with the indexes and the overrides in the tables of PDM added.
-
-    Args:
-        project: The requirements of the project.
-        path: The `pyproject.toml`.
-        text: Its content, for line numbers.
-        pdm: Its `[tool.pdm]`.
+def with_pdm_sources(project: ProjectRequirements, file: TomlFile) -> ProjectRequirements:
+    """Return a project with the indexes and the overrides in the tables of PDM of its `pyproject.toml` added.
 
     Raises:
         InputError: If a source or an override is invalid or not supported.
     """
     overrides = list(project.overrides)
-    for name, version in pdm.get("resolution", {}).get("overrides", {}).items():
-        place = f"{path.name}:{line_in(text, '[tool.pdm.resolution.overrides]', name)}"
+    for name, version in file.at("tool", "pdm", "resolution", "overrides").items():
+        place = file.place_after("[tool.pdm.resolution.overrides]", name)
         is_version = version[:1].isdigit()
         separator = "==" if is_version else " @ " if "://" in version or version.startswith((".", "/")) else ""
-        overrides.append(parse_root(f"{name}{separator}{version}", place, path.parent))
+        overrides.append(parse_root(f"{name}{separator}{version}", place, file.path.parent))
     default, extra, links = project.index_url, list(project.extra_index_urls), list(project.find_links)
     bindings = dict(project.bindings)
-    for source in pdm.get("source", ()):
+    for source in file.at("tool", "pdm").get("source", ()):
         name = str(source.get("name", ""))
-        place = f"{path.name}:{line_in(text, '[[tool.pdm.source]]', name)}"
+        place = file.place_after("[[tool.pdm.source]]", name)
         url = filled_address(str(source.get("url", "")), place)
         if patterns := source.get("exclude_packages") or [p for p in source.get("include_packages", ()) if "*" in p]:
             raise InputError(

@@ -28,9 +28,6 @@ def list_files(directory: Path) -> tuple[str, ...]:
 
     Without git or a repository, these are all files except virtual environments and caches.
 
-    Args:
-        directory: The project.
-
     Returns:
         Paths relative to the directory, sorted; links to files are files.
 

@@ -93,12 +93,7 @@ class CodeSign:
         return any(self.is_in_line(line, text) for line in lines_with(text.content, self.word))
 
     def is_in_line(self, line: bytes, text: CodeText) -> bool:
-        """Whether a line that contains the word has it as the patterns do.
-
-        Args:
-            line: The line.
-            text: Its file.
-        """
+        """Whether a line that contains the word has it as the patterns do."""
         if line.lstrip().startswith((b"#", b">>>")):
             return False
         if not self.parents or b"import" in line:
@@ -256,12 +251,7 @@ def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, 
 
 
 def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
-    """Return the arguments of a call by the names of their parameters, or else by their positions.
-
-    Args:
-        call: The call.
-        parameters: Names of the first parameters.
-    """
+    """Return the arguments of a call by the names of its first parameters, or else by their positions."""
     names = (*parameters, *map(str, range(len(parameters), len(call.args))))
     positional = dict(zip(names, call.args, strict=False))
     return {**positional, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}

@@ -85,9 +85,6 @@ def _variable_names() -> tuple[bytes, ...]:
 def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:
     """Return the settings that Python code makes, by line.
 
-    Args:
-        text: The code.
-
     Raises:
         UnreadCodeError: If it cannot be parsed.
     """
@@ -233,13 +230,7 @@ class _Reader:
         return "putenv" if name == "os.putenv" else method if name != method in _ENVIRONMENT_METHODS else ""
 
     def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[ProjectSetting]:
-        """Yield the settings of a table of environment variables.
-
-        Args:
-            table: An expression of a dictionary, or of something that `dict` accepts.
-            line: Line of what adds it to the environment.
-            local: Values of names that are bound there.
-        """
+        """Yield the settings of a dictionary of environment variables, or of what `dict` makes one of."""
         pending = [table]
         visited: set[str] = set()
         while pending:

@@ -21,9 +21,6 @@ _HEADER = "# Profiled workloads of this project, written by `advisor workload`.\
 def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
     """Return the profiled workloads of a project, in the order of its file; nothing if the file does not exist.
 
-    Args:
-        project: Directory of the project.
-
     Raises:
         InputError: If the file is not valid, or if the shares of a workload do not add up.
     """
@@ -50,11 +47,7 @@ def read_workloads(project: Path) -> tuple[ProfiledWorkload, ...]:
 
 
 def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
-    """Return one profiled workload of a project.
-
-    Args:
-        project: Directory of the project.
-        name: Its name; `None` for the only one.
+    """Return the profiled workload of a project with a name; `None` means the only one.
 
     Raises:
         InputError: If the file is not valid, or has no workload with this name, or several and no name is given.
@@ -76,10 +69,6 @@ def select_workload(project: Path, name: str | None) -> ProfiledWorkload:
 
 def write_workload(project: Path, workload: ProfiledWorkload) -> bool:
     """Add a workload to the file of a project; one with the same name is replaced.
-
-    Args:
-        project: Directory of the project.
-        workload: The workload.
 
     Returns:
         Whether a workload was replaced.

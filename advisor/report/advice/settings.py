@@ -12,7 +12,7 @@ from advisor.report.environment import NUMERICS
 from advisor.resolve.explanation.recommended_settings import CombinedGain, RecommendedSetting, Status
 from advisor.resolve.score.setting_choice import TargetSettings
 from knowledge.catalogue.settings import shipped_settings
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, frameworks
 from knowledge.estimate.numerical_effect import NumericalEffect
 from knowledge.estimate.setting_effect import SettingEffect, SettingSource
 
@@ -201,12 +201,9 @@ def setting_lines(
         yield together
     if unclear:
         yield f"no clear effect: {', '.join(unclear)}"
-    if any(e.package == "torch" and e.over == "precision=tf32" for e in effects):
-        yield (
-            "PyTorch computes float32 matrix products without TF32 unless it is allowed "
-            "(`torch.set_float32_matmul_precision('high')`): what is over `tf32` above is over that, and what TF32 "
-            "itself gains was not published"
-        )
+    for package, over in dict.fromkeys((e.package, e.over) for e in effects):
+        if package in FRAMEWORKS and (note := frameworks()[FRAMEWORKS[package]].references.get(over)):
+            yield note
 
 
 def _groups(effects: Sequence[SettingEffect]) -> dict[tuple[str, str], list[SettingEffect]]:

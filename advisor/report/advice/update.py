@@ -66,13 +66,8 @@ def _text(change: LockChange) -> Iterator[Block]:
         *labelled("update", [_size(change)]),
         *labelled("speed", [_speed(change)]),
     ]
-    yield [
-        TextRow(
-            label="" if number else "changes",
-            cells=(c.package, version_change(str(c.before or "-"), str(c.after or "-")), _reason(c, change)),
-        )
-        for number, c in enumerate(change.changes)
-    ]
+    versions = {c.package: version_change(str(c.before or "-"), str(c.after or "-")) for c in change.changes}
+    yield labelled("changes", [(c.package, versions[c.package], _reason(c, change)) for c in change.changes])
     yield _findings("resolved" if change.outputs else "resolves", "good", change.cleared)
     yield _findings("remaining", "bad", change.remaining)
     steps = [*change.commands, *change.instructions]
@@ -84,10 +79,8 @@ def _text(change: LockChange) -> Iterator[Block]:
 
 
 def _findings(label: str, style: Style, findings: Sequence[Finding]) -> Block:
-    return [
-        TextRow(label="" if number else label, cells=(same[0].message,), notes=(places_and_name(same),), style=style)
-        for number, same in enumerate(equal_findings(findings))
-    ]
+    rows = [TextRow(cells=(same[0].message,), notes=(places_and_name(same),)) for same in equal_findings(findings)]
+    return labelled(label, rows, style)
 
 
 def _document(finding: Finding) -> dict[str, str | int]:
