@@ -194,14 +194,12 @@ class DirectReader:
 
 
 def _hint_about_directory(directory: Path) -> str:
-    """Return what to do about a directory that is no package."""
     if directory.is_dir() and not any(directory.iterdir()):
         return "it is empty: `git submodule update --init` fetches the submodules of a repository"
     return "to read a requirements file in it, use `-r`"
 
 
 def _hint_about(path: str) -> str:
-    """Return what to do about a path that does not exist."""
     if _CONDA_BUILD.search(path):
         return (
             "`pip freeze` names the directories in which conda packages were built, on other machines; "

@@ -155,7 +155,6 @@ class IndexCandidates:
         return self._client.vulnerabilities(candidate.file, candidate.name, str(candidate.version))
 
     def _request_sizes(self, files: Sequence[DistributionFile]) -> None:
-        """Request sizes that the index pages do not contain."""
         self._client.prefetch_sizes(files)
         for file in files:
             self._requested_sizes[file.url] = None
@@ -428,7 +427,7 @@ class IndexCandidates:
         metadata = self._read_metadata(candidate)
         if candidate.is_sdist and metadata.dynamic and not self._problem.policy.assume_sdists:
             metadata = self._built_metadata(candidate, metadata)
-        if metadata.name != candidate.name or metadata.version.public != candidate.version.public:
+        if metadata.name != candidate.name or metadata.version.public != candidate.release:
             raise MetadataError("metadata and file name disagree")
         if metadata.variant_requires and self.variants is None:
             raise MetadataError("metadata with markers of wheel variants, which need `--preview variants`")

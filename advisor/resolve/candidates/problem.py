@@ -277,6 +277,11 @@ class Candidate:
     direct: DirectReference | None = field(default=None, compare=False)
 
     @property
+    def release(self) -> str:
+        """Its version without the local part, which names the build."""
+        return self.version.public
+
+    @property
     def is_sdist(self) -> bool:
         """Whether installing it requires a build."""
         return not self.file.filename.endswith(".whl")

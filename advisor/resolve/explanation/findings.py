@@ -267,10 +267,7 @@ def _of_build(request: ResolutionRequest, candidate: Candidate) -> Iterator[Advi
     further = "" if source.has_further_builds else builds.publisher_hint(candidate.name)
     if builds.is_idle(candidate):
         return
-    newer = any(
-        c.version > candidate.version and c.version.public != candidate.version.public and builds.is_idle(c)
-        for c in offered
-    )
+    newer = any(c.version > candidate.version and c.release != candidate.release and builds.is_idle(c) for c in offered)
     if newer or len(builds.alternatives(candidate, offered)) > 1:
         skipped = f"; newer releases have only builds for other hardware there{further}" if newer else ""
         message = f"{text}; from `{without_credentials(candidate.file.index)}`{skipped}"
@@ -328,9 +325,9 @@ def _effect(
     """Return how the download changes with a replacement of the same version; empty if it is not known."""
     try:
         offered = request.source.candidates(replacement)
-        same = next((c for c in offered if c.version.public == candidate.version.public), None)
+        same = next((c for c in offered if c.release == candidate.release), None)
         if same is None:
-            return f" (it has no version {candidate.version.public})"
+            return f" (it has no version {candidate.release})"
         unneeded, added = _other_packages(request, stack, candidate, same)
         before = [request.source.size(c) for c in (candidate, *unneeded)]
         after = [request.source.size(c) for c in (same, *added)]

@@ -24,10 +24,10 @@ from advisor.resolve.explanation.conflict import (
     Conflict,
     describe_conflict,
     find_conflict,
+    find_pinned_conflict,
     is_contradictory,
     relax_requirement,
 )
-from advisor.resolve.explanation.pinned_conflict import find_pinned_conflict
 from advisor.resolve.optimum.baseline import FIRST_ROUNDS, BaselineLimitError, resolve_baseline
 from advisor.resolve.optimum.request import ResolutionRequest, solve
 from advisor.resolve.optimum.result import InfeasibleError, Optimum, SearchLimitError
@@ -143,7 +143,6 @@ def _error_about_builds(request: ResolutionRequest) -> NoStackError:
 
 
 def _conflict_error(request: ResolutionRequest, *, baseline: bool) -> NoStackError:
-    """Return the error with the smallest conflict; see :func:`no_stack_error`."""
     conflict = find_conflict(request)
     message = "no set of versions satisfies the requirements"
     if baseline or (conflict and conflict.rules):

@@ -165,7 +165,6 @@ def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | st
 
 
 def _price(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
-    """Return the price of a constraint; it binds if the two stacks differ."""
     changes = differences(solved.stack.versions, other.stack.versions)
     return Price(
         constraint=constraint,

@@ -151,7 +151,7 @@ def _reason(
         if change.package == candidate.name and plain is not None and not prediction.obstacle:
             ratio, interval = ratio_text(change.speedup, "exact"), interval_text(change, "exact")
             return f"predicted {ratio}x the speed of {plain.version} {interval}"
-    if candidate.version.public == source.candidates(candidate.name)[0].version.public:
+    if candidate.release == source.candidates(candidate.name)[0].version.public:
         return "newest for the target"
     if plain is None:
         return "newest that the other choices admit"

@@ -173,7 +173,6 @@ class _Optimisation:
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:
-    """Whether a stack is excluded."""
     choices = {(c.name, c.version) for c in stack}
     for budget in limits.budgets:
         if sum(budget.costs.get(choice, 0) for choice in choices) > budget.most:

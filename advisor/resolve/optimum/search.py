@@ -94,7 +94,7 @@ class Search:
         source.fetch(start)
         self.add_packages({root.name for root in problem.required} | self._started)
         for candidate in start:
-            allowed = encoding.allowed(candidate.name)
+            allowed = encoding.allowed[candidate.name]
             if candidate in allowed:
                 encoding.expand(candidate.name, _GROWTH * allowed.index(candidate) + 1)
 
@@ -115,7 +115,7 @@ class Search:
         unknown, absent = reached.unknown, reached.absent
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
-            self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
+            self._encoding.expand(name, _GROWTH * len(self._encoding.choices[name]))
         # Whether a requirement excludes the newer version whose build failed is known when all packages are loaded.
         self._fetch_around([c for c in unknown if not (absent and self._source.failed_newer(c))])
         self.add_packages(absent.difference(unexpanded))
@@ -153,7 +153,7 @@ class Search:
             # Doubles with each call for a package, so that a long chain of versions takes few iterations.
             batch_size = self._batch_sizes.get(candidate.name, 1) * _GROWTH
             self._batch_sizes[candidate.name] = batch_size
-            allowed = self._encoding.allowed(candidate.name)
+            allowed = self._encoding.allowed[candidate.name]
             place = allowed.index(candidate)
             is_newer = place < self._places.get(candidate.name, 0)
             self._places[candidate.name] = place
@@ -172,7 +172,7 @@ class Search:
             unread = [name for name in fresh if name not in self._started]
             self._source.prefetch(unread)
             self._encoding.add_packages(fresh)
-            newest = [c for name in unread for c in self._encoding.allowed(name)[:1]]
+            newest = [c for name in unread for c in self._encoding.allowed[name][:1]]
             self._source.fetch(newest)
             self._encoding.add_dependencies(c for name in fresh for c in self._encoding.candidates[name])
             required = {d.name for c in newest for d in self._source.dependencies(c) or ()}

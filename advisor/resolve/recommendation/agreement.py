@@ -2,6 +2,8 @@
 
 The problems of the targets become one problem, with one copy of each package for each target. Its criteria are, in this
 order: violated rules, idle builds, the number of different versions, and the other criteria, summed over the targets.
+
+For one lock of several targets, versions are shared only where that costs neither speed nor safety.
 """
 
 from __future__ import annotations
@@ -19,14 +21,18 @@ from packaging.version import Version
 from advisor.domain.requirement import RootRequirement
 from advisor.domain.time_limit import TimeLimit
 from advisor.resolve.candidates.index import IndexCandidates
-from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, CandidateStack, Dependency, NoStackError, ResolutionProblem
+from advisor.resolve.explanation.prices import with_own_baseline
 from advisor.resolve.optimum.optimise import optimise
-from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved
-from advisor.resolve.score.costs import Candidates, Limits, Objective
+from advisor.resolve.optimum.request import MOST_UNCOUNTED, ResolutionRequest, Solved, solve
+from advisor.resolve.optimum.result import InfeasibleError, SearchLimitError
+from advisor.resolve.score.costs import Bound, Candidates, Limits, Objective
 from advisor.resolve.score.criteria import CRITERIA
 from advisor.resolve.score.criterion_costs import CriterionCosts
 
 _ORIGIN = "the same versions for all targets"
+_SHARED_ORIGIN = "shared with the other targets of the lock"
+_FRESHNESS = ("freshness-direct", "freshness")
 _BEFORE_AGREEMENT = ("vulnerabilities", "rules", "idle-builds")
 """Criteria that come before the number of different versions."""
 DIFFERENT_VERSIONS = "different-versions"
@@ -87,7 +93,7 @@ def differing(stacks: Iterable[tuple[ResolutionRequest, Iterable[Candidate]]]) -
     releases: dict[str, set[str]] = {}
     for request, stack in stacks:
         for candidate in stack:
-            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.version.public)
+            releases.setdefault(_package_of(request, candidate.name), set()).add(candidate.release)
     return tuple(sorted(name for name, different in releases.items() if len(different) > 1))
 
 
@@ -101,7 +107,7 @@ def _limited_to(request: ResolutionRequest, stack: Iterable[Candidate]) -> Resol
     """Return a request that admits only the releases of a stack; of each, any build."""
     limits = (
         RootRequirement(
-            requirement=Requirement(f"{c.name}=={c.version.public}"), origin=_ORIGIN, constraint=True, is_added=True
+            requirement=Requirement(f"{c.name}=={c.release}"), origin=_ORIGIN, constraint=True, is_added=True
         )
         for c in stack
         if c.direct is None
@@ -180,11 +186,9 @@ class _JointTargets:
             request.source.prefetch_metadata(batch)
 
     def joined(self, stacks: Sequence[Iterable[Candidate]]) -> list[Candidate]:
-        """Return the stacks of all targets as one stack."""
         return [self._joint(number, candidate) for number, stack in enumerate(stacks) for candidate in stack]
 
     def separated(self, stack: Iterable[Candidate]) -> list[CandidateStack]:
-        """Return the stack of each target, each sorted by name."""
         stacks: list[list[Candidate]] = [[] for _ in self._requests]
         for candidate in stack:
             stacks[_separated(candidate.name)[0]].append(self._originals[candidate.file.url])
@@ -229,7 +233,6 @@ class _JointTargets:
         return other
 
     def _pairs(self, candidates: Iterable[NormalizedName]) -> list[tuple[NormalizedName, NormalizedName]]:
-        """Return the packages of two targets that are the same package."""
         same: dict[NormalizedName, list[NormalizedName]] = {}
         for name in sorted(candidates):
             number, own = _separated(name)
@@ -242,7 +245,6 @@ class _JointTargets:
         ]
 
     def limits(self, candidates: Candidates) -> Limits:
-        """Return what is excluded on any of the targets."""
         every = [
             self._costs[number].limits(offered).renamed(partial(_name, number))
             for number, offered in enumerate(self._offered(candidates))
@@ -270,7 +272,6 @@ def _criteria(objectives: Iterable[str]) -> list[str]:
 
 
 def _name(number: int, name: NormalizedName) -> NormalizedName:
-    """Return the name of a package for one target."""
     return NormalizedName(f"t{number}-{name}")
 
 
@@ -284,3 +285,66 @@ def _renamed(number: int, requirement: Requirement) -> Requirement:
     """Return a requirement on the package of one target, without its marker, which was evaluated for the target."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return Requirement(f"{_name(number, canonicalize_name(requirement.name))}{extras}{requirement.specifier}")
+
+
+def share_versions(solved: Mapping[str, Solved], *, limit: TimeLimit) -> dict[str, ResolutionRequest]:
+    """Return requests with more requirements, such that their best stacks have as many versions in common as possible.
+
+    A version is shared if each target has a stack with it that is as good by every criterion except freshness. Packages
+    are tried one after the other, by name, and of each the newest versions first. Targets with different interpreters
+    keep their own versions: an old interpreter must not hold back the others.
+
+    Returns:
+        The request of each target, unchanged if it shares nothing more than before.
+    """
+    best = dict(solved)
+    groups: dict[str, list[str]] = {}
+    for target, own in solved.items():
+        groups.setdefault(own.request.problem.target.python_minor, []).append(target)
+    for group in groups.values():
+        for package in sorted({c.name for target in group for c in best[target].stack}):
+            for version in _different_versions(package, [best[target].stack for target in group]):
+                if limit.is_over:
+                    return {target: own.request for target, own in best.items()}
+                if shared := _with_version(package, version, {target: best[target] for target in group}):
+                    best |= shared
+                    break
+    return {target: own.request for target, own in best.items()}
+
+
+def _different_versions(package: NormalizedName, stacks: Iterable[CandidateStack]) -> list[Version]:
+    """Return the versions of a package in some stacks, newest first; empty if they are equal or of no index."""
+    candidates = [c for stack in stacks for c in stack if c.name == package]
+    versions = {c.version for c in candidates}
+    if len(versions) < 2 or any(c.direct is not None for c in candidates):
+        return []
+    return sorted(versions, reverse=True)
+
+
+def _with_version(package: NormalizedName, version: Version, solved: Mapping[str, Solved]) -> dict[str, Solved] | None:
+    """Return best stacks with a version of a package wherever it is needed; `None` if one gets worse."""
+    limited = RootRequirement(requirement=Requirement(f"{package}==={version}"), origin=_SHARED_ORIGIN, constraint=True)
+    shared: dict[str, Solved] = {}
+    for target, own in solved.items():
+        request, optimum = own.request, own.optimum
+        if all(c.version == version for c in optimum.stack if c.name == package):
+            shared[target] = own
+            continue
+        request = request.with_score(reference=optimum.newest)
+        other = request.with_problem(request.problem.with_roots([limited]))
+        try:
+            best = solve(with_own_baseline(other))
+        except (NoStackError, InfeasibleError, SearchLimitError):
+            return None
+        if best.stopped or not _is_as_good(best.bounds, optimum.bounds):
+            return None
+        shared[target] = Solved(request=other, optimum=best)
+    return shared
+
+
+def _is_as_good(bounds: tuple[Bound, ...], before: tuple[Bound, ...]) -> bool:
+    return all(
+        bound.value <= earlier.value
+        for bound, earlier in zip(bounds, before, strict=True)
+        if bound.objective not in _FRESHNESS
+    )

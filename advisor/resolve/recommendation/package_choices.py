@@ -170,7 +170,6 @@ def _with_extra_options(
 
 
 def _with_package_costs(score: StackScore, costs: Mapping[str, Mapping[NormalizedName, int]]) -> StackScore:
-    """Return the score with further additional costs of packages."""
     before = score.package_costs
     merged = {name: {**before.get(name, {}), **costs.get(name, {})} for name in {*before, *costs}}
     return replace(score, package_costs=merged)

@@ -107,7 +107,6 @@ def recommend(selection: Selection, *, current: Mapping[str, Version] | None = N
 
 
 def _solve_or_explain(selection: Selection) -> Optimum:
-    """Return the best stack, or raise the error that explains why there is none."""
     request, not_compared = selection.request, selection.not_compared
     try:
         optimum = selection.optimum or solve(request)

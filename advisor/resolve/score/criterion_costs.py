@@ -66,7 +66,7 @@ class CriterionCosts:
             counts = ((package, c.version, int(count(c))) for package, offered in candidates.items() for c in offered)
             return Objective(name=name, costs={(package, version): n for package, version, n in counts if n})
         if name in self._ages:
-            hours_behind, is_counted = self._score.freshness.hours_behind, self._ages[name]
+            hours_behind, is_counted = self._score.hours_behind, self._ages[name]
             of_package = {
                 package: hours_behind(package, of) for package, of in candidates.items() if is_counted(package)
             }
@@ -103,7 +103,6 @@ class CriterionCosts:
     def _with_package_costs(
         self, name: str, costs: Mapping[Choice, int], candidates: Candidates
     ) -> Mapping[Choice, int]:
-        """Return costs with the additional ones of packages."""
         further = {
             (package, candidate.version): cost
             for package, cost in self._score.package_costs.get(name, {}).items()

@@ -115,7 +115,6 @@ class TargetSettings:
         }
 
     def _compared(self, best: BestSettings, gains: SettingGains, baseline: Version) -> BestSettings:
-        """Return the best settings with their gain in the baseline's version."""
         present = [
             value
             for value in best.values
