@@ -21,7 +21,7 @@ from advisor.report.check.summary import (
 )
 from advisor.report.layout import Block, Layout, Style, TextRow, labelled, rendered
 from advisor.report.phrases import prediction_document, rounded_record, target_line, version_change
-from advisor.report.tables import table_lines
+from advisor.report.tables import section
 
 SCHEMA_VERSION = 3
 _PREDICTION_KEYS = ("workload", "speedup", "low", "high", "confidence", "not_predicted")
@@ -126,42 +126,26 @@ def _reason(c: PackageChange, change: LockChange) -> str:
 
 
 def _markdown(change: LockChange) -> Iterator[str]:
-    yield f"## Dependency stack: {describe_changes(change.changes)}"
-    yield ""
-    yield f"For {target_line(change.target)}. {_size(change)[0].upper()}{_size(change)[1:]}; verified by resolvelib."
-    yield ""
+    size = _size(change)
+    yield from (f"## Dependency stack: {describe_changes(change.changes)}", "")
+    yield from (f"For {target_line(change.target)}. {size[0].upper()}{size[1:]}; verified by resolvelib.", "")
     if change.before is not None:
-        yield f"**Predicted speed compared with the lock:** {_speed(change)}."
-        yield ""
-    if change.cleared:
-        yield "### Resolved findings"
-        yield ""
-        rows = [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(change.cleared)]
-        yield from table_lines(("finding", "message", "source"), rows)
-        yield ""
-    if change.remaining:
-        yield "### Remaining findings"
-        yield ""
-        remaining = [(places_and_name(same), same[0].message) for same in equal_findings(change.remaining)]
-        yield from table_lines(("finding", "message"), remaining)
-        yield ""
-    if change.changes:
-        yield "### Packages"
-        yield ""
-        packages = [
-            (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
-        ]
-        yield from table_lines(("package", "before", "after", "why"), packages)
-        yield ""
+        yield from (f"**Predicted speed compared with the lock:** {_speed(change)}.", "")
+    cleared, remaining = (
+        [(places_and_name(same), same[0].message, same[0].source) for same in equal_findings(findings)]
+        for findings in (change.cleared, change.remaining)
+    )
+    packages = [
+        (c.package, _text_of(c.before) or "", _text_of(c.after) or "", _reason(c, change)) for c in change.changes
+    ]
+    yield from section("Resolved findings", ("finding", "message", "source"), cleared)
+    yield from section("Remaining findings", ("finding", "message"), [row[:2] for row in remaining])
+    yield from section("Packages", ("package", "before", "after", "why"), packages)
     yield from effect_lines(listed_effects(change.prediction, change.effects))
     if change.commands:
-        yield "To apply it, run:"
-        yield ""
-        yield from (f"- `{command}`" for command in change.commands)
-        yield ""
+        yield from ("To apply it, run:", "", *(f"- `{command}`" for command in change.commands), "")
     if change.instructions:
-        yield "What else to do:" if change.commands else "What to do:"
-        yield ""
+        yield from ("What else to do:" if change.commands else "What to do:", "")
         yield from (f"- {instruction}" for instruction in change.instructions)
 
 
