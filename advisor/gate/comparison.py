@@ -30,6 +30,11 @@ class PackageChange:
             return "removed"
         return "upgraded" if self.after > self.before else "downgraded"
 
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        """Its name, and both versions as texts; ``-`` is absent."""
+        return self.package, str(self.before or "-"), str(self.after or "-")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockComparison:

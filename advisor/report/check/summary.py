@@ -75,6 +75,12 @@ def describe_changes(changes: Iterable[PackageChange]) -> str:
     return ", ".join(parts) or "no package differs"
 
 
+def change_document(change: PackageChange) -> dict[str, str | None]:
+    """Return a changed package as JSON-ready values."""
+    before, after = (None if version is None else str(version) for version in (change.before, change.after))
+    return {"package": change.package, "kind": change.kind, "before": before, "after": after}
+
+
 def describe_setting(change: SettingChange, not_predicted: str = "") -> str:
     """Return a changed setting with its predicted effects, or why there is none."""
     effects = [f"{effect.package} {speed_text(effect)}" for effect in change.effects]
