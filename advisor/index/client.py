@@ -225,22 +225,17 @@ class IndexClient:
             self.failed_builds[base] = error
             return None
 
-    def digest(self, project: NormalizedName) -> str:
-        """Return a hash of the pages of a project.
-
-        Raises:
-            UnavailableError: As for :meth:`pages`.
-        """
-        contents = [page.digest or [[f.filename, f.size] for f in page.files] for page in self.pages(project)]
-        return content_hash(contents)
-
     def digests(self, projects: Iterable[str]) -> dict[str, str]:
         """Return a hash of the pages of each project, by its normalised name.
 
         Raises:
             UnavailableError: As for :meth:`pages`.
         """
-        return {name: self.digest(NormalizedName(name)) for name in projects}
+        return {
+            name: content_hash([p.digest or [[f.filename, f.size] for f in p.files] for p in self.pages(project)])
+            for name in projects
+            for project in [NormalizedName(name)]
+        }
 
     def files(self, project: NormalizedName) -> tuple[DistributionFile, ...]:
         """Return every file of a project; if several pages have a file of the same name, the first one.
@@ -368,11 +363,7 @@ class IndexClient:
             return self._distributions.built_metadata(file)
 
     def unpack(self, file: DistributionFile, folder: Path) -> Path:
-        """Unpack an sdist or an archive of a repository, and return its top-level directory.
-
-        Args:
-            file: The archive.
-            folder: A folder that does not exist.
+        """Unpack an sdist or an archive of a repository to a new folder, and return its top-level directory.
 
         Raises:
             UnavailableError: If it cannot be read or unpacked.

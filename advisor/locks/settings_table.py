@@ -92,10 +92,7 @@ class _File(_Table):
 
 
 def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[AppliedSetting, ...]:
-    """Return settings for a lock, sorted by framework and name.
-
-    Args:
-        values: Values by framework and name of the setting.
+    """Return the settings of values by framework and name, sorted, for a lock.
 
     Raises:
         InputError: If the catalogue does not have a framework, setting or value, or a setting that is the same for all
@@ -135,10 +132,6 @@ def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) ->
     """Return the settings files to write next to locks that cannot contain settings.
 
     Without settings, only files that exist are written, so that none of them keeps settings of an earlier advice.
-
-    Args:
-        locks: The locks.
-        settings: Their settings.
     """
     settings = sorted_settings(settings)
     paths = [path for lock in locks if (path := settings_path(lock)) != lock]
@@ -146,12 +139,9 @@ def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) ->
 
 
 def read_settings(lock: Path) -> LockedSettings | None:
-    """Return the settings of a lock; `None` if it was written without settings.
+    """Return the settings in a lock or a settings file; `None` if the lock was written without settings.
 
     What applies a setting comes from the catalogue, never from the file: a file cannot set other variables.
-
-    Args:
-        lock: A lock of any format, or a settings file.
 
     Raises:
         InputError: If the lock does not exist, or its settings cannot be read or are not valid.

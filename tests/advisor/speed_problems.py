@@ -14,8 +14,7 @@ from packaging.version import Version
 from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.request import solve as solve_request
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
-from advisor.resolve.score.costs import MIN_GAIN
-from knowledge.domain.ratio import RISK, Ratio
+from knowledge.domain.ratio import MIN_GAIN, RISK, Ratio
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms
 from tests.advisor.factories import FixedScores, builds_of, companion_gains
 from tests.advisor.small_problems import (

@@ -21,10 +21,9 @@ from packaging.version import Version
 from advisor.resolve.optimum.request import solve
 from advisor.resolve.optimum.result import InfeasibleError
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import MIN_GAIN
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.ratio import RISK, Ratio
+from knowledge.domain.ratio import MIN_GAIN, RISK, Ratio
 from knowledge.estimate.gains import CompanionGain, FrameworkGains, ScoreTerms, SettingGains, SettingValue
 from tests.advisor.factories import MACHINE, FixedScores, companion_gains
 from tests.advisor.setting_estimates import KnownTo

@@ -113,10 +113,6 @@ class Transport:
     def post(self, url: str, body: bytes) -> IndexResponse:
         """Send a query as JSON. Repeating it must have no effect, because it is sent again after transient errors.
 
-        Args:
-            url: The address.
-            body: The query.
-
         Raises:
             IndexUnreachableError: If there is no answer, or an error.
             TooLargeError: If the answer exceeds the limit.

@@ -31,10 +31,6 @@ _LINK_DEPTH = 40
 def build_metadata(sdist: BinaryIO, filename: str) -> str:
     """Return the core metadata that the build backend of an sdist generates (PEP 517).
 
-    Args:
-        sdist: The sdist.
-        filename: File name of the sdist.
-
     Raises:
         BuildError: If the backend fails or generates no metadata.
         UnavailableError: If the sdist cannot be unpacked.
@@ -45,12 +41,7 @@ def build_metadata(sdist: BinaryIO, filename: str) -> str:
 
 
 def unpack(sdist: BinaryIO, filename: str, folder: Path) -> Path:
-    """Unpack an sdist, and return its top-level directory: the folder itself if the archive has no single one.
-
-    Args:
-        sdist: The sdist.
-        filename: File name of the sdist.
-        folder: A folder that does not exist.
+    """Unpack an sdist to a new folder; return its top-level directory, or the folder if there is no single one.
 
     Raises:
         BuildError: If it cannot be written.
@@ -156,11 +147,7 @@ def _unpack(sdist: BinaryIO, filename: str, folder: Path) -> None:
 
 
 def _path_in(folder: Path, name: str) -> Path:
-    """Return the path of a member in a folder that has no links yet.
-
-    Raises:
-        tarfile.TarError: If it is outside of the folder.
-    """
+    """Return the path of a member in a folder that has no links yet; a path outside of it is an error."""
     path = os.path.normpath(name.lstrip("/"))
     if path.partition("/")[0] == ".." or "\0" in name:
         raise tarfile.TarError(f"the member `{name[:200]}` is outside of it")
@@ -168,11 +155,7 @@ def _path_in(folder: Path, name: str) -> Path:
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, folder: Path) -> None:
-    """Write a directory, a regular file or a hard link, without special permissions.
-
-    Raises:
-        tarfile.TarError: If it is something else, such as a device.
-    """
+    """Write a directory, a regular file or a hard link, without special permissions; a device is an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if member.isdir():
         path.mkdir(exist_ok=True)
@@ -190,14 +173,11 @@ def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, fol
 
 
 def _write_links(links: Mapping[Path, str], folder: Path) -> None:
-    """Write symbolic links, which may not lead out of the folder; links that lead to nothing are left out.
+    """Write symbolic links; it is an error if one leads out of the folder. Links that lead to nothing are left out.
 
     The filter for this in `tarfile` is missing before Python 3.11.4, and can be bypassed before 3.11.13 (CVE-2025-4517,
     https://docs.python.org/3.11/whatsnew/changelog.html#python-3-11-13-final). Here, nothing is written through a
     link, because links come last. A link is written once its target exists, so no later link changes where it leads.
-
-    Raises:
-        tarfile.TarError: If a link leads out of the folder.
     """
     root, pending = folder.resolve(), dict(links)
     for _ in range(_LINK_DEPTH):

@@ -39,10 +39,7 @@ class BuildEnvironment:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Create the environment.
-
-        Args:
-            folder: A folder that does not exist.
+        """Create the environment in a folder that does not exist.
 
         Raises:
             BuildError: If it cannot be created.
@@ -61,10 +58,7 @@ class BuildEnvironment:
         return {"PATH": os.pathsep.join((str(self._scripts), os.environ.get("PATH", os.defpath)))}
 
     def install(self, requirements: Iterable[str]) -> None:
-        """Install requirements from the indexes that pip is configured with.
-
-        Args:
-            requirements: Requirements (PEP 508), as the source tree lists them.
+        """Install requirements (PEP 508) from the indexes that pip is configured with.
 
         Raises:
             BuildError: If one is malformed or names an address, or they cannot be installed from wheels.
@@ -84,11 +78,7 @@ def _installer(python: str) -> list[str]:
 
 
 def _checked(text: str) -> str:
-    """Return a build requirement as one argument that is not an option and names no address.
-
-    Raises:
-        BuildError: If it is not such a requirement.
-    """
+    """Return a build requirement as one argument that is not an option and names no address."""
     try:
         requirement = requirement_from(text)
     except InvalidRequirement as error:

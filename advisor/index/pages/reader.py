@@ -17,7 +17,7 @@ from advisor.index.access import OFFLINE_HINT, DatedEntries, IndexAccess, Offlin
 from advisor.index.addresses import local_path, url_of_path
 from advisor.index.configuration import IndexConfiguration, without_credentials
 from advisor.index.pages.filenames import is_variants_file
-from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, page_entries
+from advisor.index.pages.page import DistributionFile, FileSelector, Listing, PageEntries, is_distribution, parse_page
 from knowledge.domain.errors import UnavailableError
 
 _FIELDS = ("digest", "exists", "type", "url", "index", "requested")
@@ -161,13 +161,7 @@ class Pages:
         return body if body is not None and _digest(key, about["url"], body) == about["digest"] else None
 
     def _stored_page(self, key: str, about: dict[str, Any], entries: PageEntries | None = None) -> ProjectPage:
-        """Return a cached page.
-
-        Args:
-            key: Key of its cache entries.
-            about: What is known about it.
-            entries: Its entries, if they were just parsed; they are kept until the page is read once.
-        """
+        """Return a cached page. Entries that were just parsed are kept until it is read once."""
         parsed = [] if entries is None else [entries]
 
         def read(selector: FileSelector | None) -> Listing:
@@ -180,11 +174,7 @@ class Pages:
         return ProjectPage(digest=about["digest"], exists=bool(about["exists"]), read=read)
 
     def _replace_damaged(self, key: str, about: dict[str, Any]) -> ProjectPage:
-        """Request a page again because its cached body is damaged.
-
-        Raises:
-            UnavailableError: If ``--offline`` is set, the index does not answer, or the page has changed.
-        """
+        """Request a page again because its cached body is damaged; it is an error if it has changed."""
         if self._access.offline:
             raise OfflineError(
                 f"the cache entry of the page `{without_credentials(about['url'])}` is damaged", hint=OFFLINE_HINT
@@ -232,22 +222,19 @@ def _page_of(body: bytes, about: dict[str, Any]) -> ProjectPage:
 
 
 def _entries_of(body: bytes, about: dict[str, Any]) -> PageEntries | None:
-    """Return the entries of a page; `None` if it does not exist.
-
-    Raises:
-        IndexAnswerError: If the body is not a page.
-    """
+    """Return the entries of a page; `None` if it does not exist."""
     if not about["exists"]:
         return None
     with _explained(about):
-        return page_entries(body, about["type"], url=about["url"], links=about.get("requested") == about["index"])
+        links = about.get("requested") == about["index"]
+        return parse_page(body, about["type"], url=about["url"], index=about["index"], links=links)
 
 
 def _selected(entries: PageEntries | None, about: dict[str, Any], selector: FileSelector | None) -> Listing:
     if entries is None:
         return Listing()
     with _explained(about):
-        return entries.select(about["index"], selector)
+        return entries.select(selector)
 
 
 @contextmanager

@@ -48,11 +48,7 @@ class VariantMetadata:
     static: Properties = field(default_factory=dict)
 
     def restricted_to(self, labels: Iterable[str]) -> dict[str, Any]:
-        """Return the content for some of the variants as JSON values, for a `pylock.toml`.
-
-        Args:
-            labels: Labels of the variants.
-        """
+        """Return the content for the variants with some labels as JSON values, for a `pylock.toml`."""
         described = {label: self.variants[label] for label in sorted(set(labels))}
         used = {namespace for properties in described.values() for namespace in properties}
         # The list must not be empty, and the null variant uses no namespace.
@@ -77,10 +73,7 @@ def _lists(features: Mapping[str, tuple[str, ...]]) -> dict[str, list[str]]:
 
 
 def parse_variants(body: bytes) -> VariantMetadata:
-    """Read variant metadata.
-
-    Args:
-        body: The JSON document.
+    """Read a JSON document of variant metadata.
 
     Raises:
         ValueError: If it is too large, malformed or of an unknown version; the message is one line.
@@ -125,11 +118,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _version_of(schema: object) -> tuple[int, int, int]:
-    """Return the version in the address of a schema.
-
-    Raises:
-        ValueError: If there is none, or it is not supported.
-    """
+    """Return the version in the address of a schema, if it is supported."""
     if not isinstance(schema, str) or not schema.isprintable() or len(schema) > NAME_CHARACTERS:
         raise ValueError("`$schema` is not an address")
     match = _SCHEMA.search(schema)

@@ -82,9 +82,7 @@ class Advisories:
     ) -> tuple[str, ...] | None:
         """Return the identifiers of a version's vulnerabilities from the service; `None` if it does not answer.
 
-        Args:
-            version: Name and version.
-            others: Further versions that are needed soon; they are in the same request.
+        The other versions are needed soon; they are in the same request.
         """
         if self._service is None:
             return None

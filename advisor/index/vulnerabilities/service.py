@@ -32,12 +32,7 @@ class AdvisoryServiceError(UnavailableError):
 def query_service(
     transport: Transport, address: str, versions: Sequence[PackageVersion]
 ) -> dict[PackageVersion, tuple[str, ...]]:
-    """Return the identifiers of the vulnerabilities of some versions.
-
-    Args:
-        transport: Sends the requests.
-        address: Base address of the service.
-        versions: The versions; their names become known to the service.
+    """Return the identifiers of the vulnerabilities of some versions, whose names become known to the service.
 
     Raises:
         UnavailableError: If the service does not answer, or not as the API says.

@@ -91,8 +91,8 @@ class TargetBuilds:
 
     def alternatives(self, candidate: Candidate, offered: Sequence[Candidate]) -> set[Build | None]:
         """Return the builds that are offered of the release of a candidate."""
-        release = candidate.version.public
-        return {self.build_of(c.name, c.version) for c in offered if c.version.public == release}
+        release = candidate.release
+        return {self.build_of(c.name, c.version) for c in offered if c.release == release}
 
     def publisher_hint(self, name: NormalizedName) -> str:
         """Return that the publisher of a package has builds for the target; empty if none is known."""
@@ -135,7 +135,7 @@ class TargetBuilds:
         releases: dict[str, list[Version]] = {}
         for candidate in offered:
             if (name, candidate.version) not in forbidden:
-                releases.setdefault(candidate.version.public, []).append(candidate.version)
+                releases.setdefault(candidate.release, []).append(candidate.version)
         return {
             version: place
             for versions in releases.values()
@@ -153,12 +153,7 @@ class TargetBuilds:
         return not (is_used or needs_nothing), runtime, version.local is not None, version.local or ""
 
     def reason(self, candidate: Candidate, plain: Candidate | None) -> str:
-        """Return why a candidate is another build than a plain resolver chooses; empty if it is the same, or no build.
-
-        Args:
-            candidate: The candidate.
-            plain: The candidate that a plain resolver chooses; `None` if it chooses none.
-        """
+        """Return why a candidate is another build than a plain resolver's; empty if it is the same or no build."""
         build = self.build_of(candidate.name, candidate.version)
         if build is None or plain is None or build == self.build_of(plain.name, plain.version):
             return ""
