@@ -10,8 +10,9 @@ from typing import Literal
 
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.domain.hardware import HardwareProfile
+from knowledge.domain.identity import StrictRecord
 
 Runtime = Literal["cpu", "cuda", "rocm", "xpu"]
 """What a build runs on: processors only, NVIDIA's GPUs, AMD's GPUs, or Intel's GPUs."""
@@ -49,7 +50,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrameworkIndex(StrictEntry):
+class FrameworkIndex(StrictRecord):
     """A package index on which a framework's publisher provides one build of its packages.
 
     Attributes:
@@ -84,7 +85,7 @@ class FrameworkIndex(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DefaultBuild(StrictEntry):
+class DefaultBuild(StrictRecord):
     """The build of files without a local version, on some machines.
 
     Attributes:
@@ -114,7 +115,7 @@ class DefaultBuild(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildFamily(StrictEntry):
+class BuildFamily(StrictRecord):
     """Packages whose local version names the build, and which only work together if their builds match.
 
     Attributes:
@@ -129,14 +130,7 @@ class BuildFamily(StrictEntry):
     defaults: tuple[DefaultBuild, ...] = ()
 
     def build_of(self, package: str, version: Version, *, os: str, architecture: str) -> Build:
-        """Return the build of a version of one of its packages.
-
-        Args:
-            package: The package.
-            version: The version.
-            os: System of the target.
-            architecture: Machine name of the target.
-        """
+        """Return the build of a version of one of its packages."""
         if version.local is not None:
             return build_of_local_version(version.local)
         for default in self.defaults:
@@ -146,7 +140,7 @@ class BuildFamily(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BuildExtra(StrictEntry):
+class BuildExtra(StrictRecord):
     """Extras of a package that together add what it needs to use an accelerator.
 
     Attributes:
@@ -181,7 +175,7 @@ class BuildExtra(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement(StrictEntry):
+class Replacement(StrictRecord):
     """A package that provides the same modules as another one, for other hardware.
 
     Attributes:
@@ -248,12 +242,3 @@ def shipped_builds() -> tuple[CatalogueEntry, ...]:
         InputError: If an entry is malformed or two entries have the same identity.
     """
     return shipped_entries(FOLDER / "builds", CatalogueEntry, noun="build")
-
-
-def read_builds(text: str, *, where: str) -> tuple[CatalogueEntry, ...]:
-    """Read the entries of one YAML file.
-
-    Raises:
-        InputError: If it is not a list of entries; the message names the entry and the field.
-    """
-    return read_entries(text, CatalogueEntry, where=where, noun="build")

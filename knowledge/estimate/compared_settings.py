@@ -162,8 +162,5 @@ def sources_of(contrasts: Iterable[Contrast]) -> tuple[SettingSource, ...]:
     years: dict[str, list[int]] = defaultdict(list)
     for c in contrasts:
         years[c.source or OWN_SOURCE].append(c.year)
-    sources = (
-        SettingSource(name=name, pairs=len(listed), first_year=min(listed), last_year=max(listed))
-        for name, listed in years.items()
-    )
+    sources = (SettingSource(name=name, pairs=len(listed), last_year=max(listed)) for name, listed in years.items())
     return tuple(sorted(sources, key=lambda source: (-source.pairs, source.name)))

@@ -15,13 +15,11 @@ class SettingSource:
     Attributes:
         name: Its name, such as ``NVIDIA/DeepLearningExamples``.
         pairs: Number of pairs of measurements that differ in nothing else.
-        first_year: Year of the earliest published one; 0 if this program measured them.
-        last_year: Year of the latest.
+        last_year: Year of the latest published one; 0 if this program measured them.
     """
 
     name: str
     pairs: int
-    first_year: int
     last_year: int
 
 

@@ -16,7 +16,6 @@ from packaging.dependency_groups import resolve_dependency_groups
 from packaging.utils import canonicalize_name
 
 from advisor.domain.words import quoted
-from advisor.project.formats.pdm import with_pdm_sources
 from advisor.project.formats.poetry import read_poetry, with_poetry_sources
 from advisor.project.formats.requirements import read_requirements
 from advisor.project.formats.setup_files import has_setup_files, read_setup_files
@@ -26,6 +25,7 @@ from advisor.project.interface import (
     ProjectRequirements,
     SelectedParts,
     check_available,
+    filled_address,
     merge_requirements,
     parse_requirement,
     parse_root,
@@ -38,6 +38,8 @@ from advisor.project.metadata.stated_metadata import uv_metadata
 from advisor.project.text_file import TomlFile, read_toml
 from knowledge.domain.errors import InputError
 
+_PDM_DEFAULT = "pypi"
+"""A source of PDM with this name replaces the default index."""
 _OTHER_BACKENDS = ("hatchling", "flit_core", "pdm", "poetry", "maturin", "scikit_build_core", "mesonpy")
 
 
@@ -109,13 +111,56 @@ def _read(file: TomlFile, selection: SelectedParts) -> ProjectRequirements:
             settings=requirements.settings,
             files=(*requirements.files, *dynamic.files),
         )
-    requirements = with_pdm_sources(with_poetry_sources(requirements, file), file)
+    requirements = _with_pdm_sources(with_poetry_sources(requirements, file), file)
     constraints, overrides = uv_requirements(file)
     return replace(
         requirements,
         roots=(*requirements.roots, *constraints),
         overrides=(*requirements.overrides, *overrides),
         sources=read_uv_sources(file, selection),
+    )
+
+
+def _with_pdm_sources(project: ProjectRequirements, file: TomlFile) -> ProjectRequirements:
+    """Return a project with the indexes and the overrides in the tables of PDM added.
+
+    Source: https://pdm-project.org/latest/usage/config/ and https://pdm-project.org/latest/usage/dependency/.
+
+    Raises:
+        InputError: If a source or an override is invalid or not supported.
+    """
+    overrides = list(project.overrides)
+    for name, version in file.at("tool", "pdm", "resolution", "overrides").items():
+        place = file.place_after("[tool.pdm.resolution.overrides]", name)
+        is_version = version[:1].isdigit()
+        separator = "==" if is_version else " @ " if "://" in version or version.startswith((".", "/")) else ""
+        overrides.append(parse_root(f"{name}{separator}{version}", place, file.path.parent))
+    default, extra, links = project.index_url, list(project.extra_index_urls), list(project.find_links)
+    bindings = dict(project.bindings)
+    for source in file.at("tool", "pdm").get("source", ()):
+        name = str(source.get("name", ""))
+        place = file.place_after("[[tool.pdm.source]]", name)
+        url = filled_address(str(source.get("url", "")), place)
+        if patterns := source.get("exclude_packages") or [p for p in source.get("include_packages", ()) if "*" in p]:
+            raise InputError(
+                f"{place}: the source `{name}` selects packages by a pattern (`{patterns[0]}`), which is not supported",
+                hint="list each package in `include_packages`",
+            )
+        if source.get("type") == "find_links":
+            links.append(url)
+        elif "include_packages" in source:
+            bindings |= {canonicalize_name(package): url for package in source["include_packages"]}
+        elif name == _PDM_DEFAULT:
+            default = url or default
+        else:
+            extra.append(url)
+    return replace(
+        project,
+        overrides=tuple(overrides),
+        index_url=default,
+        extra_index_urls=tuple(filter(None, extra)),
+        find_links=tuple(filter(None, links)),
+        bindings=bindings,
     )
 
 

@@ -113,7 +113,7 @@ def lock_line(report: AdviceResult) -> str:
 def stated_text(report: AdviceResult) -> str:
     """Return whose metadata the project states, so that pip would not choose the newest stack; empty if none."""
     candidates = {*report.advice.optimum.stack, *report.advice.baseline}
-    names = sorted({c.name for c in candidates} & {stated.name for stated in report.request.problem.stated})
+    names = sorted({c.name for c in candidates} & {stated.metadata.name for stated in report.request.problem.stated})
     return f"with the metadata that the project states for {quoted(names)}, which pip does not read" if names else ""
 
 

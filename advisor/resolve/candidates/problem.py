@@ -180,7 +180,7 @@ class ResolutionProblem:
         """Return the metadata that the project states for a version, else for its package; `None` if it states none."""
         if candidate.direct is not None:
             return None
-        own = [stated for stated in self.stated if stated.name == candidate.name]
+        own = [stated for stated in self.stated if stated.metadata.name == candidate.name]
         for version in (candidate.version, None):
             for stated in own:
                 if stated.version == version:
