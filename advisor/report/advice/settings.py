@@ -133,12 +133,7 @@ def _effect_in_words(clear: Sequence[SettingEffect], kinds: int) -> str:
 
 
 def _precision(key: tuple[str, str], settings: TargetSettings | None) -> Iterator[str]:
-    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed.
-
-    Args:
-        key: The framework, and the setting as ``name=value``.
-        settings: The settings that may be chosen; `None` if none may.
-    """
+    """Yield that a setting which is not a part of the advice reduces precision, and whether that is allowed."""
     if _reduces_precision(*key):
         allows = settings is not None and settings.allows_reduced
         yield f"{NUMERICS['reduced']}: {'allowed by' if allows else 'only with'} `--allow reduced-precision`"
@@ -250,12 +245,7 @@ def _source(source: MeasurementSource) -> str:
 
 
 def _notes(setting: RecommendedSetting | None, key: tuple[str, str]) -> str:
-    """Return what a setting does to results, and how it is applied.
-
-    Args:
-        setting: What the advice says about it, if anything.
-        key: The framework, and the setting as ``name=value``.
-    """
+    """Return what a setting does to results, and how it is applied; `None` if the advice says nothing about it."""
     if setting is None:
         return f"; {NUMERICS['reduced']}" if _reduces_precision(*key) else ""
     notes = [NUMERICS[setting.numerics]]
