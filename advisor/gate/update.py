@@ -71,7 +71,7 @@ def find_smallest_update(
     for _ in range(_MAX_ROUNDS):
         # In a pinned requirements file only the packages that it names are part of the lock.
         change = LeastChange(locked=lock.versions, refused=tuple(excluded), added=int(not lock.is_project))
-        changed_request = replace(request, score=replace(request.score, change=change))
+        changed_request = request.with_score(change=change)
         optimum = _fewest_changes(changed_request, before)
         head = replace(case.head, lock=_updated_lock(lock, optimum.stack), problem=request.problem)
         after = check_target(replace(case, head=head, base=None), policy, today=today)
@@ -109,7 +109,7 @@ def _reasons_for_older(
     return {
         str(c.name): _cost_of_version(request, optimum, c.name, versions[c.name])
         for c in optimum.stack
-        if c.name in request.direct
+        if c.name in request.problem.direct_names
         and c.name not in lock.versions
         and c.name in versions
         and c.version < versions[c.name]

@@ -102,9 +102,6 @@ def files_digest(folder: Path) -> str:
     Installers record the hash of each file that they install. If these records exist, the digest is the same on every
     machine, and a cache that is copied from another machine, as in CI, stays valid. Otherwise it consists of sizes and
     times, which change when the program is edited.
-
-    Args:
-        folder: The folder that contains the packages of the program.
     """
     packages = tuple(f"{package}/" for package in _PACKAGES)
     recorded = [

@@ -22,12 +22,7 @@ _DISTRIBUTION = "seshat-advisor"
 
 
 def bill_of_materials(stack: StackToLock, folder: Path) -> dict[str, Any]:
-    """Return a bill of materials of a stack as the library writes it.
-
-    Args:
-        stack: The stack.
-        folder: The folder of the file.
-    """
+    """Return a bill of materials of a stack as the library writes it."""
     project, licenses, dependencies = (
         stack.details.project(folder),
         stack.details.licenses(),

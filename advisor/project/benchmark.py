@@ -52,9 +52,6 @@ def read_benchmark(directory: Path) -> Benchmark:
 
     Its identity selects its observations (:func:`knowledge.evidence.stacks.benchmark_comparisons`).
 
-    Args:
-        directory: The project.
-
     Raises:
         InputError: If the project defines no benchmark, or the definition is wrong.
     """
@@ -77,11 +74,7 @@ def read_benchmark(directory: Path) -> Benchmark:
 
 
 def check_benchmark(table: Mapping[str, Any], where: str) -> BenchmarkTable:
-    """Return the benchmark of a table.
-
-    Args:
-        table: The contents of ``[tool.advisor.benchmark]``.
-        where: The file, for messages.
+    """Return the benchmark of a table ``[tool.advisor.benchmark]`` of a file.
 
     Raises:
         InputError: If a key does not exist, is missing, or has a wrong value.

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from advisor.index.addresses import origin_of
-from advisor.index.http.deadline import deadline
-from advisor.index.http.errors import GoneError, RangeError
+from advisor.index.http.errors import GoneError, RangeError, deadline
 from advisor.index.limits import TooLargeError
 from advisor.index.metadata.archive import ArchiveError, ChangedFileError
 from advisor.index.metadata.distributions import Distributions
@@ -95,12 +94,7 @@ class FileSizes:
                     self._futures[file.identity] = self._pool.submit(self._read, file)
 
     def read(self, files: Iterable[DistributionFile], *, wait_for: bool = True) -> dict[str, FileSize]:
-        """Return the sizes of files by the identity of each file.
-
-        Args:
-            files: The files.
-            wait_for: Whether to wait for sizes that have not been read yet.
-        """
+        """Return the sizes of files by the identity of each file, and wait for missing ones if ``wait_for``."""
         files = list(files)
         self.prefetch(files)
         futures = {file.identity: self._futures[file.identity] for file in files}

@@ -113,7 +113,7 @@ def lock_line(report: AdviceResult) -> str:
 def stated_text(report: AdviceResult) -> str:
     """Return whose metadata the project states, so that pip would not choose the newest stack; empty if none."""
     candidates = {*report.advice.optimum.stack, *report.advice.baseline}
-    names = sorted({c.name for c in candidates} & {stated.name for stated in report.request.problem.stated})
+    names = sorted({c.name for c in candidates} & {stated.metadata.name for stated in report.request.problem.stated})
     return f"with the metadata that the project states for {quoted(names)}, which pip does not read" if names else ""
 
 
@@ -233,12 +233,7 @@ def proof_line(report: AdviceResult) -> str:
 
 
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
-    """Return one or two lines about what a score is based on, and which packages have an unknown speed.
-
-    Args:
-        basis: The basis of the score.
-        prediction: The prediction for the stack, with its workload.
-    """
+    """Return one or two lines about what a score is based on, and which packages have an unknown speed."""
     others = [name for name in basis.criteria if name not in _COMMON]
     criteria = ", ".join([*others, "rules, builds and freshness"])
     if not basis.includes_speed:

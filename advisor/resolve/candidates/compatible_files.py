@@ -70,16 +70,12 @@ class CompatibleFiles:
 
 
 class CompatibleFileReader:
-    """Selects compatible files by their name and `Requires-Python`, for one target."""
+    """Selects compatible files by their name and `Requires-Python`, for one target.
+
+    Variant wheels (PEP 825) are compatible if `variants` is true, whatever their properties are.
+    """
 
     def __init__(self, target: Target, cache: DiskCache, *, variants: bool = False) -> None:
-        """Create a reader.
-
-        Args:
-            target: The target.
-            cache: The cache.
-            variants: Whether variant wheels (PEP 825) are compatible, whatever their properties are.
-        """
         self._target = target
         self._memo = Memo(cache, "offers")
         self._variants = variants

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from packaging.requirements import Requirement
 from packaging.utils import NormalizedName
@@ -135,7 +135,7 @@ def _alternative(
     requirement: Requirement,
     version: Version | None,
 ) -> Alternative:
-    own = replace(request, score=replace(request.score, reference=optimum.newest))
+    own = request.with_score(reference=optimum.newest)
     root = RootRequirement(requirement=requirement, origin="assumed for this comparison")
     other = own.with_problem(request.problem.with_roots([root]))
     stated_version = version or Version("0")

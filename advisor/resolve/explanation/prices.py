@@ -60,7 +60,7 @@ def constraint_prices(solved: Solved) -> tuple[Price, ...]:
     prices: list[Price] = []
     if (max_size := request.score.max_size) is not None:
         progress("pricing the limit of the download")
-        unlimited = replace(request, score=replace(request.score, max_size=None))
+        unlimited = request.with_score(max_size=None)
         limit = f"--max-size {size_text(max_size)}"
         prices.append(_price_of(limit, "limit of the download", solved, lambda: unlimited))
     for root in request.problem.roots:
@@ -88,13 +88,7 @@ def _price_of(constraint: str, origin: str, solved: Solved, make_request: Callab
 
 
 def agreement_price(target: str, agreed: Solved, own: Solved) -> Price:
-    """Return what one target loses by having the versions of the other targets.
-
-    Args:
-        target: Name of the target.
-        agreed: The best stack with the common versions.
-        own: The best stack without the other targets.
-    """
+    """Return what one target loses by having the versions of the other targets."""
     return _price("the same versions for all targets", f"target `{target}`", agreed, own)
 
 
@@ -151,16 +145,11 @@ def with_own_baseline(request: ResolutionRequest) -> ResolutionRequest:
         baseline = resolve_newest_stack(request.problem, request.source, request.effort.limit, max_rounds=FIRST_ROUNDS)
     except NoStackError:
         return request
-    return replace(request, baseline=baseline, score=replace(request.score, baseline=baseline))
+    return request.with_score(baseline=baseline)
 
 
 def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | str:
-    """Return the best stack of another request, or why there is none.
-
-    Args:
-        solve_other: Returns the best stack.
-        limit: Time limit of all prices; interrupted if the user interrupts the search.
-    """
+    """Return the best stack of another request, or why there is none; an interruption by the user ends the limit."""
     if limit.is_over:
         return f"not priced: {limit.reason}"
     try:
@@ -176,7 +165,6 @@ def _attempt(solve_other: Callable[[], Solved], limit: TimeLimit) -> Solved | st
 
 
 def _price(constraint: str, origin: str, solved: Solved, other: Solved) -> Price:
-    """Return the price of a constraint; it binds if the two stacks differ."""
     changes = differences(solved.stack.versions, other.stack.versions)
     return Price(
         constraint=constraint,

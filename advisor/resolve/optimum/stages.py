@@ -47,11 +47,7 @@ class Stages:
     def solve(
         self, objectives: Sequence[Objective], budgets: Sequence[Budget] = ()
     ) -> tuple[tuple[Bound, ...], Mapping[NormalizedName, Candidate]]:
-        """Return the bound of each objective, and the choice.
-
-        Args:
-            objectives: The objectives, in order of importance.
-            budgets: Limits of sums of costs.
+        """Return the bound of each objective, in order of importance, and the choice.
 
         Raises:
             InfeasibleError: If there is no solution.
@@ -83,7 +79,6 @@ class Stages:
         return tuple(bounds), self._last
 
     def _cost_terms(self, objectives: Sequence[Objective]) -> list[dict[Literal, int]]:
-        """Return the cost of each literal, for each objective."""
         costs = [self._terms.of_choices(o.costs, o.pairs) for o in objectives]
         # All packages are as explicit as the costs need before their releases are compared.
         for terms, objective in zip(costs, objectives, strict=True):
@@ -141,7 +136,7 @@ class Stages:
     def rewards_are_justified(self, stack: Sequence[Candidate]) -> bool:
         """Whether every rewarded package is needed by the stack; exclude the choice if one is not."""
         required_names = {c.name for c in stack}
-        literals = [self._encoding.choices(c.name)[c.version] for c in stack]
+        literals = [self._encoding.choices[c.name][c.version] for c in stack]
         surplus = [name for name in self._rewarded if name in self._present and name not in required_names]
         self._excluded += [(literals, name) for name in surplus]
         return not surplus
@@ -163,7 +158,6 @@ class Stages:
     def _minimise(
         self, model: SolverModel, terms: Mapping[Literal, int], before: SolverResult | None
     ) -> tuple[SolverResult, int]:
-        """Return the cheapest solution, and a lower bound of the cost."""
         least = sum(min(0, cost) for cost in terms.values())
         if before is not None and _total(terms, before) == least:
             return before, least
@@ -188,7 +182,7 @@ class Stages:
         return {
             literal: name in self._last and self._last[name].version == version
             for name in self._encoding.candidates
-            for version, literal in self._encoding.choices(name).items()
+            for version, literal in self._encoding.choices[name].items()
         }
 
     def _with_support(self, model: SolverModel) -> SolverModel:
@@ -196,10 +190,10 @@ class Stages:
         roots = self._encoding.required
         for name in self._rewarded:
             if name in self._encoding.candidates and name not in roots:
-                model.require_any(self._encoding.supports(name), when=self._encoding.present(name))
+                model.require_any(self._encoding.supports(name), when=self._encoding.present[name])
         for literals, name in self._excluded:
             # These choices need no further package.
-            model.require_any([*map(negated, literals), negated(self._encoding.present(name))])
+            model.require_any([*map(negated, literals), negated(self._encoding.present[name])])
         return model
 
     def _record(self, answer: SolverResult) -> None:
@@ -207,7 +201,7 @@ class Stages:
         self._last = self._encoding.selected_candidates(answer)
         # Includes packages whose candidate is not explicit.
         reached = [name for name in self._rewarded if name in self._encoding.candidates]
-        self._present = {name for name in reached if answer.is_true(self._encoding.present(name))}
+        self._present = {name for name in reached if answer.is_true(self._encoding.present[name])}
         options = self._encoding.selected_options(answer)
         required_names = set(self._required_names(self._last, options))
         self.options = {name: place for name, place in options.items() if name in required_names}
@@ -238,14 +232,14 @@ class Stages:
         equal_so_far: Literal | None = None
         newer_at: list[Literal] = []
         for name in sorted(self._encoding.candidates):
-            absent = negated(self._encoding.present(name))
-            choices = self._encoding.choices(name)
+            absent = negated(self._encoding.present[name])
+            choices = self._encoding.choices[name]
             this, newer = absent, []
             if name in self._last:
                 this = choices[self._last[name].version]
                 newer = [absent, *(x for v, x in choices.items() if v > self._last[name].version)]
             elif name in self.unexpanded:
-                this, newer = self._encoding.older(name), [absent, *choices.values()]
+                this, newer = self._encoding.older[name], [absent, *choices.values()]
             before, equal_so_far = equal_so_far, model.boolean()
             here = model.boolean()
             model.require_any(newer, when=here)
@@ -258,7 +252,6 @@ class Stages:
 
 
 def _rewarded(objectives: Sequence[Objective]) -> set[NormalizedName]:
-    """Return the packages that have a reward."""
     rewarded = {name for o in objectives for (name, _), cost in o.costs.items() if cost < 0}
     rewarded |= {name for o in objectives for name, cost in o.absent.items() if cost}
     return rewarded | {

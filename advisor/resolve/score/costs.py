@@ -77,9 +77,6 @@ class StackCosts(Protocol):
         """Return the packages that a stack lacks, and that a search from it must load: they may have negative costs."""
 
 
-NO_LIMITS = Limits(forbidden={})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """One criterion to minimise.
@@ -156,12 +153,7 @@ def _renamed(choices: Iterable[Choice], rename: Rename) -> frozenset[Choice]:
 
 
 def speed_steps(gain: Ratio, comparisons: int = 1) -> int:
-    """Return a gain in whole steps, rounded towards zero; one that is not significant counts as zero.
-
-    Args:
-        gain: The gain.
-        comparisons: Number of versions that were compared, to correct the significance for the selection.
-    """
+    """Return a gain in whole steps, rounded towards zero; 0 if it is not significant among so many comparisons."""
     steps = int(gain.cautious / SPEED_STEP)
     return steps if steps < 0 or gain.is_significant(comparisons) else 0
 

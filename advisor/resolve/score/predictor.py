@@ -153,12 +153,9 @@ class Predictor:
         settings: Mapping[str, Mapping[str, str]],
         over: Mapping[str, Mapping[str, str]] | None = None,
     ) -> tuple[Effect, ...]:
-        """Predict the effect of settings, by framework, on the speed of a stack.
+        """Predict the effect of settings, by framework, on the speed of a stack, over other settings or their absence.
 
-        Args:
-            stack: The stack.
-            settings: Values of settings by framework; empty values for their absence.
-            over: Values that they are compared with, by framework; by default their absence.
+        An empty value is the absence of a setting.
         """
         query = ["settings", self._texts(stack), settings, *([over] if over else [])]
         return self._value(tuple[Effect, ...], query, lambda: self.estimator.setting_effects(stack, settings, over))

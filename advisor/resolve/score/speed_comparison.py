@@ -48,13 +48,8 @@ class SpeedComparison:
     def objective(self, candidates: Candidates) -> tuple[Objective, dict[str, int]]:
         """Return whole steps behind the best candidate of each measured framework; companions are counted in pairs.
 
-        A package that the reference does not have is not compared: it could be required without having been read.
-
-        Args:
-            candidates: Candidates of each package.
-
-        Returns:
-            The objective, and the gain of the best candidate of each measured framework, in steps.
+        A package that the reference does not have is not compared: it could be required without having been read. The
+        second result is the gain of the best candidate of each measured framework, in steps.
         """
         reference = self.reference or {str(name): of[0].version for name, of in candidates.items() if of}
         compared = {name: of for name, of in candidates.items() if of and str(name) in reference}
@@ -91,10 +86,7 @@ class SpeedComparison:
     ) -> tuple[Ratio, int]:
         """Return the gain of a whole stack over the reference, and the number of compared versions.
 
-        Args:
-            stack: Versions of the stack.
-            candidates: Candidates of each of its packages.
-            only_counted: Whether packages whose own gain does not count shall add their uncertainty alone.
+        With `only_counted`, packages whose own gain does not count add their uncertainty alone.
         """
         compared = {name: of for name, of in candidates.items() if of and str(name) in self.reference}
         own_settings = self._settings_of(compared, self.reference)
@@ -224,12 +216,6 @@ def _gain_with_settings(change: Ratio, own: BestSettings | None, other: BestSett
     More than the settings of the reference's version counts only if it is significant over these, and over the same
     settings there. Errors of one setting in two versions are alike, so the differences are more certain than they
     count.
-
-    Args:
-        change: Gain of the version over the reference's version.
-        own: The best settings of the version.
-        other: Those of the reference's version.
-        comparisons: Number of versions that were compared.
     """
     own, other = own or BestSettings(), other or BestSettings()
     more = own.gain.over(other.gain)
