@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import TOKEN
+from advisor.api.measurements.options import TOKEN
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, print_json, typer_option

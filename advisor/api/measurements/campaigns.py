@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from advisor.api.campaign_session import CampaignSession
 from advisor.api.indexes import make_client
-from advisor.api.measurement import choose_device
-from advisor.api.measurement_options import CampaignOptions, ExecutorOptions
+from advisor.api.measurements.campaign_session import CampaignSession
+from advisor.api.measurements.measurement import choose_device
+from advisor.api.measurements.options import CampaignOptions, ExecutorOptions
 from advisor.api.options import IndexOptions
 from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from advisor.api.indexes import make_client
-from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor.api.measurements.options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, listed
 from advisor.api.stores import open_writable_store
 from advisor.campaign.plan import check_disk, estimate, lock_loadgen

@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import WorkerOptions, read_engine_options
+from advisor.api.measurements.options import WorkerOptions, read_engine_options
 from advisor.campaign.status import status_text
-from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
 from advisor.cli.options import FormatOption, KnowledgeOption, expand_options, print_json
+from advisor.cli.pi.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.domain.words import count
 
 CampaignArgument = Annotated[

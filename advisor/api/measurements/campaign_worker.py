@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from advisor.api.measurement_options import WorkerOptions
+from advisor.api.measurements.options import WorkerOptions
 from advisor.api.stores import Warn, log_warning, warn_of_quarantine
 from advisor.campaign.directory import CampaignDirectory, Cell, read_plan
 from advisor.campaign.worker import WorkerMachine, cell_line, run_task

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from advisor import api
-from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
+from advisor.api.measurements.options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.option import Option, option_fields
 from advisor.api.options import IndexOptions, ProjectOptions, ResolutionOptions
-from advisor.cli import campaign_commands
-from advisor.cli.campaign import campaign, plan
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
-from advisor.cli.measure import OutputOption, interruptible, with_workload, write_output
 from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_json
+from advisor.cli.pi import campaign_commands
+from advisor.cli.pi.campaign import campaign, plan
+from advisor.cli.pi.measure import OutputOption, interruptible, with_workload, write_output
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
 from advisor.report.catalogue import indicator_records, indicator_text, settings_text

@@ -12,7 +12,7 @@ from pathlib import Path
 from packaging.version import Version
 
 from advisor.api.context import TargetContext
-from advisor.api.gate_session import GateOptions, GateSession, open_gate
+from advisor.api.gate.gate_session import GateOptions, GateSession, open_gate
 from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import prepare_request

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.context import TargetContext, open_predictor, prepare_target
 from advisor.api.indexes import open_indexes
-from advisor.api.measurement import block_name, run_block
-from advisor.api.measurement_options import EnvironmentOptions, MeasurementStore, SamplingOptions
+from advisor.api.measurements.measurement import block_name, run_block
+from advisor.api.measurements.options import EnvironmentOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
 from advisor.api.project import load_project, project_builder
 from advisor.api.session import AdviceSession

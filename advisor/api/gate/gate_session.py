@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
-from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
+from advisor.api.gate.base import Base, lock_of_base, policy_of_base, policy_source, read_base
 from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
