@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from advisor.api import answer_memory as answer_memory
     from advisor.api import exchange as exchange
     from advisor.api import indexes as indexes
-    from advisor.api import project as project
     from advisor.api import queries as queries
     from advisor.api import run_plan as run_plan
     from advisor.api import run_settings as run_settings

@@ -11,12 +11,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
+from advisor.api.context import (
+    TargetContext,
+    load_project,
+    make_problem,
+    open_predictor,
+    prepare_target,
+    project_builder,
+    select_targets,
+)
 from advisor.api.gate.base import Base, lock_of_base, policy_of_base, policy_source, read_base
 from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
-from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy

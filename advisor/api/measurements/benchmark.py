@@ -10,12 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from advisor.api.advice_inputs import AdviceInputs
-from advisor.api.context import TargetContext, open_predictor, prepare_target
+from advisor.api.context import TargetContext, load_project, open_predictor, prepare_target, project_builder
 from advisor.api.indexes import open_indexes
 from advisor.api.measurements.measurement import block_name, run_block
 from advisor.api.measurements.options import EnvironmentOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
-from advisor.api.project import load_project, project_builder
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
