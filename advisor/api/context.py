@@ -33,8 +33,8 @@ from advisor.project.formats.pyproject import has_uv_settings
 from advisor.project.interface import (
     ProjectRequirements,
     pythons_to_compare,
-    pythons_to_try,
     settings_requirements,
+    supported_pythons,
     supports_own_python,
 )
 from advisor.project.metadata.stated_metadata import read_stated_metadata
@@ -186,7 +186,7 @@ def prepare_target(
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
-    other_pythons = () if python else pythons_to_try(project)
+    other_pythons = () if python or supports_own_python(project) else supported_pythons(project.requires_python)
     python = python or (other_pythons[0] if other_pythons else None)
     target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)

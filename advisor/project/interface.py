@@ -332,7 +332,7 @@ def filled_address(url: str, place: str) -> str:
 
 
 def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    """Return the requirements and index options of several files, the last file's options first, without messages."""
+    """Return what several files require, and their index options: the last default index counts. Messages are left out."""
     merged = replace(parts[0], roots=_roots_with_path(parts[0]))
     for part in (replace(part, roots=_roots_with_path(part)) for part in parts[1:]):
         joined = {name: _joined(getattr(merged, name), getattr(part, name)) for name in ProjectRequirements.__slots__}
@@ -370,11 +370,6 @@ def supports_own_python(project: ProjectRequirements) -> bool:
     """Whether a project supports the interpreter of this program."""
     required = project.requires_python
     return not required or SpecifierSet(required).contains(this_machine.python_version(), prereleases=True)
-
-
-def pythons_to_try(project: ProjectRequirements) -> tuple[str, ...]:
-    """Return the interpreters that a project supports; nothing if it supports the interpreter of this program."""
-    return () if supports_own_python(project) else supported_pythons(project.requires_python)
 
 
 def pythons_to_compare(project: ProjectRequirements) -> tuple[str, ...]:
