@@ -34,18 +34,20 @@ _Text = Annotated[str, Field(max_length=10_000)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LockedSettings:
-    """The run-time settings of a lock.
+class AppliedSettings:
+    """Run-time settings of a lock, or settings that a user named.
 
     Attributes:
         settings: The settings, sorted by framework and name.
         changed: Settings, as ``name=value``, that the file records differently from the catalogue of today.
         versions: Locked versions of frameworks, by name of the framework; empty for a file next to a lock.
+        source: The lock or settings file of settings to run a program with; `None` if a user named all of them.
     """
 
     settings: tuple[AppliedSetting, ...] = ()
     changed: tuple[str, ...] = ()
     versions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    source: Path | None = None
 
     @property
     def values(self) -> dict[str, dict[str, int | str]]:
@@ -136,7 +138,7 @@ def settings_texts(locks: Iterable[Path], settings: Iterable[AppliedSetting]) ->
     return {path: settings_text(settings) for path in paths if settings or path.exists()}
 
 
-def read_settings(lock: Path) -> LockedSettings | None:
+def read_settings(lock: Path) -> AppliedSettings | None:
     """Return the settings in a lock or a settings file; `None` if the lock was written without settings.
 
     What applies a setting comes from the catalogue, never from the file: a file cannot set other variables.
@@ -183,7 +185,7 @@ def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, pla
         raise InputError(f"`{path}` is not valid: {error.reason}, in `{place}{error.place}`", hint=_REWRITE) from None
 
 
-def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> LockedSettings:
+def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ...]]) -> AppliedSettings:
     settings: dict[tuple[str, str], AppliedSetting] = {}
     changed = []
     for entry in table.settings:
@@ -197,7 +199,7 @@ def _settings_of(table: _Table, path: Path, versions: Mapping[str, tuple[str, ..
         settings[key] = setting
         if entry.model_dump(exclude_defaults=True) != setting_record(setting):
             changed.append(setting.text)
-    return LockedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
+    return AppliedSettings(settings=sorted_settings(settings.values()), changed=tuple(changed), versions=versions)
 
 
 def _framework_versions(document: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

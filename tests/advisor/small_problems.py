@@ -26,7 +26,7 @@ from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import InfeasibleError, Optimum
 from advisor.resolve.optimum.solver import Effort
 from advisor.resolve.score.builds import TargetBuilds
-from advisor.resolve.score.costs import NO_LIMITS, Candidates, Limits, Objective
+from advisor.resolve.score.costs import Candidates, Limits, Objective
 from advisor.resolve.score.criteria import ObjectiveName, StackScore, hours_behind
 from advisor.resolve.score.criterion_costs import CriterionCosts
 from knowledge.estimate.interface import Estimator
@@ -153,7 +153,7 @@ class FixedCosts:
     """
 
     objectives: Callable[[Candidates], Sequence[Objective]]
-    limits: Callable[[Candidates], Limits] = lambda _: NO_LIMITS
+    limits: Callable[[Candidates], Limits] = lambda _: Limits(forbidden={})
     rewarded: tuple[NormalizedName, ...] = ()
 
     def compared_beyond(self, stack: object) -> tuple[NormalizedName, ...]:

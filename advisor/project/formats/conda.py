@@ -31,7 +31,7 @@ from advisor.project.package_sources import reference_of
 from advisor.project.text_file import TomlFile, read_text, read_toml
 from knowledge.domain.documents import specifiers_from
 from knowledge.domain.errors import InputError
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 ENVIRONMENTS = ("environment.yml", "environment.yaml", "conda.yml", "conda.yaml")
 """Names of files with a conda environment."""

@@ -77,9 +77,6 @@ class StackCosts(Protocol):
         """Return the packages that a stack lacks, and that a search from it must load: they may have negative costs."""
 
 
-NO_LIMITS = Limits(forbidden={})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Objective:
     """One criterion to minimise.
