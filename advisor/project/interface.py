@@ -284,14 +284,14 @@ def requirement_text(name: str, version: str, *, extras: Iterable[Any] = (), mar
     return f"{name}{extras_text}{'' if version.strip() == '*' else version}{f' ; {marker}' if marker else ''}"
 
 
-def parse_direct(address: str, origin: str, folder: Path = Path()) -> DirectReference:
-    """Parse the address of a package.
+def parse_direct(address: str, origin: str) -> DirectReference:
+    """Parse the address of a package, or a path.
 
     Raises:
         InputError: If it is malformed.
     """
     try:
-        return parse_direct_reference(address, folder).reference
+        return parse_direct_reference(address, Path()).reference
     except ValueError as error:
         raise InputError(f"{origin}: `{address}` is not an address or a path of a package: {error}") from None
 
@@ -332,7 +332,7 @@ def filled_address(url: str, place: str) -> str:
 
 
 def merge_requirements(parts: Sequence[ProjectRequirements]) -> ProjectRequirements:
-    """Return what several files require, and their index options: the last default index counts. Messages are left out."""
+    """Return the requirements and index options of several files without messages; the last default index counts."""
     merged = replace(parts[0], roots=_roots_with_path(parts[0]))
     for part in (replace(part, roots=_roots_with_path(part)) for part in parts[1:]):
         joined = {name: _joined(getattr(merged, name), getattr(part, name)) for name in ProjectRequirements.__slots__}
