@@ -6,7 +6,7 @@ import logging
 import platform as this_machine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,6 +108,18 @@ class TargetContext:
         """
         target = make_target(python=python, platform=self.target.platform, hardware=self.target.hardware)
         return replace(self, target=target, problem=replace(self.problem, target=target))
+
+    @property
+    def criteria(self) -> list[Any]:
+        """What the best stack depends on besides the problem, the observations, the indexes and the program."""
+        options = replace(self.options, time_limit=0.0, workers=1, knowledge=None)
+        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
+        return [options, self.allowed, day]
+
+    @property
+    def depends_on_pages(self) -> bool:
+        """Whether index pages say all that the best stack depends on; not vulnerabilities, and variants of wheels."""
+        return self.options.objective != "security" and not self.problem.policy.variants
 
     @property
     def uses_uv(self) -> bool:
