@@ -145,7 +145,7 @@ def run_block(
             sink=limit,
             runner=FreshProcesses(),
             environments=environments,
-            is_missing=campaign.not_among(complete),
+            is_missing=lambda number, arm: (number, arm) not in complete,
             keep_environments=environment.keep,
             progress=progress,
             begin=lambda _, arm: limit.reason(arm.number) if block.benchmark else "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,7 @@ class CampaignStatus:
             "stacks": [{"stack": row.name, **row.counts} for row in self.stacks],
             "nodes": [{"node": row.name, **row.counts} for row in self.nodes],
             "observations": dict(self.observations),
-            "tasks": [
-                {"task": t.task, "state": t.state, "node": t.node, "attempts": t.attempts, "reason": t.reason}
-                for t in self.tasks
-            ],
+            "tasks": [asdict(task) for task in self.tasks],
             "remarks": list(self.remarks),
         }
 
@@ -99,10 +96,9 @@ def campaign_status(coordinator: Coordinator) -> CampaignStatus:
     for state in tasks:
         number, round_ = plan.tasks[state.task]
         noted = home.read_progress(state.task)
-        now = _now(
-            state, noted, [s.number for s in plan.arms(state.task) if (number, round_, s.number) not in measured]
-        )
-        for arm in plan.arms(state.task):
+        arms = plan.arms(state.task)
+        now = _now(state, noted, [arm.number for arm in arms if (number, round_, arm.number) not in measured])
+        for arm in arms:
             result = measured.get((number, round_, arm.number))
             if result is not None:
                 failed = any(status not in _SUCCESSFUL for status in statuses(result[1]))
@@ -137,8 +133,7 @@ def status_text(status: CampaignStatus) -> str:
     return "\n".join(lines)
 
 
-def _table(title: str, rows: Iterable[Row]) -> list[str]:
-    rows = tuple(rows)
+def _table(title: str, rows: Sequence[Row]) -> list[str]:
     width = max(len(title), *(len(row.name) for row in rows))
     head = f"{title:{width}}" + "".join(f"  {column:>7}" for column in COLUMNS)
     return [head, *(f"{r.name:{width}}" + "".join(f"  {r.counts[c] or '-':>7}" for c in COLUMNS) for r in rows)]
@@ -180,9 +175,8 @@ def _failures(tasks: Iterable[TaskState]) -> list[str]:
     for state in tasks:
         where = f" on {state.node}" if state.node else ""
         if state.state == "given-up":
-            reasons.setdefault(
-                f"given up after {state.attempts} attempts without a new result: {state.reason}", []
-            ).append(f"{state.task}{where}")
+            text = f"given up after {state.attempts} attempts without a new result: {state.reason}"
+            reasons.setdefault(text, []).append(f"{state.task}{where}")
         elif state.state == "queued" and state.reason:
             reasons.setdefault(f"waiting: {state.reason}", []).append(f"{state.task}")
         elif state.state == "lost":

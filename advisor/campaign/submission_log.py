@@ -48,15 +48,15 @@ class TaskState:
         state: ``waiting``: not submitted yet; ``given-up``: the maximum number of attempts gave no new result; else
             one of :data:`pi_runners.executors.base.State`.
         node: Node on which it runs or ran last.
-        reason: Why it failed or waits; empty if there is no problem.
         attempts: Number of attempts in a row without a new result.
+        reason: Why it failed or waits; empty if there is no problem.
     """
 
     task: int
     state: State | str
     node: str = ""
-    reason: str = ""
     attempts: int = 0
+    reason: str = ""
 
 
 def batch_of(

@@ -120,16 +120,8 @@ class FreshProcesses:
 
     def _start(self, request: ProcessRequest, folder: Path, output: Path, errors: int) -> subprocess.Popen[bytes]:
         # `-I` excludes the user's site-packages, PYTHONPATH and the working directory.
-        command = [
-            str(request.python),
-            "-I",
-            str(request.program),
-            request.part,
-            str(folder / "request.json"),
-            str(output),
-        ]
         return subprocess.Popen(
-            command,
+            [request.python, "-I", request.program, request.part, folder / "request.json", output],
             stdin=subprocess.DEVNULL,
             stdout=errors,
             stderr=errors,
