@@ -290,7 +290,7 @@ class CampaignSession:
         """
         with ExitStack() as opened:
             store = opened.enter_context(open_writable_store(self.knowledge))
-            sink = AdmittingSink(store, warn=self.warn)
+            sink = AdmittingSink(store, warn=self.warn).add
             self.directory.create(self.plan)
             if not opened.enter_context(self.directory.lock_coordinator()):
                 raise InputError(
@@ -300,7 +300,7 @@ class CampaignSession:
             coordinator = Coordinator(
                 self.directory,
                 self.plan,
-                sink=sink if prometheus is None else PrometheusSink(sink, prometheus),
+                sink=sink if prometheus is None else PrometheusSink(sink, prometheus).add,
                 attempts=attempts,
                 warn=self.warn,
             )

@@ -26,7 +26,7 @@ from advisor.campaign.directory import (
     write_file,
 )
 from advisor.campaign.engines import Engine, open_engine
-from advisor.campaign.submission_log import Submission, TaskState, batch_of, read_submission
+from advisor.campaign.submission_log import Submission, batch_of, read_submission
 from advisor.campaign.worker import cells_in
 from advisor.domain.words import count
 from knowledge.domain.errors import InputError, UnavailableError
@@ -36,7 +36,7 @@ from knowledge.domain.shared_files import read_document
 from knowledge.exchange.files import read_lines, read_observations
 from knowledge.store.base import KnowledgeBase, KnowledgeBaseError
 from pi_runners.execution.campaign import ObservationSink, measured_cells
-from pi_runners.executors.base import Batch, Executor, ExecutorError, RefusedError, TaskStatus
+from pi_runners.executors.base import Batch, Executor, ExecutorError, RefusedError, State, TaskStatus
 
 _NOISE = ("seshat-cell ", "Try ")
 _CELLS_PER_TRANSACTION = 200
@@ -149,12 +149,12 @@ class Coordinator:
                 except ExecutorError as error:
                     self._warn_once(error.message, error.hint)
 
-    def states(self) -> tuple[TaskState, ...]:
+    def states(self) -> tuple[TaskStatus, ...]:
         """Return the state of each task, as of the last poll."""
         cells, submissions = self.directory.cells(), self.submissions()
         after = str(read_document(self.directory.path / "retry.json").get("after", ""))
         return tuple(
-            TaskState(task=task, state="done", node=str(self.directory.read_progress(task).get("node", "")))
+            TaskStatus(task=task, state="done", node=str(self.directory.read_progress(task).get("node", "")))
             if self._is_complete(task, cells)
             else self._state(task, [s for s in submissions if task in s.tasks], after)
             for task in range(len(self.plan.tasks))
@@ -175,7 +175,7 @@ class Coordinator:
             contents = {cell: self._read(path) for cell, path in group}
             readable = {cell: observations for cell, observations in contents.items() if observations is not None}
             try:
-                self._sink.add(o for observations in readable.values() for o in observations)
+                self._sink(o for observations in readable.values() for o in observations)
             except KnowledgeBaseError as error:
                 rest = len(waiting) - stored
                 cells = f"{count(rest, 'cell')} not stored yet, in `{self.directory.spool}`"
@@ -311,7 +311,7 @@ class Coordinator:
         batch = batch_of(self.directory, self.plan, engine, number=submission.folder.name, tasks=submission.tasks)
         return engine.executor, batch
 
-    def _state(self, task: int, submissions: Sequence[Submission], after: str) -> TaskState:
+    def _state(self, task: int, submissions: Sequence[Submission], after: str) -> TaskStatus:
         """Return the state of a task that is not complete.
 
         Args:
@@ -320,16 +320,15 @@ class Coordinator:
             after: Number of the last submission that does not count as an attempt.
         """
         if submissions and not submissions[-1].outcomes:
-            status = self._statuses.get(task, TaskStatus(task=task, state="queued"))
-            return TaskState(task=task, state=status.state, node=status.node, reason=status.reason)
+            return self._statuses.get(task, TaskStatus(task=task, state="queued"))
         attempts, last = 0, dict[str, Any](node="", reason="")
         for submission in submissions:
             last = submission.outcomes[task]
             # An attempt with a new result is not a failure: the next one continues where it stopped.
             fruitless = last["gained"] == 0 and last["state"] != "cancelled" and submission.folder.name > after
             attempts = attempts + 1 if fruitless else 0
-        state = "cancelled" if self.is_cancelled else "given-up" if attempts >= self._attempts else "waiting"
-        return TaskState(task=task, state=state, node=last["node"], reason=last["reason"], attempts=attempts)
+        state: State = "cancelled" if self.is_cancelled else "given-up" if attempts >= self._attempts else "waiting"
+        return TaskStatus(task=task, state=state, node=last["node"], reason=last["reason"], attempts=attempts)
 
     def _is_complete(self, task: int, cells: Iterable[Cell]) -> bool:
         """Whether all stacks of a task were measured on one kind of machine."""

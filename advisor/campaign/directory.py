@@ -22,6 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import Observation
 from knowledge.domain.shared_files import create_atomically, lock_file, read_document, write_atomically
@@ -42,12 +44,7 @@ class CampaignDirectoryError(UnavailableError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedCombination:
-    """A combination of a matrix that is not measured.
-
-    Attributes:
-        label: Name of the combination.
-        reason: Why it is not measured.
-    """
+    """A combination of a matrix that is not measured, with the reason."""
 
     label: str
     reason: str
@@ -175,12 +172,7 @@ class CampaignDirectory:
         return dict(sorted(files.items()))
 
     def put(self, cell: Cell, content: bytes, *, stored: bool = False) -> bool:
-        """Write the observations of a cell, unless the cell has a file; return whether the file was written.
-
-        Args:
-            cell: The cell.
-            content: Its observations.
-            stored: Whether the knowledge base has the observations.
+        """Write the observations of a cell, which may be stored, unless it has a file; return whether it was written.
 
         Raises:
             CampaignDirectoryError: If the file cannot be written.
@@ -235,7 +227,8 @@ def block_name(block: Block, machine: str) -> str:
 
 def plan_document(plan: CampaignPlan) -> bytes:
     """Return a plan as JSON. The same plan gives the same bytes."""
-    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, _plans().dump_json(plan, by_alias=True, exclude={"dropped"}))
+    content = TypeAdapter(CampaignPlan).dump_json(plan, by_alias=True, exclude={"dropped"})
+    return b'{"format": %d, "plan": %b}\n' % (_FORMAT, content)
 
 
 def read_plan(content: bytes, *, where: str) -> CampaignPlan:
@@ -248,19 +241,12 @@ def read_plan(content: bytes, *, where: str) -> CampaignPlan:
         document = json.loads(gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content)
         if document["format"] != _FORMAT:
             raise ValueError(f"its format is {document['format']}, not {_FORMAT}")
-        plan: CampaignPlan = _plans().validate_python(document["plan"])
+        return TypeAdapter(CampaignPlan).validate_python(document["plan"])
     except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
         raise InputError(
             f"`{where}` is not the plan of a campaign: {str(error).splitlines()[0]}",
             hint="the file is damaged, or from another version; start a new campaign with another `--repetition`",
         ) from None
-    return plan
-
-
-def _plans() -> Any:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(CampaignPlan)
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import Cell
-from advisor.campaign.submission_log import TaskState
 from knowledge.domain.documents import lines_of
+from pi_runners.executors.base import TaskStatus
 
 COLUMNS = ("queued", "running", "done", "failed", "not run")
 """States of a cell: ``failed`` has an observation, too; ``not run`` was cancelled or given up."""
@@ -23,12 +23,7 @@ _SKEW_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table.
-
-    Attributes:
-        name: Stack with its settings, or node.
-        counts: Cells by column.
-    """
+    """Numbers of cells by column, of a stack with its settings or of a node."""
 
     name: str
     counts: Mapping[str, int]
@@ -56,7 +51,7 @@ class CampaignStatus:
     stacks: tuple[Row, ...]
     nodes: tuple[Row, ...]
     observations: Mapping[str, int]
-    tasks: tuple[TaskState, ...]
+    tasks: tuple[TaskStatus, ...]
     remarks: tuple[str, ...]
 
     @property
@@ -143,7 +138,7 @@ def _row(name: str, counts: Counter[str]) -> Row:
     return Row(name=name, counts={column: counts[column] for column in COLUMNS})
 
 
-def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
+def _now(state: TaskStatus, noted: Mapping[str, Any], missing: Sequence[int]) -> int | None:
     """Return the arm that a task is running; the first missing one if its worker does not report it."""
     if state.state != "running":
         return None
@@ -151,14 +146,14 @@ def _now(state: TaskState, noted: Mapping[str, Any], missing: Sequence[int]) -> 
     return cell.arm if cell is not None else next(iter(missing), None)
 
 
-def _column(state: TaskState, running: bool) -> tuple[str, str]:
+def _column(state: TaskStatus, running: bool) -> tuple[str, str]:
     """Return the column of a cell without observations, and its node if that is known."""
     if running:
         return "running", state.node
     return ("not run" if state.state in ("given-up", "cancelled") else "queued"), ""
 
 
-def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
+def _state(coordinator: Coordinator, tasks: tuple[TaskStatus, ...]) -> str:
     states = {state.state for state in tasks}
     if states <= {"done"}:
         return "measured" if coordinator.directory.cells(coordinator.directory.spool) else "complete"
@@ -169,7 +164,7 @@ def _state(coordinator: Coordinator, tasks: tuple[TaskState, ...]) -> str:
     return "running" if coordinator.is_active and (has_tasks or coordinator.is_coordinated) else "incomplete"
 
 
-def _failures(tasks: Iterable[TaskState]) -> list[str]:
+def _failures(tasks: Iterable[TaskStatus]) -> list[str]:
     """Return a sentence for each reason why tasks were given up or lost, or wait for something."""
     reasons: dict[str, list[str]] = {}
     for state in tasks:

@@ -90,10 +90,16 @@ def run_task(
         # A former worker may have been killed after it wrote a cell and before it reported it.
         deliver(cell, path.read_bytes())
     measured = {(cell.round, cell.arm) for cell, _ in own_cells}
+
+    def store(observations: Iterable[Observation]) -> None:
+        for cell, content in cell_files(plan, observations):
+            if directory.put(cell, content):
+                deliver(cell, content)
+
     with CrashJournal(directory, task, hardware, number) as journal:
         return run_block(
             block,
-            sink=_Spool(directory, plan, deliver),
+            sink=store,
             runner=FreshProcesses(),
             environments=settings.environments,
             is_missing=lambda number, arm: number == round_ and (number, arm) not in measured,
@@ -153,20 +159,6 @@ def check_node(block: Block, hardware: HardwareProfile) -> None:
         raise unsuitable(
             f"has a driver that supports CUDA {available} at most, the campaign was planned for {planned_cuda}"
         )
-
-
-class _Spool:
-    """Writes observations to disk, then reports them."""
-
-    def __init__(self, directory: CampaignDirectory, plan: CampaignPlan, deliver: Deliver) -> None:
-        self._directory = directory
-        self._plan = plan
-        self._deliver = deliver
-
-    def add(self, observations: Iterable[Observation]) -> None:
-        for cell, content in cell_files(self._plan, observations):
-            if self._directory.put(cell, content):
-                self._deliver(cell, content)
 
 
 class CrashJournal:

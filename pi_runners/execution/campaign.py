@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
@@ -40,15 +40,12 @@ _RESULTS = ("status", "loops", "warmup_seconds", "steady", "error", "tolerance",
 """Fields of an observation that a worker's result may have as they are."""
 
 
-class ObservationSink(Protocol):
-    """Receives observations, and stores them before ``add`` returns."""
-
-    def add(self, observations: Iterable[Observation]) -> object:
-        """Store observations; one that is stored already is ignored."""
+ObservationSink = Callable[[Iterable[Observation]], object]
+"""Receives observations, and stores them before it returns; one that is stored already is ignored."""
 
 
 class FailureLimit:
-    """Sink that gives up an arm after consecutive failures: a program that waits forever would do so in every round."""
+    """Counts failures, to give up an arm after several: a program that waits forever would do so in every round."""
 
     def __init__(self, sink: ObservationSink) -> None:
         self._sink = sink
@@ -57,7 +54,7 @@ class FailureLimit:
     def add(self, observations: Iterable[Observation]) -> None:
         """Hand observations on, and count failures."""
         observations = tuple(observations)
-        self._sink.add(observations)
+        self._sink(observations)
         for o in observations:
             if o.status == "ok":
                 self._failures[o.arm].clear()
@@ -198,7 +195,7 @@ def run_block(
             else:
                 environment = block.environment or built[arm.lock.key]
                 observations = _observe(block, arm, number, environment, instruments, program, runner)
-            sink.add(observations)
+            sink(observations)
             count += len(observations)
             if len(observations) < len(arm.indicators):
                 # The runner was stopped: the remaining arms stay missing and are measured when the block is continued.

@@ -95,12 +95,7 @@ class StackLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltEnvironment:
-    """An environment whose content was checked.
-
-    Attributes:
-        python: Path of its interpreter.
-        stack: The installed stack.
-    """
+    """An environment whose content was checked, with its interpreter."""
 
     python: Path
     stack: Stack

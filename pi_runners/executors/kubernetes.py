@@ -19,7 +19,7 @@ import urllib3
 
 from knowledge.domain.extras import MissingExtraError, needs_extra
 from knowledge.domain.hardware import HardwareProfile
-from pi_runners.executors.base import Batch, Executor, ExecutorError, RefusedError, State, TaskStatus, tail_of
+from pi_runners.executors.base import Batch, EngineState, Executor, ExecutorError, RefusedError, TaskStatus, tail_of
 from pi_runners.executors.manifests import KubernetesOptions, manifests
 from pi_runners.harness.settings import parse_number_list
 
@@ -241,7 +241,7 @@ def _error_from(error: Any, namespace: str) -> ExecutorError:
     return RefusedError(f"Kubernetes rejects the request: {cause}", hint=hint)
 
 
-def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
+def _active_state(pod: dict[str, Any]) -> tuple[EngineState, str]:
     """Return the state of a pod that has not ended, and the reason if it waits."""
     status = pod.get("status", {})
     for container in status.get("containerStatuses", ()):
@@ -254,7 +254,7 @@ def _active_state(pod: dict[str, Any]) -> tuple[State, str]:
     return ("running" if status.get("phase") == "Running" else "queued"), ""
 
 
-def _failed_state(pod: dict[str, Any]) -> tuple[State, str]:
+def _failed_state(pod: dict[str, Any]) -> tuple[EngineState, str]:
     """Return the final state of a failed pod, and the reason."""
     status = pod.get("status", {})
     if status.get("reason") == "DeadlineExceeded":

@@ -23,10 +23,10 @@ from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError
 from pi_runners.executors.base import (
     Batch,
+    EngineState,
     Executor,
     ExecutorError,
     RefusedError,
-    State,
     TaskStatus,
     shell_command,
     tail_of,
@@ -38,7 +38,7 @@ _INDEX = "${SLURM_ARRAY_TASK_ID}"
 _SAME_NAMES = ("partition", "account", "qos", "constraint", "gres", "nodelist", "exclude")
 """Options that are options of ``sbatch``, too."""
 
-_STATES: dict[str, State] = {
+_STATES: dict[str, EngineState] = {
     **dict.fromkeys(("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD"), "queued"),
     **dict.fromkeys(("SPECIAL_EXIT", "RESV_DEL_HOLD"), "queued"),
     **dict.fromkeys(("COMPLETED",), "done"),

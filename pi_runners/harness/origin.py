@@ -27,12 +27,7 @@ says nothing about the version's behaviour with a correct call."""
 
 
 def is_ours(error: BaseException, instruments: Optional[str] = None) -> bool:
-    """Return whether an exception comes from this program, not from the framework.
-
-    Args:
-        error: The exception, with its traceback.
-        instruments: Directory of measuring libraries, which are not part of the stack.
-    """
+    """Return whether an exception comes from this program or a library in ``instruments``, not from the framework."""
     if isinstance(error, KeyboardInterrupt):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

@@ -40,11 +40,7 @@ _OWN_VARIABLES = ("PYTHONHOME", "PYTHONPATH", "PYTHONSTARTUP", "__PYVENV_LAUNCHE
 
 
 class ProgramError(Exception):
-    """Raised when a run of the command gives no result.
-
-    Attributes:
-        status: Status of the observation.
-    """
+    """Raised when a run of the command gives no result; ``status`` is that of the observation."""
 
     def __init__(self, status: str, reason: str, output: str = "") -> None:
         # The reason is the last line, which tables print.
@@ -53,13 +49,7 @@ class ProgramError(Exception):
 
 
 class Run(NamedTuple):
-    """One run of the command.
-
-    Attributes:
-        seconds: Duration.
-        values: Texts that the pattern matched, in order.
-        output: End of what the command printed.
-    """
+    """One run of the command: what its pattern matched, in order, and the end of what it printed."""
 
     seconds: float
     values: List[str]

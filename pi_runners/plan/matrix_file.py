@@ -115,13 +115,7 @@ class Combination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """Content of a valid matrix file; :meth:`combinations` expands it.
-
-    Attributes:
-        name: Name of the campaign.
-        source: Text of the file.
-        content: The parsed text.
-    """
+    """A valid matrix file, with the name of its campaign and its text; :meth:`combinations` expands it."""
 
     name: str
     source: str
