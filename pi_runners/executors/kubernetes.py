@@ -144,6 +144,7 @@ class KubernetesExecutor(Executor):
             response = operation(
                 namespace=self._namespace, _preload_content=False, _request_timeout=_SECONDS, **arguments
             )
+            return bytes(response.data)
         except self._library.client.ApiException as error:
             if ignore(error):
                 return None
@@ -153,7 +154,6 @@ class KubernetesExecutor(Executor):
                 f"the cluster's API cannot be reached: {' '.join(str(error).split())[-300:]}",
                 hint="submitted tasks continue; repeat the command when the API is reachable again",
             ) from None
-        return bytes(response.data)
 
     @cached_property
     def _library(self) -> Any:
@@ -211,7 +211,7 @@ def _exists(error: Any) -> bool:
 
 
 def _is_absent(error: Any) -> bool:
-    return bool(error.status == 404 and _content_of(error).get("details", {}).get("kind") != "namespaces")
+    return bool(error.status == 404 and (_content_of(error).get("details") or {}).get("kind") != "namespaces")
 
 
 def _content_of(error: Any) -> dict[str, Any]:
