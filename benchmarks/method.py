@@ -22,8 +22,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from advisor.api.indexes import make_client
 from advisor.api.options import IndexOptions
-from advisor.api.resources import make_client
 from advisor.campaign.stack_lock import StackLocker
 from knowledge.domain.observation import Observation
 from knowledge.evidence.compare import Comparison, compare_block

@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Any
 from knowledge.domain.errors import AdvisorError, InputError, UnavailableError, UnsatisfiableError
 
 if TYPE_CHECKING:
+    from advisor.api import advice_inputs as advice_inputs
     from advisor.api import answer_memory as answer_memory
     from advisor.api import benchmark as benchmark
     from advisor.api import campaign_session as campaign_session
     from advisor.api import campaign_worker as campaign_worker
     from advisor.api import campaigns as campaigns
+    from advisor.api import exchange as exchange
     from advisor.api import gate_session as gate_session
-    from advisor.api import lock_files as lock_files
+    from advisor.api import indexes as indexes
     from advisor.api import measurement as measurement
     from advisor.api import project as project
     from advisor.api import queries as queries
-    from advisor.api import resources as resources
     from advisor.api import run_plan as run_plan
     from advisor.api import run_settings as run_settings
     from advisor.api import session as session
+    from advisor.api import stores as stores
     from advisor.api import targets as targets
     from advisor.api import update as update
     from advisor.api import workload as workload

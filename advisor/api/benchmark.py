@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from advisor.api.advice_inputs import AdviceInputs
 from advisor.api.context import TargetContext, open_predictor, prepare_target
+from advisor.api.indexes import open_indexes
 from advisor.api.measurement import block_name, run_block
 from advisor.api.measurement_options import EnvironmentOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, Project, ProjectOptions, ResolutionOptions, TargetOptions, listed
 from advisor.api.project import load_project, project_builder
-from advisor.api.resources import open_indexes
 from advisor.api.session import AdviceSession
 from advisor.campaign.stack_lock import StackLocker
 from advisor.index.client import IndexClient
@@ -25,7 +26,7 @@ from advisor.resolve.candidates.problem import Candidate, CandidateStack
 from knowledge.catalogue.fit import contradictions
 from knowledge.catalogue.settings import code_of, shipped_settings
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks
 from knowledge.domain.observation import IndicatorRun, Observation, Scalar
 from knowledge.hardware.detect import detect
 from pi_runners.execution.campaign import Block
@@ -192,7 +193,7 @@ def _lock_stacks(
     """
     with open_predictor(context, client) as estimator:
         if not stacks:
-            advice = AdviceSession(context=context, client=client, estimator=estimator, current=None).recommend()
+            advice = AdviceSession(AdviceInputs(context=context, client=client, estimator=estimator)).recommend()
             compared = [("baseline", advice.baseline), ("recommended", advice.optimum.stack)]
             if not _differ(advice.baseline, advice.optimum.stack):
                 if not can_be_equal:
@@ -206,7 +207,7 @@ def _lock_stacks(
         locked = []
         for text in stacks:
             pinned, packages = _with_requirements(context, text)
-            advice = AdviceSession(context=pinned, client=client, estimator=estimator, current=None).recommend()
+            advice = AdviceSession(AdviceInputs(context=pinned, client=client, estimator=estimator)).recommend()
             lock = locker.lock_of(advice.optimum.stack, text.split(), python)
             locked.append(_ProjectStack(lock=lock, packages=packages))
     keys = [stack.lock.key for stack in locked]
@@ -249,14 +250,14 @@ def _equal_stacks_error(baseline: Sequence[Candidate]) -> InputError:
 def _compared_package(stacks: Sequence[_ProjectStack]) -> str:
     """Return the package that the ratios are evidence for, and that tables name the stacks by.
 
-    It is one whose version differs between the stacks: a framework, if one differs, NumPy only if the stacks name it or
-    nothing else differs; otherwise one that the stacks name.
+    It is one whose version differs between the stacks: a framework, if one differs, a library of arrays (NumPy) only if
+    the stacks name it or nothing else differs; otherwise one that the stacks name.
     """
     versions = [{p.package.name: p.package.version for p in stack.lock.packages} for stack in stacks]
     common = set.intersection(*(set(listed) for listed in versions))
     differing = {name for name in common if len({listed[name] for listed in versions}) > 1}
     packages = frozenset[str]().union(*(stack.packages for stack in stacks))
-    frameworks = FRAMEWORKS.keys() - {"numpy"}
+    frameworks = {name for name, framework in FRAMEWORKS.items() if framework not in able_frameworks("arrays")}
     return min(differing or common, key=lambda name: (name not in frameworks, name not in packages, name))
 
 

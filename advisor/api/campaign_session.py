@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.api.options import at_least_one
-from advisor.api.resources import AdmittingSink, Warn, log_warning, open_writable_store
+from advisor.api.stores import AdmittingSink, Warn, log_warning, open_writable_store
 from advisor.campaign.coordinator import Coordinator
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan, block_name
 from advisor.campaign.engines import Engine, open_engine

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from advisor.api.campaign_session import CampaignSession
+from advisor.api.indexes import make_client
 from advisor.api.measurement import choose_device
 from advisor.api.measurement_options import CampaignOptions, ExecutorOptions
 from advisor.api.options import IndexOptions
-from advisor.api.resources import Warn, log_warning, make_client, open_writable_store
+from advisor.api.stores import Warn, log_warning, open_writable_store
 from advisor.campaign.directory import CampaignDirectory, CampaignPlan
 from advisor.campaign.engines import open_engine
 from advisor.campaign.plan import (

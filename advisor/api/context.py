@@ -6,7 +6,7 @@ import logging
 import platform as this_machine
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from packaging.utils import canonicalize_name
 
 from advisor.api.option import with_settings
 from advisor.api.options import (
-    REDUCED_PRECISION,
     REPLACE_PACKAGES,
     VARIANTS,
     ProjectFiles,
@@ -23,7 +22,6 @@ from advisor.api.options import (
     ResolutionOptions,
 )
 from advisor.api.project import TargetTable
-from advisor.api.workload import find_profile, warn_of_another_machine
 from advisor.domain.target import Target, make_target
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
@@ -35,11 +33,12 @@ from advisor.project.formats.pyproject import has_uv_settings
 from advisor.project.interface import (
     ProjectRequirements,
     pythons_to_compare,
-    pythons_to_try,
     settings_requirements,
+    supported_pythons,
     supports_own_python,
 )
 from advisor.project.metadata.stated_metadata import read_stated_metadata
+from advisor.project.workload.file import WORKLOAD_FILE, read_workloads
 from advisor.project.workload.proposal import Proposal, propose_workload
 from advisor.resolve.candidates.problem import AllowedReplacements, CandidatePolicy, ResolutionProblem
 from advisor.resolve.score.predictor import Predictor
@@ -51,9 +50,6 @@ from knowledge.estimate.workloads import Workload, find_workload, workload_of_pr
 from knowledge.hardware import profiles
 
 if TYPE_CHECKING:
-    from advisor.resolve.score.builds import TargetBuilds
-    from advisor.resolve.score.setting_choice import TargetSettings
-    from knowledge.catalogue.rule_book import RuleBook
     from knowledge.catalogue.rules import UndeclaredRequirementRule
 
 logger = logging.getLogger(__name__)
@@ -104,15 +100,6 @@ class TargetContext:
             return self.profile.name
         return self.proposal.workload if self.proposal is not None else self.options.workload
 
-    @property
-    def target_settings(self) -> TargetSettings | None:
-        """The run-time settings that may be chosen; ``None`` if none may."""
-        from advisor.resolve.score.setting_choice import TargetSettings
-
-        if not self.options.recommend_settings:
-            return None
-        return TargetSettings(hardware=self.target.hardware, allows_reduced=REDUCED_PRECISION in self.options.allow)
-
     def with_python(self, python: str) -> TargetContext:
         """Return the same target with another interpreter.
 
@@ -123,27 +110,23 @@ class TargetContext:
         return replace(self, target=target, problem=replace(self.problem, target=target))
 
     @property
+    def criteria(self) -> list[Any]:
+        """What the best stack depends on besides the problem, the observations, the indexes and the program."""
+        options = replace(self.options, time_limit=0.0, workers=1, knowledge=None)
+        day = str(datetime.now(UTC).date()) if options.objective == "stable" else None
+        return [options, self.allowed, day]
+
+    @property
+    def depends_on_pages(self) -> bool:
+        """Whether index pages say all that the best stack depends on; not vulnerabilities, and variants of wheels."""
+        return self.options.objective != "security" and not self.problem.policy.variants
+
+    @property
     def uses_uv(self) -> bool:
         """Whether the project is managed with uv: it has a lock of uv, or settings for it."""
         directory = self.files.directory
         locks = (lock_format for lock_format in lock_formats() if lock_format.tool == "uv")
         return any(lock.current(directory) for lock in locks) or has_uv_settings(directory / "pyproject.toml")
-
-    @property
-    def rules(self) -> RuleBook:
-        """The rules that apply to the target."""
-        from knowledge.catalogue.rule_book import RuleBook
-        from knowledge.catalogue.rules import shipped_rules
-
-        return RuleBook(shipped_rules(), self.target.hardware)
-
-    @property
-    def builds(self) -> TargetBuilds:
-        """The builds on the target."""
-        from advisor.resolve.score.builds import TargetBuilds
-        from knowledge.catalogue.builds import shipped_builds
-
-        return TargetBuilds(shipped_builds(), self.rules, self.target.build_machine)
 
     def find_workload(self) -> Workload | None:
         """Return the workload that predictions are for: the project's profiled one of the name, or a shipped one.
@@ -165,6 +148,21 @@ class TargetContext:
         """The lock that is written if none is named: several targets have a lock each."""
         own = _lock_of_target(self.files.directory, self.name, self.project)
         return self.lock or own or self.files.directory / default_format().name
+
+    def check_only_target(self, paths: Sequence[Path]) -> None:
+        """Check that no other target has one of the locks that are written for this one.
+
+        Raises:
+            InputError: If writing one would remove another target from it.
+        """
+        tables = self.project.settings.get("targets", {})
+        for name, table in tables.items():
+            lock = self.files.directory / str(table["lock"]) if "lock" in table else None
+            if name != self.name and lock is not None and lock in paths:
+                raise InputError(
+                    f"`{lock}` is the lock of target `{name}`, too, and would lose it",
+                    hint="run `advisor advise` without `--target`, or name another file with `--output`",
+                )
 
     @property
     def benchmark_identity(self) -> str:
@@ -200,14 +198,14 @@ def prepare_target(
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
-    other_pythons = () if python else pythons_to_try(project)
+    other_pythons = () if python or supports_own_python(project) else supported_pythons(project.requires_python)
     python = python or (other_pythons[0] if other_pythons else None)
     target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)
     resolution = with_settings(options.resolution, settings)
-    profile, proposal = find_profile(directory, resolution.workload), None
+    profile, proposal = _find_profile(directory, resolution.workload), None
     if profile is not None:
-        warn_of_another_machine(profile, target)
+        _warn_of_another_machine(profile, target)
     elif resolution.workload is None:
         proposal = propose_workload(directory, DiskCache(cache_directory(options.indexes.cache_directory)))
     return TargetContext(
@@ -224,6 +222,35 @@ def prepare_target(
         other_pythons=other_pythons,
         compared_pythons=compared_pythons,
     )
+
+
+def _find_profile(directory: Path, name: str | None) -> ProfiledWorkload | None:
+    """Return the profiled workload of a name, or the only one if no name is given; ``None`` if there is none."""
+    profiles = read_workloads(directory)
+    if name is None and len(profiles) > 1:
+        logger.warning(
+            "`%s` has %d workloads; select one with `--workload`: %s",
+            WORKLOAD_FILE,
+            len(profiles),
+            ", ".join(f"`{profile.name}`" for profile in profiles),
+        )
+    if name is None:
+        return profiles[0] if len(profiles) == 1 else None
+    return next((profile for profile in profiles if profile.name == name), None)
+
+
+def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
+    """Warn if a profile is of another processor or accelerator than the target has: its shares may not hold there."""
+    gpu = target.hardware.gpu
+    own = gpu.model if gpu else target.hardware.cpu.model
+    names = {own, target.hardware.cpu.microarchitecture}
+    if profile.device != target.hardware.device or (profile.hardware and own and profile.hardware not in names):
+        logger.warning(
+            "the workload `%s` was profiled on %s, and the target has %s: its shares of the time may differ there",
+            profile.name,
+            profile.hardware or profile.device,
+            own or target.hardware.device,
+        )
 
 
 def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:

@@ -13,20 +13,18 @@ from typing import Any
 
 from advisor.api.context import TargetContext, make_problem, open_predictor, prepare_target
 from advisor.api.gate_base import Base, lock_of_base, policy_of_base, policy_source, read_base
+from advisor.api.indexes import open_indexes
 from advisor.api.option import with_settings
 from advisor.api.options import ProjectFiles, ProjectOptions, ResolutionOptions, TargetOptions
 from advisor.api.project import load_project, project_builder, select_targets
-from advisor.api.resources import open_indexes
-from advisor.api.search import select
+from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
-from advisor.gate.check import GateResult, check
-from advisor.gate.checks.unchecked_locks import find_unchecked_locks
+from advisor.gate.check import GateResult, check, find_unchecked_locks
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.problem import references_of, with_readable_packages, without_pins
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
-from advisor.gate.scope import GateCase, ProjectState
+from advisor.gate.scope import GateCase, ProjectState, references_of, with_readable_packages, without_pins
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.locks.current import locked_python, read_current, within
@@ -316,7 +314,7 @@ def _as_locked(
     problem: ResolutionProblem, context: TargetContext, lock: Lock, client: IndexClient
 ) -> ResolutionProblem:
     """Return a problem with the allowed replacements and the extras for the target's accelerator that a lock has."""
-    builds = context.builds
+    builds = target_builds(context.target)
     replacements = locked_replacements(builds, context.allowed, lock.packages)
     problem = problem.with_substitutions(replacements) if replacements else problem
     extras = locked_extras(problem, IndexCandidates(client, problem), builds, lock.versions)
@@ -386,26 +384,17 @@ def _recommend(
     context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
 ) -> Callable[[], RecommendedStack]:
     problem = without_pins(context.problem, lock)
-    options = context.options
-    criteria = [str(options.objective), str(options.min_gain_fraction)]
-    if options.objective == "stable":
-        criteria += [str(options.min_age_days), str(datetime.now(UTC).date())]
-    criteria += [
-        *([] if options.max_size is None else [str(options.max_size_bytes)]),
-        *sorted(options.allow),
-        *([] if options.recommend_settings else ["no settings"]),
-        *map(str, context.allowed.by_name.items()),
-    ]
 
     def solve() -> Any:
         selection = select(replace(context, problem=problem), client, predictor)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
+        criteria = context.criteria if context.depends_on_pages else None
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
-        if context.target_settings is None:
+        if (choices := target_settings(context)) is None:
             return best
-        allowed = context.target_settings.in_one_process(best.versions, predictor)
+        allowed = choices.in_one_process(best.versions, predictor)
         settings = recommended_settings(best.versions, predictor, allowed)
         return replace(best, settings_gain=combined_gain(settings, best.versions, predictor))
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import psutil
 
+from advisor.api.indexes import make_client
 from advisor.api.measurement_options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, listed
-from advisor.api.resources import make_client, open_writable_store
+from advisor.api.stores import open_writable_store
 from advisor.campaign.plan import check_disk, estimate, lock_loadgen
 from advisor.campaign.prometheus import PrometheusSink
 from advisor.campaign.stack_lock import StackLocker

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from advisor.api.resources import open_readable_store
+from advisor.api.stores import open_readable_store
 from advisor.domain.words import quoted
 from knowledge.domain.errors import InputError
-from knowledge.domain.frameworks import FRAMEWORKS
+from knowledge.domain.frameworks import FRAMEWORKS, able_frameworks, frameworks
 from knowledge.domain.hardware import Accelerator
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_evidence import Estimate
+from knowledge.estimate.interface import Estimate
 from knowledge.estimate.model_cache import ModelCache, shipped_ratio_variances
 from knowledge.estimate.workloads import TASKS, find_workload, kinds_of, one_indicator, workload_catalogue
 from knowledge.evidence.accelerator_pairs import load_pairs
@@ -171,7 +171,9 @@ def estimate(
         KnowledgeBaseError: If the knowledge base cannot be read (exit code 4).
     """
     versions = _versions(stack)
-    framework = next((n for n in versions if n in FRAMEWORKS and n != "numpy"), None) or next(iter(versions))
+    # A framework, rather than the library of arrays that it uses.
+    others = (n for n in versions if n in FRAMEWORKS and FRAMEWORKS[n] not in able_frameworks("arrays"))
+    framework = next(others, None) or next(iter(versions))
     if indicator is None and workload is None:
         kinds = kinds_of(FRAMEWORKS.get(framework, ""))
         raise InputError(
@@ -194,11 +196,12 @@ def estimate(
         other = _versions(against) if against else {**versions, framework: model.measured.usual_reference}
         if framework not in other:
             raise InputError(f"`--against {against}` does not name a version of `{framework}`")
+        on_processor = framework in FRAMEWORKS and "cuda" not in frameworks()[FRAMEWORKS[framework]].devices
         return StackEstimate(
             estimate=model.estimate(versions, other, confidence=0.9),
             stack=versions,
             against=other,
-            device=profile.gpu.model if profile.gpu and framework != "numpy" else profile.cpu.microarchitecture,
+            device=profile.gpu.model if profile.gpu and not on_processor else profile.cpu.microarchitecture,
             sizes=sum(len(case.programs) for case in model.cases),
         )
 

@@ -13,7 +13,7 @@ from packaging.version import Version
 
 from advisor.api.context import TargetContext
 from advisor.api.gate_session import GateOptions, GateSession, open_gate
-from advisor.api.lock_files import check_only_target, lock_texts, write_locks
+from advisor.api.locked_stack import lock_texts
 from advisor.api.options import ProjectOptions
 from advisor.api.search import prepare_request
 from advisor.api.session import AdviceSession
@@ -21,8 +21,7 @@ from advisor.domain.target import Target
 from advisor.gate.check import GateResult
 from advisor.gate.comparison import PackageChange, changes_between, effect_order
 from advisor.gate.findings import Finding
-from advisor.gate.problem import without_pins
-from advisor.gate.scope import GateCase
+from advisor.gate.scope import GateCase, without_pins
 from advisor.gate.update import find_smallest_update, lock_again, needs_tool, resolved_findings
 from advisor.index.client import IndexClient
 from advisor.locks.formats.requirements import with_pins
@@ -33,6 +32,7 @@ from advisor.resolve.optimum.request import ResolutionRequest
 from advisor.resolve.optimum.result import Optimum
 from advisor.resolve.recommendation.package_choices import locked_extras
 from knowledge.domain.errors import InputError
+from knowledge.domain.shared_files import write_all
 from knowledge.estimate.interface import Effect, Prediction
 
 NO_LOCK = "there was no lock to compare with"
@@ -99,8 +99,8 @@ def change_to_best(session: AdviceSession, *, outputs: Sequence[Path] = ()) -> L
         target=session.context.target,
         before=before,
         optimum=advice.optimum,
-        prediction=None if before is None else session.estimator.predict(stack, before),
-        effects=() if before is None else sorted(session.estimator.effects(stack, before), key=effect_order),
+        prediction=None if before is None else session.inputs.estimator.predict(stack, before),
+        effects=() if before is None else sorted(session.inputs.estimator.effects(stack, before), key=effect_order),
         not_predicted=NO_LOCK if before is None else "",
         reasons=advice.reasons,
         outputs=tuple(map(str, outputs)),
@@ -133,11 +133,11 @@ def update_lock(options: ProjectOptions, *, outputs: Sequence[Path] = (), dry_ru
         change = _smallest_change(gate.result, request, before, is_new_lock=bool(outputs))
         if not (change.changes or change.cleared or outputs) or (dry_run and outputs):
             return change
-        check_only_target(context, outputs or ([lock.path] if lock.path else []))
+        context.check_only_target(outputs or ([lock.path] if lock.path else []))
         change, texts = _rendered(change, lock, outputs, request, case.client)
     if dry_run or not texts:
         return change
-    write_locks(texts)
+    write_all(texts)
     change = replace(change, outputs=tuple(map(str, texts)))
     return _checked(change, before, replace(options, indexes=replace(options.indexes, refresh=False)), outputs=outputs)
 

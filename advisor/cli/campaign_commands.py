@@ -15,7 +15,7 @@ from advisor.api.measurement_options import WorkerOptions, read_engine_options
 from advisor.campaign.status import status_text
 from advisor.cli.campaign import AttemptsOption, EngineOption, HomeOption, print_result, progress_display
 from advisor.cli.console import redraw, say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, expand_options
+from advisor.cli.options import FormatOption, KnowledgeOption, expand_options, print_json
 from advisor.domain.words import count
 
 CampaignArgument = Annotated[
@@ -33,7 +33,6 @@ def status(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the progress of campaigns: queued, running, done and failed, per stack and per node."""
-    check_format(format)
     if campaign is None and home is None:
         _list(knowledge, format)
         return
@@ -54,7 +53,7 @@ def _list(knowledge: str | None, format: str) -> None:
     """Print every campaign in one line."""
     campaigns = api.campaigns.list_campaigns(knowledge=knowledge, warn=warn)
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "campaigns": [o.record() for o in campaigns]}, indent=2))
+        print_json({"schema_version": 1, "campaigns": [o.record() for o in campaigns]})
         return
     for o in campaigns:
         typer.echo(f"{o.name}: {o.state}, {o.measured} of {o.total.total()} measured")

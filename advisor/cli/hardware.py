@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -11,7 +10,7 @@ import typer
 from advisor import api
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import print_report, report_layout
-from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, HardwareOption, KnowledgeOption, check_format, print_json
 from advisor.report.hardware import hardware_table, machine_lines, machine_record
 from knowledge.domain.errors import InputError, suggest
 from knowledge.hardware.accelerators import model_of
@@ -41,10 +40,9 @@ def compare_hardware(
     # The tables of accelerators need NumPy.
     from advisor.report.accelerators import hardware_comparison_document, hardware_comparison_text
 
-    check_format(format)
     comparison = api.queries.compare_hardware(accelerator, reference, workload=workload, knowledge=knowledge)
     if format == "json":
-        typer.echo(json.dumps(hardware_comparison_document(comparison), indent=2))
+        print_json(hardware_comparison_document(comparison))
     else:
         print_report(hardware_comparison_text(comparison, report_layout()))
 
@@ -63,12 +61,11 @@ def show(
     format: FormatOption = "text",
 ) -> None:
     """Print a hardware profile, by default this machine's, and what the catalogue states about its accelerators."""
-    check_format(format)
     choice = name or hardware or "detect"
     profile = find_profile(choice)
     machine = find_machine(choice)
     if format == "json":
-        typer.echo(json.dumps(machine_record(profile, machine), indent=2))
+        print_json(machine_record(profile, machine))
         return
     model = machine.model if machine is not None else None
     if model is None:
@@ -105,7 +102,6 @@ def list_profiles(
     format: FormatOption = "text",
 ) -> None:
     """List the shipped profiles, or instances of cloud providers."""
-    check_format(format)
     machines = list(shipped_machines().values())
     if instances is not None:
         check_format(instances, among=(*PROVIDERS, "all"), what="cloud provider")
@@ -126,7 +122,7 @@ def list_profiles(
     if not machines:
         raise InputError("no profile has these properties", hint="`advisor hardware list` lists all of them")
     if format == "json":
-        typer.echo(json.dumps([machine_record(m.profile, m) for m in machines], indent=2))
+        print_json([machine_record(m.profile, m) for m in machines])
         return
     typer.echo(hardware_table(machines))
 

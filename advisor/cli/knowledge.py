@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
@@ -16,7 +15,7 @@ from advisor.api.option import read_moment
 from advisor.cli import knowledge_queries, knowledge_sync, knowledge_tables
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, print_json
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
 from knowledge.domain.errors import InputError, suggest
@@ -24,6 +23,7 @@ from knowledge.domain.observation import BENCHMARK
 from knowledge.domain.shared_files import read_bytes, write_atomically
 from knowledge.exchange.admission import AdmissionResult
 from knowledge.exchange.files import DamagedLine, observation_file, read_lines, read_observations, write_observations
+from knowledge.exchange.parquet import parquet_table
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 if TYPE_CHECKING:
@@ -38,11 +38,10 @@ _MANY = 20
 @app.command("status")
 def status(knowledge: KnowledgeOption = None, format: FormatOption = "text") -> None:
     """Print where the knowledge base is and what it holds."""
-    check_format(format)
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         content = store.content()
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, **asdict(content)}, indent=2))
+        print_json({"schema_version": 1, **asdict(content)})
         return
     total = sum(number for _, number in content.observations)
     by_status = ", ".join(f"{number} {name}" for name, number in content.observations)
@@ -74,8 +73,8 @@ def import_(
 
     Implausible observations are quarantined: see `advisor knowledge quarantine`.
     """
-    with api.resources.open_writable_store(knowledge) as store:
-        sink = api.resources.AdmittingSink(store, source=source or "", warn=warn)
+    with api.stores.open_writable_store(knowledge) as store:
+        sink = api.stores.AdmittingSink(store, source=source or "", warn=warn)
         for place in sources:
             with ExitStack() as opened:
                 if _is_knowledge_base(place):
@@ -129,7 +128,7 @@ def _other(source: str) -> AbstractContextManager[SqlKnowledgeBase]:
     return open_import_source(source)
 
 
-def _import_file(sink: api.resources.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
+def _import_file(sink: api.stores.AdmittingSink, path: Path, *, keep_valid: bool) -> tuple[AdmissionResult, int]:
     content = read_bytes(path)
     damaged: list[DamagedLine] | None = [] if keep_valid else None
     lines = read_lines(content, where=str(path), damaged=damaged)
@@ -159,7 +158,7 @@ def export(
     """
     if parquet and output is None:
         raise InputError("a Parquet table is not text", hint="name a file: `advisor knowledge export --parquet FILE`")
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         observations = store.observations(block=block, indicator=indicator)
         if block is None and indicator is None:
             private = sum(1 for _ in store.observations(indicator=BENCHMARK))
@@ -170,8 +169,6 @@ def export(
             for line in write_observations(observations):
                 typer.echo(line)
         elif parquet:
-            from knowledge.exchange.parquet import parquet_table
-
             write_atomically(output, parquet_table(observations))
         else:
             write_atomically(output, observation_file(observations, compressed=output.suffix == ".gz"))
@@ -180,7 +177,7 @@ def export(
 @app.command("verify")
 def verify(knowledge: KnowledgeOption = None) -> None:
     """Read everything and check it against its hashes; exit code 1 where something is damaged."""
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         damaged = 0
         for description in store.find_damage():
             damaged += 1
@@ -209,7 +206,7 @@ def prune(
     """Remove whole blocks permanently; blocks that ship with the program return only if you import them again."""
     if not block and before is None:
         raise InputError("nothing says what to remove", hint="name `--block NAME` or `--before 2025-01-01`")
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         blocks = {b.name: b for b in store.blocks()}
         for name in block or ():
             if name not in blocks:

@@ -12,13 +12,16 @@ from packaging.version import Version
 
 from advisor import api
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, check_format, print_json
 from advisor.report.evidence import (
     draw_svg,
     estimate_text,
+    gains_record,
+    gains_text,
     ratios_plot,
     scores_record,
     scores_text,
+    software,
     stack_comparisons_record,
     stack_comparisons_text,
 )
@@ -67,7 +70,6 @@ def compare(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Compare stacks for an indicator: paired ratios, intervals, significance."""
-    check_format(format)
     if indicator == TRAINING:
         observations = api.queries.select_observations(
             indicator, hardware=hardware, framework=framework, knowledge=knowledge
@@ -90,13 +92,11 @@ def compare(
 
 
 def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot: Path | None, format: str) -> None:
-    from advisor.report.evidence import gains_record, gains_text, ratios_plot, software
-
     scores = mlperf.score_submissions(observations)
     gains = mlperf.scaling(scores) if scaling else mlperf.software_gains(scores)
     kind = "scaling" if scaling else "software"
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, kind: gains_record(gains)}, indent=2))
+        print_json({"schema_version": 1, kind: gains_record(gains)})
     else:
         typer.echo(gains_text(gains, of=kind))
         if not scaling:
@@ -107,19 +107,17 @@ def _compare_mlperf(observations: Sequence[Observation], *, scaling: bool, plot:
         _draw(plot, ratios_plot(rows, title=title), len(rows))
 
 
-def _gain_name(gain: Gain, kind: str, software: str) -> str:
+def _gain_name(gain: Gain, kind: str, software_name: str) -> str:
     machine = gain.later.hardware.name
     if kind == "scaling":
         counts = f"{gain.earlier.accelerators} to {gain.later.accelerators}"
-        return f"{gain.later.benchmark} {gain.later.round_} {software}: {counts}"
+        return f"{gain.later.benchmark} {gain.later.round_} {software_name}: {counts}"
     rounds = f"{gain.earlier.round_} to {gain.later.round_}"
     return f"{gain.later.benchmark}, {machine} ({gain.later.accelerators}): {rounds}"
 
 
 def _best(scores: Sequence[Score]) -> list[str]:
     """Return the fastest software of each benchmark on each machine that ran several, one line each."""
-    from advisor.report.evidence import software
-
     groups: dict[tuple[str, int, str, str], list[Score]] = {}
     for s in scores:
         if s.minutes is not None and s.accelerators and s.division == "closed":
@@ -206,7 +204,7 @@ def import_mlperf(
         write_atomically(output, observation_file(every.values(), compressed=output.suffix == ".gz"))
         typer.echo(f"wrote {len(every)} observations to `{output}`")
         return
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         counter = ContentCounter(o for name in INDICATORS for o in store.observations(indicator=name))
         for path, imported in trees:
             copies = imported.repeated + counter.add(imported.observations)
@@ -223,9 +221,8 @@ def mlperf_table(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print a round's scores as the published table does: minutes to train, by system and benchmark."""
-    check_format(format)
     check_format(division, among=("closed", "open", "all"), what="division")
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         scores = score_submissions(store.observations(indicator=TRAINING))
     name = round_ if round_.startswith("v") else f"v{round_}"
     matching = [s for s in scores if s.round_ == name and division in ("all", s.division)]
@@ -238,6 +235,6 @@ def mlperf_table(
     for listed in sorted({s.rules for s in matching} - {name}):
         warn(f"the rules of round `{name}` are not known: its scores are computed by those of `{listed}`")
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "scores": scores_record(matching)}, indent=2))
+        print_json({"schema_version": 1, "scores": scores_record(matching)})
         return
     typer.echo(scores_text(matching))

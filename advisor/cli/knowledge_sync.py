@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,13 +12,9 @@ from advisor import api
 from advisor.api.measurement_options import TOKEN
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format, typer_option
+from advisor.cli.options import FormatOption, KnowledgeOption, print_json, typer_option
 from knowledge.domain.errors import InputError
-
-if TYPE_CHECKING:
-    from knowledge.domain.observation import Observation
-    from knowledge.service.client import DeliveryResult
-    from knowledge.store.base import KnowledgeBase, QuarantinedObservation
+from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="Address of a knowledge base's service.")]
 TokenOption = Annotated[str, typer_option(TOKEN)]
@@ -38,34 +33,18 @@ _FEW = 10
 
 def push(url: UrlArgument, token: TokenOption = "", knowledge: KnowledgeOption = None) -> None:
     """Send the observations that a service does not have; those that it has are not counted twice."""
-    from knowledge.service.client import KnowledgeService
-    from knowledge.service.client import push as deliver
-
-    service = KnowledgeService(url, token)
-    with api.resources.open_writable_store(knowledge) as store:
-        _print_result(deliver(store, service, progress=say), "delivered")
+    _print_result(api.exchange.push(url, token, knowledge=knowledge, progress=say), "delivered")
 
 
 def pull(
     url: UrlArgument, token: TokenOption = "", source: SourceOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Fetch the observations that a service has and this knowledge base does not; implausible ones are quarantined."""
-    from knowledge.service.client import DeliveryResult, KnowledgeService
-    from knowledge.service.client import pull as fetch
-
-    service = KnowledgeService(url, token)
-    with api.resources.open_writable_store(knowledge) as store:
-        sink = api.resources.AdmittingSink(store, source=source or service.name, warn=warn)
-
-        def add(observations: Iterable[Observation]) -> DeliveryResult:
-            result = sink.add(observations)
-            quarantined = tuple((q.observation.identity, q.reason) for q in result.quarantined)
-            return DeliveryResult(added=result.added, known=result.known, quarantined=quarantined)
-
-        _print_result(fetch(service, store, add, progress=say), "fetched")
+    result = api.exchange.pull(url, token, source=source, knowledge=knowledge, progress=say, warn=warn)
+    _print_result(result, "fetched")
 
 
-def _print_result(result: DeliveryResult, verb: str) -> None:
+def _print_result(result: api.exchange.DeliveryResult, verb: str) -> None:
     typer.echo(f"{verb}: {result.added} added, {result.known} already stored, {len(result.quarantined)} quarantined")
     for identity, reason in result.quarantined[:_FEW]:
         say(f"  {identity[:12]} quarantined: {reason}")
@@ -81,7 +60,7 @@ def create_token(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Create a token and print it. It cannot be printed again: only its hash is stored."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         text, token = store.create_token(role=role, source=source, days=days)
     say(
         f"token `{token.id}` for `{source}`, role `{role}`"
@@ -93,11 +72,10 @@ def create_token(
 @tokens.command("list")
 def list_tokens(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List the tokens by their identifiers; the tokens themselves are not stored."""
-    check_format(format)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         stored = store.tokens()
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "tokens": [asdict(t) for t in stored]}, indent=2))
+        print_json({"schema_version": 1, "tokens": [asdict(t) for t in stored]})
         return
     for t in stored:
         ended = f"revoked {t.revoked_at}" if t.revoked_at else f"until {t.expires_at or 'revoked'}"
@@ -110,7 +88,7 @@ def revoke_token(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Revoke a token permanently; a running service refuses it at once."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         store.revoke_token(identity)
     typer.echo(f"token `{identity}` is revoked")
 
@@ -118,8 +96,7 @@ def revoke_token(
 @quarantine.command("list")
 def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List quarantined observations with the reasons."""
-    check_format(format)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         entries = store.quarantined()
     if format == "json":
         records = [
@@ -133,7 +110,7 @@ def list_quarantine(format: FormatOption = "text", knowledge: KnowledgeOption = 
             }
             for q in entries
         ]
-        typer.echo(json.dumps({"schema_version": 1, "quarantined": records}, indent=2))
+        print_json({"schema_version": 1, "quarantined": records})
         return
     for q in entries:
         o = q.observation
@@ -147,7 +124,7 @@ def accept(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Store quarantined observations."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         result = store.release(_selected_identities(store, which or [], all_=all_, source=source))
     typer.echo(f"{result.added} accepted" + (f", {result.known} already stored" if result.known else ""))
 
@@ -157,7 +134,7 @@ def drop(
     which: WhichArgument = None, all_: AllOption = False, source: OfOption = None, knowledge: KnowledgeOption = None
 ) -> None:
     """Delete quarantined observations permanently."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         deletions = store.drop(_selected_identities(store, which or [], all_=all_, source=source))
     typer.echo(f"{deletions} deleted")
 
@@ -186,11 +163,10 @@ def _selected_identities(store: KnowledgeBase, prefixes: Sequence[str], *, all_:
 @sources.command("list")
 def list_sources(format: FormatOption = "text", knowledge: KnowledgeOption = None) -> None:
     """List the sources of observations with the trust in each."""
-    check_format(format)
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         stored = store.sources()
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 1, "sources": [asdict(s) for s in stored]}, indent=2))
+        print_json({"schema_version": 1, "sources": [asdict(s) for s in stored]})
         return
     for s in stored:
         quarantined = f", {s.quarantined} quarantined" if s.quarantined else ""
@@ -205,6 +181,6 @@ def trust(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Set the trust in a source: half the trust doubles the variance of its observations."""
-    with api.resources.open_writable_store(knowledge) as store:
+    with api.stores.open_writable_store(knowledge) as store:
         store.trust(name, weight)
     typer.echo(f"`{name}` is trusted with {weight:g}")

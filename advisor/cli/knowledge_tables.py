@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 
 from advisor import api
 from advisor.cli.console import warn
-from advisor.cli.options import FormatOption, KnowledgeOption, check_format
+from advisor.cli.options import FormatOption, KnowledgeOption, print_json
 from advisor.domain.progress import activity, hide_progress
 from advisor.domain.words import count
 from knowledge.domain.shared_files import write_atomically
@@ -45,7 +44,6 @@ def import_published(
 
     Nothing is stored if a file is not such a table. `--format json` lists all rows that were skipped.
     """
-    check_format(format)
     tables = []
     for path in files:
         with activity("reading %s", path.name):
@@ -59,9 +57,9 @@ def import_published(
     if output is not None:
         _write(output, tables, format)
         return
-    with api.resources.open_writable_store(knowledge) as store, activity("storing the measurements"):
+    with api.stores.open_writable_store(knowledge) as store, activity("storing the measurements"):
         # One delivery, so that either the rows of all files are stored or none.
-        result = api.resources.AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
+        result = api.stores.AdmittingSink(store, warn=warn).add(o for _, table in tables for o in table.observations)
     hide_progress()
     _print_result(tables, result, format)
 
@@ -89,7 +87,7 @@ def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: 
     content = observation_file(observations, compressed=output.suffix == ".gz", with_identities=False)
     write_atomically(output, content)
     if format == "json":
-        typer.echo(json.dumps({**_record(tables), "output": str(output)}, indent=2))
+        print_json({**_record(tables), "output": str(output)})
     else:
         typer.echo(f"wrote {len(observations)} observations to `{output}`")
 
@@ -97,7 +95,7 @@ def _write(output: Path, tables: Sequence[tuple[Path, PublishedTable]], format: 
 def _print_result(tables: Sequence[tuple[Path, PublishedTable]], result: AdmissionResult, format: str) -> None:
     if format == "json":
         stored = {"added": result.added, "known": result.known, "quarantined": len(result.quarantined)}
-        typer.echo(json.dumps({**_record(tables), **stored}, indent=2))
+        print_json({**_record(tables), **stored})
         return
     for path, table in tables:
         typer.echo(f"{path}: {', '.join(_counts(table))}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from advisor.cli.campaign import campaign, plan
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import progress_bar, say, warn
 from advisor.cli.measure import OutputOption, interruptible, with_workload, write_output
-from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, check_format, expand_options
+from advisor.cli.options import FormatOption, IndexPlaces, KnowledgeOption, expand_options, print_json
 from advisor.domain.words import count
 from advisor.index.client import IndexClient
 from advisor.report.catalogue import indicator_records, indicator_text, settings_text
@@ -52,9 +51,8 @@ def list_indicators(
     format: FormatOption = "text",
 ) -> None:
     """List the indicators with their sizes and backends."""
-    check_format(format)
     if format == "json":
-        typer.echo(json.dumps({"schema_version": 2, "indicators": indicator_records()}, indent=2))
+        print_json({"schema_version": 2, "indicators": indicator_records()})
         return
     typer.echo(indicator_text(long=long))
 
@@ -160,7 +158,7 @@ def _planned_indicators(
         raise InputError("no stack is named", hint="add `--stack 'numpy==2.2.6'`, and more to compare with it")
     if sampling.samples == 1:
         raise InputError("an indicator needs at least 2 samples in each process", hint="omit `--samples`")
-    with api.resources.open_indexes(indexes, Path.cwd()) as client:
+    with api.indexes.open_indexes(indexes, Path.cwd()) as client:
         block = api.measurement.plan_block(
             indicators or (),
             block_group.stack,
@@ -247,8 +245,7 @@ def show(
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Print the comparisons of a block that was measured before."""
-    check_format(format)
-    with api.resources.open_readable_store(knowledge) as store:
+    with api.stores.open_readable_store(knowledge) as store:
         # The names of blocks of `pi run` begin with the time: they come last, the newest at the end.
         names = sorted((stored.name for stored in store.blocks()), key=lambda name: (name[:8].isdigit(), name))
         matching = [block] if block in names else [name for name in names if name.startswith(block)]
@@ -262,6 +259,6 @@ def show(
             )
         observations = tuple(store.observations(block=matching[0]))
     if format == "json":
-        typer.echo(json.dumps(block_record(observations), indent=2))
+        print_json(block_record(observations))
         return
     typer.echo(block_table(observations))

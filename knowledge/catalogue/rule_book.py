@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from packaging.version import Version
 
-from knowledge.catalogue.builds import Build, CatalogueEntry, FrameworkIndex
+from knowledge.catalogue.builds import Build, CatalogueEntry, FrameworkIndex, shipped_builds
 from knowledge.catalogue.entries import admits
 from knowledge.catalogue.rules import (
     CapabilityRule,
@@ -21,6 +21,7 @@ from knowledge.catalogue.rules import (
     UndeclaredRequirementRule,
     VendorRule,
     Verdict,
+    shipped_rules,
 )
 from knowledge.catalogue.slower import SlowerRule
 from knowledge.domain.hardware import HardwareProfile
@@ -183,7 +184,7 @@ class RuleBook:
 
     def _lacks_code(self, rule: CapabilityRule, version: Version) -> str | None:
         gpu = self._hardware.gpu
-        if gpu is None or gpu.capability is None or self._hardware.cpu.architecture not in rule.architectures:
+        if gpu is None or gpu.capability is None or not self._hardware.is_one_of((), rule.architectures):
             return None
         built_with = cuda_of_local_version(version)
         is_this_build = rule.default if version.local is None else built_with is not None and built_with == rule.cuda
@@ -231,9 +232,7 @@ class RuleBook:
         hardware = self._hardware
         if any(accelerator.vendor == rule.vendor for accelerator in hardware.accelerators):
             return None
-        if (rule.os and hardware.os not in rule.os) or (
-            rule.architectures and hardware.cpu.architecture not in rule.architectures
-        ):
+        if not hardware.is_one_of(rule.os, rule.architectures):
             return None
         if rule.local is None:
             builds = f"`{name}`"
@@ -289,3 +288,9 @@ def runs_on(capability: tuple[int, int], *, machine_code: Iterable[str], ptx: It
 def _capability(text: str) -> tuple[int, int]:
     major, _, minor = text.partition(".")
     return int(major), int(minor or 0)
+
+
+def publishers_indexes(machines: Iterable[HardwareProfile]) -> tuple[FrameworkIndex, ...]:
+    """Return the indexes of publishers with builds that at least one machine can use, by the rules that ship."""
+    books = [RuleBook(shipped_rules(), hardware) for hardware in machines]
+    return tuple(dict.fromkeys(index for book in books for index in book.usable_indexes(shipped_builds())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, Dict, FrozenSet, List, NamedTuple, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 Parameters = Dict[str, Any]
 Array = Any
@@ -25,7 +25,15 @@ class FrameworkAbilities(Protocol):
 
     @property
     def abilities(self) -> FrozenSet[str]:
-        """What indicators may need of it."""
+        """What indicators may need of it, such as ``backward`` or the operation ``matmul``."""
+
+    @property
+    def algorithms(self) -> Mapping[str, str]:
+        """How it computes an operation for which it has no function of its own."""
+
+    @property
+    def extra_copies(self) -> Mapping[str, float]:
+        """Further arrays in memory, as multiples of ``backward_images`` or ``model_weights``."""
 
 
 class Parameter(NamedTuple):
@@ -194,6 +202,13 @@ class Backend:
         """
         operands = (*arrays, *weights)
         return lambda: function(self, *operands)
+
+    def require_compilation(self) -> None:
+        """Refuse settings under which :meth:`compile` does not compile.
+
+        Raises:
+            Unsupported: If there is one.
+        """
 
     def run_eagerly(self, function: Callable[..., Array], arrays: Sequence[Array]) -> Callable[[], Any]:
         """Return a call of ``function(backend, *arrays)`` in which Python runs every operation, without compilation."""

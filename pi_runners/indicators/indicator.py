@@ -42,6 +42,7 @@ class Indicator(ABC):
         parameters: Parameters by name.
         sets: Parameter sets by size; each has one or more cases.
         needs: Abilities that a framework needs for it: the `abilities` of its `framework.toml`.
+        operation: Operation that some frameworks compute by another algorithm: the `algorithms` there; or empty.
         devices: Devices that support it.
         dtypes: Element types that it supports.
         notes: Further sentences for its reference page.
@@ -58,7 +59,8 @@ class Indicator(ABC):
     sample = "seconds per call"
     parameters: Dict[str, Parameter] = {}  # noqa: RUF012 -- `ClassVar` would forbid what subclasses do here
     sets: Dict[str, Tuple[Parameters, ...]] = {}  # noqa: RUF012
-    needs: Tuple[str, ...] = ("operations",)
+    needs: Tuple[str, ...] = ()
+    operation = ""
     devices: Tuple[str, ...] = ("cpu", "cuda")
     dtypes: Tuple[str, ...] = ("float32", "float64", "float16", "bfloat16")
     notes: Tuple[str, ...] = ()
@@ -88,9 +90,9 @@ class Indicator(ABC):
 
     def complaints(self, parameters: Parameters) -> List[str]:
         """Return what is wrong with parameters, one message each; empty if all are valid."""
-        messages = [
-            "`{}` is not a parameter of `{}`".format(n, self.name) for n in parameters if n not in self.parameters
-        ]
+        # The user does not choose the algorithm: see `parameters_for`.
+        names = {*self.parameters, *(["algorithm"] if self.operation else [])}
+        messages = ["`{}` is not a parameter of `{}`".format(n, self.name) for n in parameters if n not in names]
         for name, parameter in self.parameters.items():
             if name in parameters:
                 complaint = parameter.complaint(parameters[name])
@@ -102,7 +104,8 @@ class Indicator(ABC):
 
     def parameters_for(self, parameters: Parameters, framework: FrameworkAbilities) -> Parameters:
         """Return parameters, with ``algorithm`` added if the framework computes in another way than others."""
-        return dict(parameters)
+        algorithm = framework.algorithms.get(self.operation)
+        return dict(parameters, **({"algorithm": algorithm} if algorithm else {}))
 
     def items(self, parameters: Parameters) -> float:
         """Return the number of items, such as images, that one call processes; 0 if there are none."""

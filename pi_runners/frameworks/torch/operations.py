@@ -124,6 +124,10 @@ class TorchBackend(Backend):
 
         return run
 
+    def require_compilation(self) -> None:
+        if self.settings.get("compile") != "on":
+            raise Unsupported("PyTorch compiles only with the setting `compile`")
+
     def pullback(
         self, function: Callable[..., Array], arrays: Sequence[Array], cotangent: Array
     ) -> Callable[[], Sequence[Array]]:

@@ -26,6 +26,7 @@ class Recurrent(Operation):
     """One recurrent layer over a sequence, forward, without biases."""
 
     name = "recurrent"
+    needs = ("recurrent",)
     summary = "one recurrent layer (vanilla, LSTM, GRU) over a sequence, forward"
     corresponds = "DeepBench recurrent layers (https://github.com/baidu-research/DeepBench), with the input's product"
     flops_formula = "2 gates hidden (inputs + hidden) batch timesteps"

@@ -71,6 +71,10 @@ class Elementwise(_RowOperation):
     parameters = {**_ROWS, "kind": Parameter("operation", choices=("add", "multiply", "tanh", "chain"))}  # noqa: RUF012
     sets = _with_kinds("add", "tanh", "chain")
 
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        kind = parameters.get("kind", "chain")
+        return ("add", "multiply", "tanh") if kind == "chain" else (kind,)
+
     def flops(self, parameters: Parameters) -> float:
         """Return the operations; a tanh counts as one."""
         return float((3 if parameters["kind"] == "chain" else 1) * parameters["rows"] * parameters["columns"])
@@ -116,6 +120,9 @@ class Reduction(_RowOperation):
     parameters = {**_ROWS, "kind": Parameter("operation", choices=("sum", "max"))}  # noqa: RUF012
     sets = _with_kinds("sum", "max")
 
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        return ("total" if parameters.get("kind") == "sum" else "largest",)
+
     def bytes_moved(self, parameters: Parameters, dtype: str) -> float:
         """Return the bytes of the array, read once, and of one result for each row."""
         return float(ITEM_BYTES[dtype] * parameters["rows"] * (parameters["columns"] + 1))
@@ -159,6 +166,7 @@ class Softmax(_RowOperation):
 
     copies = 1.75
     name = "softmax"
+    needs = ("softmax",)
     summary = "softmax of every row"
     corresponds = (
         "Triton's fused softmax tutorial (https://triton-lang.org/main/getting-started/tutorials/02-fused-softmax.html)"
@@ -189,6 +197,7 @@ class Fft(_RowOperation):
 
     copies = 2.0
     name = "fft"
+    needs = ("fft",)
     summary = "discrete Fourier transform of every real row"
     corresponds = "benchFFT (http://www.fftw.org/benchfft/)"
     flops_formula = "2.5 rows columns log2(columns)"
@@ -250,6 +259,7 @@ class Sort(_RowOperation):
 
     copies = 3.0
     name = "sort"
+    needs = ("sort",)
     summary = "sort every row in ascending order (PyTorch also computes the permutation; ONNX Runtime: TopK)"
     corresponds = "PyTorch's operator benchmark, sort (benchmarks/operator_benchmark)"
     flops_formula = "0: comparisons are no floating-point operations"
@@ -281,6 +291,7 @@ class Embedding(Operation):
     """Gathers rows of a table by random indices."""
 
     name = "embedding"
+    needs = ("gather",)
     summary = "gather random rows of a table"
     corresponds = "the embeddings of DLRM (https://github.com/facebookresearch/dlrm), without the sum"
     flops_formula = "0"

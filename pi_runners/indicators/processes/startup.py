@@ -44,6 +44,7 @@ class Startup(Indicator):
     """Import, initialisation of the device and first call of a small function, in a fresh process."""
 
     name = "startup"
+    needs = ("matmul", "tanh")
     version = 2
     summary = "import of the framework plus the first call of a small function (tracing, compilation), fresh processes"
     corresponds = "python -X importtime, and the first step that tf_cnn_benchmarks leaves out as warm-up"

@@ -33,6 +33,7 @@ class ModelDefinition(ABC):
         name: Name of the model.
         summary: Description in one line.
         source: Published model with the same structure.
+        needs: Operations of a backend that the forward pass calls.
         parameters: Parameters by name.
         sets: Parameter sets by size.
     """
@@ -40,6 +41,7 @@ class ModelDefinition(ABC):
     name = ""
     summary = ""
     source = ""
+    needs: Tuple[str, ...] = ()
     parameters: Dict[str, Parameter] = {}  # noqa: RUF012
     sets: Dict[str, Parameters] = {}  # noqa: RUF012
 
@@ -115,6 +117,7 @@ class Cnn(ModelDefinition):
 
     name = "cnn"
     summary = "residual CNN: stem, three stages of basic blocks with batch normalisation, global mean, classifier"
+    needs = ("convolution", "batch_norm", "relu", "add", "spatial_mean", "matmul")
     source = "ResNet (MLPerf image classification, tf_cnn_benchmarks): https://arxiv.org/abs/1512.03385 section 4.2"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -189,6 +192,7 @@ class Transformer(ModelDefinition):
     summary = (
         "transformer encoder block: attention and a feed-forward layer four times as wide, a class for every token"
     )
+    needs = ("layer_norm", "matmul", "reshape", "transpose", "scale", "softmax", "add", "relu")
     source = "BERT's block (MLPerf language): https://arxiv.org/abs/1706.03762 section 3.1"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -245,6 +249,7 @@ class Recommender(ModelDefinition):
 
     name = "recommender"
     summary = "neural collaborative filtering: embeddings of users and items, their product, a perceptron, two classes"
+    needs = ("gather", "multiply", "join", "relu", "matmul")
     source = "NCF (MLPerf recommendation v0.5 and v0.6): https://arxiv.org/abs/1708.05031 figure 3"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,
@@ -297,6 +302,7 @@ class Unet3d(ModelDefinition):
 
     name = "unet3d"
     summary = "3D U-Net of two levels: convolutions, pooling, upsampling, a skip connection, a class for every voxel"
+    needs = ("convolution", "batch_norm", "relu", "pool", "upsample", "join_channels", "channels_to_rows", "matmul")
     source = "3D U-Net (MLPerf medical imaging): https://arxiv.org/abs/1606.06650 figure 2"
     parameters = {  # noqa: RUF012
         "batch": _BATCH,

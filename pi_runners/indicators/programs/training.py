@@ -80,7 +80,10 @@ class TrainingStep(ModelIndicator, Operation):
     sets = {  # noqa: RUF012
         size: tuple(dict(m.sets[size], model=m.name) for m in MODELS.values()) for size in ("small", "medium", "large")
     }
-    needs = ("operations", "backward")
+    needs = ("backward",)
+
+    def needed(self, parameters: Parameters) -> Tuple[str, ...]:
+        return (*self.needs, "cross_entropy", *MODELS[parameters.get("model", "cnn")].needs)
 
     def flops(self, parameters: Parameters) -> float:
         """Return three times the forward pass: the backward pass computes gradients of weights and of activations."""
@@ -218,7 +221,7 @@ class TimeToQuality(Indicator):
         "medium": ({"percent": 95, "hidden": 256, "batch": 32, "seeds": 10},),
         "large": ({"percent": 96, "hidden": 4096, "batch": 64, "seeds": 10},),
     }
-    needs = ("operations", "backward")
+    needs = ("backward", "matmul", "relu", "cross_entropy")
     dtypes = ("float32",)
 
     def flops(self, parameters: Parameters) -> float:

@@ -146,11 +146,9 @@ class _NetworkIndicator(Indicator):
         return PROCESS_BYTES + ITEM_BYTES[dtype] * elements
 
     def extra_memory(self, parameters: Parameters, dtype: str, framework: FrameworkAbilities) -> float:
-        """Return the memory of the encoded graph of ONNX Runtime, which contains the weights a third time."""
-        if framework.name != "onnxruntime":
-            return 0.0
+        """Return the memory of further copies of the weights."""
         counts = count(self._network(parameters), parameters, parameters["mode"])
-        return 1.4 * ITEM_BYTES[dtype] * counts.weights
+        return framework.extra_copies.get("model_weights", 0.0) * ITEM_BYTES[dtype] * counts.weights
 
     def measure(self, backend: Backend, parameters: Parameters, plan: SamplingPlan) -> Dict[str, Any]:
         """Check the model on a small batch, then time it."""

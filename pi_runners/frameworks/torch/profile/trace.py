@@ -13,8 +13,6 @@ from pi_runners.profile.read import TraceReader
 from pi_runners.profile.summary import TraceSummary
 from pi_runners.profile.timeline import Kind, Level, Timeline
 
-_CATEGORIES = frozenset({"cpu_op", "kernel", "cuda_runtime", "cuda_driver"})
-"""Categories of events by which a trace of torch.profiler is recognised."""
 _HARDWARE = re.compile(r'"deviceProperties":\s*\[\s*\{\s*"id": 0, "name": "([^"]{1,100})"')
 """Name of the first accelerator, which torch.profiler writes before the events."""
 _DEVICE = {"kernel": "", "gpu_memcpy": "memory copies", "gpu_memset": "memory copies"}
@@ -93,10 +91,6 @@ def _summary(timeline: Timeline, steps: list[tuple[float, float]], device: str, 
 
 class TorchReader(TraceReader):
     """Traces of torch.profiler, which have the device's name before the events."""
-
-    def recognises(self, event: dict[str, Any]) -> bool:
-        """Return whether an event has a category of PyTorch."""
-        return str(event.get("cat")) in _CATEGORIES
 
     def read_events(self, events: Iterable[dict[str, Any]], *, steps: int) -> TraceSummary:
         """Return the content of a trace; only its first complete steps count, if their number is given."""

@@ -1,35 +1,27 @@
-"""Package indexes and knowledge bases, opened with the options and settings of a project."""
+"""Package indexes, opened with the options and settings of a project."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
 from advisor.api.option import with_settings
 from advisor.api.options import IndexOptions
-from advisor.domain.words import count
 from advisor.index.cache import DiskCache
 from advisor.index.client import IndexClient
 from advisor.index.configuration import check_strategy, read_configuration
 from advisor.index.vulnerabilities.database import AdvisoryDatabase
-from advisor.index.vulnerabilities.service import DEFAULT_SERVICE
+from advisor.index.vulnerabilities.records import DEFAULT_SERVICE
 from advisor.project.interface import ProjectRequirements
-from advisor.user_directories import advisory_database_path, cache_directory, readable_address
+from advisor.user_directories import advisory_database_path, cache_directory
 from knowledge.domain.errors import InputError
 from knowledge.domain.hardware import HardwareProfile
-from knowledge.domain.observation import Observation
-from knowledge.store.base import KnowledgeBase
-from knowledge.store.state_hash import default_address
-
-if TYPE_CHECKING:
-    from knowledge.exchange.admission import AdmissionResult
-    from knowledge.store.sql import SqlKnowledgeBase
 
 logger = logging.getLogger(__name__)
 
@@ -116,17 +108,13 @@ def _framework_indexes(
     """Return the publishers' indexes with builds that a machine can use, by package, as a part of a configuration."""
     if not machines or not options.framework_indexes:
         return {}
-    from knowledge.catalogue.builds import shipped_builds
-    from knowledge.catalogue.rule_book import RuleBook
-    from knowledge.catalogue.rules import shipped_rules
+    # Most projects do not need the catalogue of builds here.
+    from knowledge.catalogue.rule_book import publishers_indexes
 
     mirrors: Mapping[str, str] = settings.get("index-mirrors", {})
     builds: dict[str, tuple[str, ...]] = {}
     exclusive: set[str] = set()
-    indexes = (
-        index for hardware in machines for index in RuleBook(shipped_rules(), hardware).usable_indexes(shipped_builds())
-    )
-    for index in dict.fromkeys(indexes):
+    for index in publishers_indexes(machines):
         url = _mirror_of(index.url, mirrors)
         exclusive.update(index.exclusive)
         builds |= {name: (*builds.get(name, ()), url) for name in index.packages}
@@ -152,80 +140,3 @@ def _advisory_service(choice: str | None) -> str | None:
             f"`{choice}` is not the address of a service", hint="write it as `--advisories https://...` or `off`"
         )
     return choice or DEFAULT_SERVICE
-
-
-def open_readable_store(address: str | None) -> SqlKnowledgeBase:
-    """Open a knowledge base that is only read.
-
-    If the user's own does not exist and cannot be created, the observations that ship with the program take its place.
-
-    Args:
-        address: Address of the knowledge base; ``None`` for the user's own.
-
-    Raises:
-        KnowledgeBaseError: If it cannot be opened.
-    """
-    from knowledge.store.engine import open_knowledge_base
-
-    return open_knowledge_base(readable_address(address))
-
-
-def open_writable_store(address: str | None) -> SqlKnowledgeBase:
-    """Open a knowledge base to add observations to.
-
-    Args:
-        address: Address of the knowledge base; ``None`` for the user's own.
-
-    Raises:
-        KnowledgeBaseError: If it cannot be opened.
-    """
-    from knowledge.store.engine import open_knowledge_base
-
-    return open_knowledge_base(address or default_address())
-
-
-Warn = Callable[[str, str], None]
-"""Receives a warning and a hint, which may be empty."""
-
-
-def log_warning(message: str, hint: str) -> None:
-    """Log a warning with its hint."""
-    logger.warning("%s", f"{message}; {hint}" if hint else message)
-
-
-class AdmittingSink:
-    """Adds observations to a knowledge base, and warns of quarantined ones."""
-
-    def __init__(self, store: KnowledgeBase, *, source: str = "", warn: Warn = log_warning) -> None:
-        """Store the parameters.
-
-        Args:
-            store: The knowledge base.
-            source: Name of who delivers the observations; empty for the knowledge base's own.
-            warn: Receives a warning if observations are quarantined.
-        """
-        from knowledge.exchange.admission import Admission
-        from pi_runners.catalogue import Indicators
-
-        self._admission = Admission(store, Indicators(), source=source)
-        self._warn = warn
-
-    def add(self, observations: Iterable[Observation], *, shipped: Collection[str] = ()) -> AdmissionResult:
-        """Store plausible observations, and quarantine the others (:class:`knowledge.exchange.admission.Admission`)."""
-        result = self._admission.add(observations, shipped=shipped)
-        warn_of_quarantine([(q.observation.identity, q.reason) for q in result.quarantined], self._warn)
-        return result
-
-
-def warn_of_quarantine(entries: Sequence[tuple[str, str]], warn: Warn) -> None:
-    """Warn of quarantined observations, with the first reason.
-
-    Args:
-        entries: Identity of each observation, with the reason.
-        warn: Receives the warning, unless there are no entries.
-    """
-    if entries:
-        warn(
-            f"{count(len(entries), 'observation')} quarantined; the first because: {entries[0][1]}",
-            "`advisor knowledge quarantine list` prints the reasons; `accept` stores them, `drop` deletes them",
-        )
