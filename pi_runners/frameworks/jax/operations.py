@@ -199,17 +199,13 @@ class JaxBackend(Backend):
 
         return run
 
-    def copy(self, x: Array) -> Array:
-        return jnp.copy(x)
+    copy = staticmethod(jnp.copy)
 
     def gather(self, table: Array, indices: Array) -> Array:
         return jnp.take(table, indices, axis=0)
 
-    def relu(self, x: Array) -> Array:
-        return jax.nn.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return jnp.tanh(x)
+    relu = staticmethod(jax.nn.relu)
+    tanh = staticmethod(jnp.tanh)
 
     def total(self, x: Array) -> Array:
         return x.sum(axis=-1)
@@ -218,8 +214,7 @@ class JaxBackend(Backend):
         """Take the largest of the last axis."""
         return x.max(axis=-1)
 
-    def softmax(self, x: Array) -> Array:
-        return jax.nn.softmax(x)
+    softmax = staticmethod(jax.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
         centred = x - x.mean(axis=-1, keepdims=True)
@@ -232,8 +227,7 @@ class JaxBackend(Backend):
         centred = x - x.mean(axis=axes)
         return centred * lax.rsqrt((centred * centred).mean(axis=axes) + 1e-5) * gain + offset
 
-    def fft(self, x: Array) -> Array:
-        return jnp.fft.rfft(x)
+    fft = staticmethod(jnp.fft.rfft)
 
     def sort(self, x: Array) -> Array:
         return jnp.sort(x, axis=-1)
@@ -255,11 +249,8 @@ class JaxBackend(Backend):
 
     join = join_channels
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return jnp.reshape(x, tuple(shape))
-
-    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        return jnp.transpose(x, tuple(axes))
+    reshape = staticmethod(jnp.reshape)
+    transpose = staticmethod(jnp.transpose)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
         log_likelihoods = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)

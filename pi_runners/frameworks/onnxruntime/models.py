@@ -13,13 +13,15 @@ from pi_runners.harness.random_inputs import product
 from pi_runners.models.count import count
 from pi_runners.models.layers import (
     BuiltModel,
+    Filters,
     InitialWeight,
     Layers,
     ModelTraining,
+    Pair,
     bias_weight,
-    dense_weight,
+    dense_weights,
     filters_weight,
-    gain_weight,
+    norm_weights,
     recurrent_weights,
     table_weight,
 )
@@ -101,23 +103,16 @@ class OnnxLayers(Layers):
     def _softmax(self, x: Value) -> Value:
         return self._node("Softmax", [x], x.shape, axis=-1)
 
-    def convolution(
-        self, name: str, x: Array, filters: int, kernel: int, stride: int = 1, groups: int = 1, bias: bool = False
-    ) -> Array:
-        padding = 0 if kernel == stride else kernel // 2
-        inputs = [x, self._weight(filters_weight(name, (filters, x.shape[1] // groups, kernel, kernel)))]
-        if bias:
-            inputs.append(self._weight(bias_weight(name, filters)))
-        shape = (x.shape[0], filters, *_windows(x, kernel, stride, padding))
+    def convolution(self, name: str, x: Array, filters: Filters) -> Array:
         return self._node(
             "Conv",
-            inputs,
-            shape,
+            [x, *map(self._weight, filters.weights(name, x.shape[1]))],
+            (x.shape[0], filters.number, *_windows(x, filters.kernel, filters.stride, filters.padding)),
             dilations=[1, 1],
-            group=groups,
-            kernel_shape=[kernel] * 2,
-            pads=[padding] * 4,
-            strides=[stride] * 2,
+            group=filters.groups,
+            kernel_shape=[filters.kernel] * 2,
+            pads=[filters.padding] * 4,
+            strides=[filters.stride] * 2,
         )
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
@@ -131,23 +126,22 @@ class OnnxLayers(Layers):
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
-        weights = [self._weight(gain_weight(name, width, gain)), self._weight(bias_weight(name, width))]
+        weights = map(self._weight, norm_weights(name, width, gain))
         statistics = [self._constant(fill(width, dtype=self._backend.dtype)) for fill in (np.zeros, np.ones)]
         return self._node("BatchNormalization", [x, *weights, *statistics], x.shape, epsilon=1e-5)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         """`Gemm` for rows, otherwise `MatMul` and `Add`."""
-        weight = dense_weight(name, x.shape[-1], width)
-        shape = (*x.shape[:-1], width)
+        weight, *offsets = dense_weights(name, x.shape[-1], width, bias)
         if not bias:
             return self._matmul(x, self._weight(weight))
-        offsets = self._weight(bias_weight(name, width))
+        offset, shape = self._weight(offsets[0]), (*x.shape[:-1], width)
         if len(x.shape) == 2:
-            return self._node("Gemm", [x, self._weight(weight, transposed=True), offsets], shape, transB=1)
-        return self._node("Add", [offsets, self._matmul(x, self._weight(weight))], shape)
+            return self._node("Gemm", [x, self._weight(weight, transposed=True), offset], shape, transB=1)
+        return self._node("Add", [offset, self._matmul(x, self._weight(weight))], shape)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        weights = [self._weight(make(name, x.shape[-1])) for make in (gain_weight, bias_weight)]
+        weights = map(self._weight, norm_weights(name, x.shape[-1]))
         return self._node("LayerNormalization", [x, *weights], x.shape, axis=-1, epsilon=epsilon)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
@@ -176,13 +170,11 @@ class OnnxLayers(Layers):
         q, k, v = self._heads(name, x, heads)
         return self._attention(name, q, k, v, causal)
 
-    def cached_attention(
-        self, name: str, x: Array, heads: int, keys: Array, values: Array
-    ) -> Tuple[Array, Array, Array]:
+    def cached_attention(self, name: str, x: Array, heads: int, cache: Pair) -> Tuple[Array, Pair]:
         """`Concat` of the cache, then as :meth:`self_attention`."""
-        q, k, v = self._heads(name, x, heads)
-        keys, values = self._concat(keys, k, 2), self._concat(values, v, 2)
-        return self._attention(name, q, keys, values), keys, values
+        q, *new = self._heads(name, x, heads)
+        keys, values = (self._concat(old, y, 2) for old, y in zip(cache, new))
+        return self._attention(name, q, keys, values), (keys, values)
 
     def _attention(self, name: str, q: Value, k: Value, v: Value, causal: bool = False) -> Array:
         batch, heads, length, width = q.shape
@@ -195,9 +187,7 @@ class OnnxLayers(Layers):
         mixed = self._transpose(self._matmul(self._softmax(scores), v), 0, 2, 1, 3)
         return self.dense(name + ".output", self._reshape(mixed, batch, length, heads * width), heads * width)
 
-    def lstm(
-        self, name: str, x: Array, hidden: int, state: Optional[Tuple[Array, Array]] = None
-    ) -> Tuple[Array, Tuple[Array, Array]]:
+    def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """`LSTM`, whose gates are in the order input, output, forget, cell and whose second bias is 0."""
         batch, length, inputs = x.shape
         weights = [self._initial(weight) for weight in recurrent_weights(name, inputs, hidden)]

@@ -249,14 +249,9 @@ class TensorflowBackend(Backend):
         layer.set_weights(matrices)
         return lambda backend, steps: tf.transpose(layer(tf.transpose(steps, (1, 0, 2))), (1, 0, 2))
 
-    def gather(self, table: Array, indices: Array) -> Array:
-        return tf.gather(table, indices)
-
-    def relu(self, x: Array) -> Array:
-        return tf.nn.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return tf.tanh(x)
+    gather = staticmethod(tf.gather)
+    relu = staticmethod(tf.nn.relu)
+    tanh = staticmethod(tf.tanh)
 
     def total(self, x: Array) -> Array:
         return tf.reduce_sum(x, axis=-1)
@@ -265,8 +260,7 @@ class TensorflowBackend(Backend):
         """Take the largest of the last axis."""
         return tf.reduce_max(x, axis=-1)
 
-    def softmax(self, x: Array) -> Array:
-        return tf.nn.softmax(x)
+    softmax = staticmethod(tf.nn.softmax)
 
     def layer_norm(self, x: Array, gain: Array, offset: Array) -> Array:
         """Normalise the last axis through its moments."""
@@ -284,8 +278,7 @@ class TensorflowBackend(Backend):
         mean, variance = tf.nn.moments(x, axes=list(range(x.shape.rank - 1)))
         return tf.nn.batch_normalization(x, mean, variance, offset, gain, 1e-5)
 
-    def fft(self, x: Array) -> Array:
-        return tf.signal.rfft(x)
+    fft = staticmethod(tf.signal.rfft)
 
     def sort(self, x: Array) -> Array:
         return tf.sort(x, axis=-1)
@@ -306,11 +299,8 @@ class TensorflowBackend(Backend):
 
     join = join_channels
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return tf.reshape(x, tuple(shape))
-
-    def transpose(self, x: Array, axes: Sequence[int]) -> Array:
-        return tf.transpose(x, tuple(axes))
+    reshape = staticmethod(tf.reshape)
+    transpose = staticmethod(tf.transpose)
 
     def cross_entropy(self, logits: Array, labels: Array) -> Array:
         return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))

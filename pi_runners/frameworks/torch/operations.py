@@ -223,11 +223,8 @@ class TorchBackend(Backend):
     def gather(self, table: Array, indices: Array) -> Array:
         return functional.embedding(indices, table)
 
-    def relu(self, x: Array) -> Array:
-        return functional.relu(x)
-
-    def tanh(self, x: Array) -> Array:
-        return torch.tanh(x)
+    relu = staticmethod(functional.relu)
+    tanh = staticmethod(torch.tanh)
 
     def total(self, x: Array) -> Array:
         return x.sum(dim=-1)
@@ -274,8 +271,7 @@ class TorchBackend(Backend):
     def transpose(self, x: Array, axes: Sequence[int]) -> Array:
         return x.permute(*axes)
 
-    def cross_entropy(self, logits: Array, labels: Array) -> Array:
-        return functional.cross_entropy(logits, labels)
+    cross_entropy = staticmethod(functional.cross_entropy)
 
     def channels_to_rows(self, x: Array, channels: int) -> Array:
         return x.movedim(1, -1).reshape(-1, channels)
