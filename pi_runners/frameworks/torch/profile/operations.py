@@ -160,9 +160,9 @@ def _recurrent(cell: str) -> Callable[[Call], Claim]:
 def _mkldnn_rnn_backward(call: Call) -> Claim:
     # oneDNN has this layer only for LSTM in PyTorch; the second weight has the shape (4 hidden, hidden).
     weight = call.input(2)
-    return operations.recurrent(
-        "lstm", call.input(0) if len(weight) == 2 else (), weight[-1] if weight else 0, "backward"
-    )
+    if len(weight) != 2:
+        return operations.claim("recurrent", direction="backward")
+    return operations.recurrent("lstm", call.input(0), weight[1], "backward")
 
 
 def _first(numbers: Sequence[int], otherwise: int) -> int:
