@@ -10,20 +10,8 @@ import numpy as np
 from jax import lax
 
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported, advance
-from pi_runners.models.layers import (
-    BuiltModel,
-    Filters,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    Pair,
-    bias_weight,
-    dense_weights,
-    filters_weight,
-    norm_weights,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models import initial
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 Arrays = Dict[str, Any]
@@ -45,7 +33,7 @@ class JaxLayers(Layers):
         self.statistics = dict(statistics)
         self._weights = weights
 
-    def _weight(self, weight: InitialWeight) -> Array:
+    def _weight(self, weight: initial.Weight) -> Array:
         return self._weights[weight.name]
 
     def _running(self, name: str, width: int) -> Tuple[Array, Array]:
@@ -68,13 +56,13 @@ class JaxLayers(Layers):
         # As for the gradient of a convolution, the outputs are the input channels of the kernel.
         y = lax.conv_transpose(
             x,
-            self._weight(filters_weight(name, (filters, x.shape[-1], 2, 2))),
+            self._weight(initial.filters(name, (filters, x.shape[-1], 2, 2))),
             strides=(2, 2),
             padding="VALID",
             dimension_numbers=("NHWC", "HWOI", "NHWC"),
             transpose_kernel=True,
         )
-        return y + self._weight(bias_weight(name, filters))
+        return y + self._weight(initial.bias(name, filters))
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         """Mean and variance in single precision or better, as in Flax."""
@@ -88,33 +76,33 @@ class JaxLayers(Layers):
                 _DECAY * variance + _RATE * batch_variance,
             )
             mean, variance = batch_mean, batch_variance
-        gains, offsets = map(self._weight, norm_weights(name, width, gain))
+        gains, offsets = map(self._weight, initial.norm(name, width, gain))
         return ((wide - mean) * (lax.rsqrt(variance + 1e-5) * gains) + offsets).astype(x.dtype)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        weight, *offsets = map(self._weight, dense_weights(name, x.shape[-1], width, bias))
+        weight, *offsets = map(self._weight, initial.dense(name, x.shape[-1], width, bias))
         y = jnp.matmul(x, weight)
         return y + offsets[0] if bias else y
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         """Mean and variance in single precision or better, as in Flax."""
-        gains, offsets = map(self._weight, norm_weights(name, x.shape[-1]))
+        gains, offsets = map(self._weight, initial.norm(name, x.shape[-1]))
         wide = x.astype(_wide(x.dtype))
         centred = wide - wide.mean(axis=-1, keepdims=True)
         scale = lax.rsqrt((centred * centred).mean(axis=-1, keepdims=True) + epsilon)
         return (centred * scale * gains + offsets).astype(x.dtype)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return jnp.take(self._weight(table_weight(name, rows, width)), indices, axis=0)
+        return jnp.take(self._weight(initial.table(name, rows, width)), indices, axis=0)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         return jnp.matmul(x, self._weights[name + ".table"].T)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._weight(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
+        return x + self._weight(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._weight(table_weight(name, 1, x.shape[-1]))
+        token = self._weight(initial.table(name, 1, x.shape[-1]))
         return jnp.concatenate((jnp.broadcast_to(token, (x.shape[0], 1, x.shape[-1])), x), axis=1)
 
     def _heads(self, name: str, x: Array, heads: int) -> List[Array]:
@@ -137,7 +125,7 @@ class JaxLayers(Layers):
 
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """One product for the inputs of all timesteps, then `lax.scan` over them."""
-        to_input, to_hidden, bias = (self._weight(w) for w in recurrent_weights(name, x.shape[-1], hidden))
+        to_input, to_hidden, bias = (self._weight(w) for w in initial.recurrent(name, x.shape[-1], hidden))
         zero = jnp.zeros((x.shape[0], hidden), dtype=x.dtype)
 
         def step(carry: Any, from_input: Array) -> Any:
@@ -188,11 +176,11 @@ class _Collector(JaxLayers):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__({}, {}, training=False)
-        self.collected: Dict[str, InitialWeight] = {}
+        self.collected: Dict[str, initial.Weight] = {}
         self._backend = backend
         self._dtype = jnp.dtype(backend.dtype)
 
-    def _weight(self, weight: InitialWeight) -> Array:
+    def _weight(self, weight: initial.Weight) -> Array:
         shape = weight.shape
         if len(shape) == 4:
             shape = (*shape[2:], shape[1], shape[0])

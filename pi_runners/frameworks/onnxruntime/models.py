@@ -10,21 +10,9 @@ import numpy as np
 from pi_runners.frameworks.onnxruntime.onnx_format import Graph, Symbol
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
 from pi_runners.harness.random_inputs import product
+from pi_runners.models import initial
 from pi_runners.models.count import count
-from pi_runners.models.layers import (
-    BuiltModel,
-    Filters,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    Pair,
-    bias_weight,
-    dense_weights,
-    filters_weight,
-    norm_weights,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 _MOST_BYTES = 2**31
@@ -71,13 +59,13 @@ class OnnxLayers(Layers):
     def _number(self, number: float) -> Value:
         return self._constant(np.array(number, dtype=self._backend.dtype))
 
-    def _initial(self, weight: InitialWeight) -> Any:
+    def _initial(self, weight: initial.Weight) -> Any:
         if weight.name not in self._weights:
             array = self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
             self._weights[weight.name] = array
         return self._weights[weight.name]
 
-    def _weight(self, weight: InitialWeight, transposed: bool = False) -> Value:
+    def _weight(self, weight: initial.Weight, transposed: bool = False) -> Value:
         if weight.name not in self._constants:
             array = self._initial(weight)
             self._constants[weight.name] = self._constant(array.swapaxes(0, 1) if transposed else array)
@@ -118,21 +106,21 @@ class OnnxLayers(Layers):
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
         batch, channels, height, width = x.shape
         weights = [
-            self._weight(filters_weight(name, (filters, channels, 2, 2)), transposed=True),
-            self._weight(bias_weight(name, filters)),
+            self._weight(initial.filters(name, (filters, channels, 2, 2)), transposed=True),
+            self._weight(initial.bias(name, filters)),
         ]
         shape = (batch, filters, 2 * height, 2 * width)
         return self._node("ConvTranspose", [x, *weights], shape, kernel_shape=[2, 2], strides=[2, 2])
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
-        weights = map(self._weight, norm_weights(name, width, gain))
+        weights = map(self._weight, initial.norm(name, width, gain))
         statistics = [self._constant(fill(width, dtype=self._backend.dtype)) for fill in (np.zeros, np.ones)]
         return self._node("BatchNormalization", [x, *weights, *statistics], x.shape, epsilon=1e-5)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         """`Gemm` for rows, otherwise `MatMul` and `Add`."""
-        weight, *offsets = dense_weights(name, x.shape[-1], width, bias)
+        weight, *offsets = initial.dense(name, x.shape[-1], width, bias)
         if not bias:
             return self._matmul(x, self._weight(weight))
         offset, shape = self._weight(offsets[0]), (*x.shape[:-1], width)
@@ -141,11 +129,11 @@ class OnnxLayers(Layers):
         return self._node("Add", [offset, self._matmul(x, self._weight(weight))], shape)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        weights = map(self._weight, norm_weights(name, x.shape[-1]))
+        weights = map(self._weight, initial.norm(name, x.shape[-1]))
         return self._node("LayerNormalization", [x, *weights], x.shape, axis=-1, epsilon=epsilon)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return self._node("Gather", [self._weight(table_weight(name, rows, width)), indices], (*indices.shape, width))
+        return self._node("Gather", [self._weight(initial.table(name, rows, width)), indices], (*indices.shape, width))
 
     def tied_dense(self, name: str, x: Array) -> Array:
         return self._matmul(x, self._transpose(self._constants[name + ".table"], 1, 0))
@@ -153,12 +141,12 @@ class OnnxLayers(Layers):
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
         _, length, width = x.shape
         ends = [self._integers(number) for number in (start, start + length, 0)]
-        table = self._weight(table_weight(name, rows, width))
+        table = self._weight(initial.table(name, rows, width))
         return self.add(x, self._node("Slice", [table, *ends], (length, width)))
 
     def prepend_token(self, name: str, x: Array) -> Array:
         shape = (x.shape[0], 1, x.shape[2])
-        token = self._weight(table_weight(name, 1, x.shape[2]))
+        token = self._weight(initial.table(name, 1, x.shape[2]))
         return self._concat(self._node("Expand", [token, self._integers(*shape)], shape), x, 1)
 
     def _heads(self, name: str, x: Array, heads: int) -> List[Value]:
@@ -190,7 +178,7 @@ class OnnxLayers(Layers):
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
         """`LSTM`, whose gates are in the order input, output, forget, cell and whose second bias is 0."""
         batch, length, inputs = x.shape
-        weights = [self._initial(weight) for weight in recurrent_weights(name, inputs, hidden)]
+        weights = [self._initial(weight) for weight in initial.recurrent(name, inputs, hidden)]
         gates = [w.reshape(4, hidden, -1)[[0, 3, 1, 2]].reshape(1, *w.shape) for w in weights]
         gates[2] = np.concatenate([gates[2], np.zeros_like(gates[2])], axis=1)
         names = [v.name for v in (self._transpose(x, 1, 0, 2), *map(self._constant, gates))]

@@ -24,20 +24,8 @@ from pi_runners.frameworks.tensorflow.keras_layers import (
     TiedDense,
 )
 from pi_runners.harness.contract import Array, Backend, Parameters
-from pi_runners.models.layers import (
-    BuiltModel,
-    Filters,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    Pair,
-    bias_weight,
-    dense_weights,
-    filters_weight,
-    norm_weights,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models import initial
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -69,7 +57,7 @@ class KerasLayers(Layers):
         layer.set_weights([np.reshape(value, w.shape) for value, w in zip(weights, layer.weights)])
         return y
 
-    def _value(self, weight: InitialWeight, axes: Optional[Tuple[int, ...]] = None) -> Any:
+    def _value(self, weight: initial.Weight, axes: Optional[Tuple[int, ...]] = None) -> Any:
         dtype = tf.as_dtype(self._weight_dtype).as_numpy_dtype
         value = from_bytes(weight.raw, weight.shape, weight.scale, weight.offset, dtype)
         return value if axes is None else value.transpose(axes)
@@ -93,28 +81,28 @@ class KerasLayers(Layers):
         return self._apply(name, make, values, x)
 
     def transposed_convolution(self, name: str, x: Array, filters: int) -> Array:
-        weight = filters_weight(name, (filters, x.shape[-1], 2, 2))
-        values = [self._value(weight, _OTHER_FILTER_AXES), self._value(bias_weight(name, filters))]
+        weight = initial.filters(name, (filters, x.shape[-1], 2, 2))
+        values = [self._value(weight, _OTHER_FILTER_AXES), self._value(initial.bias(name, filters))]
         return self._apply(name, lambda **options: keras.layers.Conv2DTranspose(filters, 2, 2, **options), values, x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[-1]
-        values = list(map(self._value, norm_weights(name, width, gain)))
+        values = list(map(self._value, initial.norm(name, width, gain)))
         values += [np.zeros(width, values[0].dtype), np.ones(width, values[0].dtype)]
         return self._apply(name, lambda **options: keras.layers.BatchNormalization(epsilon=1e-5, **options), values, x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
-        values = list(map(self._value, dense_weights(name, x.shape[-1], width, bias)))
+        values = list(map(self._value, initial.dense(name, x.shape[-1], width, bias)))
         return self._apply(name, lambda **options: keras.layers.Dense(width, use_bias=bias, **options), values, x)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
-        values = list(map(self._value, norm_weights(name, x.shape[-1])))
+        values = list(map(self._value, initial.norm(name, x.shape[-1])))
         return self._apply(
             name, lambda **options: keras.layers.LayerNormalization(epsilon=epsilon, **options), values, x
         )
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        values = [self._value(table_weight(name, rows, width))]
+        values = [self._value(initial.table(name, rows, width))]
         return self._apply(name, lambda **options: keras.layers.Embedding(rows, width, **options), values, indices)
 
     def tied_dense(self, name: str, x: Array) -> Array:
@@ -122,15 +110,15 @@ class KerasLayers(Layers):
         return TiedDense(self._named[name], dtype=self._dtype)(x)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        values = [self._value(table_weight(name, rows, x.shape[-1]))]
+        values = [self._value(initial.table(name, rows, x.shape[-1]))]
         return self._apply(name, lambda **options: Positions(rows, **options), values, x, start=start)
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        return self._apply(name, PrependedToken, [self._value(table_weight(name, 1, x.shape[-1]))], x)
+        return self._apply(name, PrependedToken, [self._value(initial.table(name, 1, x.shape[-1]))], x)
 
     def self_attention(self, name: str, x: Array, heads: int, causal: bool = False) -> Array:
         width = x.shape[-1]
-        parts = [dense_weights(name + part, width, width) for part in (".query", ".key", ".value", ".output")]
+        parts = [initial.dense(name + part, width, width) for part in (".query", ".key", ".value", ".output")]
 
         def make(**options: Any) -> Any:
             return keras.layers.MultiHeadAttention(heads, width // heads, **options)
@@ -147,7 +135,7 @@ class KerasLayers(Layers):
         return self.dense(name + ".output", mixed, width), (keys, values)
 
     def lstm(self, name: str, x: Array, hidden: int, state: Optional[Pair] = None) -> Tuple[Array, Pair]:
-        matrix, recurrent, bias = (self._value(w) for w in recurrent_weights(name, x.shape[-1], hidden))
+        matrix, recurrent, bias = (self._value(w) for w in initial.recurrent(name, x.shape[-1], hidden))
 
         def make(**options: Any) -> Any:
             # The usual initialiser of the recurrent weights, a QR decomposition, has no bfloat16.

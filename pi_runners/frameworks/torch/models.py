@@ -10,20 +10,8 @@ from torch.nn import functional
 
 from pi_runners.frameworks.torch.settings import without_gradients
 from pi_runners.harness.contract import Array, Backend, Parameters, Unsupported
-from pi_runners.models.layers import (
-    BuiltModel,
-    Filters,
-    InitialWeight,
-    Layers,
-    ModelTraining,
-    Pair,
-    bias_weight,
-    dense_weights,
-    filters_weight,
-    norm_weights,
-    recurrent_weights,
-    table_weight,
-)
+from pi_runners.models import initial
+from pi_runners.models.layers import BuiltModel, Filters, Layers, ModelTraining, Pair
 from pi_runners.models.network import Network
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -63,7 +51,7 @@ class TorchModel(nn.Module, Layers):
         self,
         name: str,
         make: Callable[[], nn.Module],
-        weights: Sequence[InitialWeight],
+        weights: Sequence[initial.Weight],
         attributes: Sequence[str] = ("weight", "bias"),
     ) -> Any:
         """Return the layer of a name; make it with these initial weights in its attributes if there is none."""
@@ -91,7 +79,7 @@ class TorchModel(nn.Module, Layers):
         else:
             self.add_module(plain, layer)
 
-    def _parameter(self, weight: InitialWeight) -> Any:
+    def _parameter(self, weight: initial.Weight) -> Any:
         if weight.name not in self._named:
             self._add(weight.name, nn.Parameter(weight.make(self._backend)))
         return self._named[weight.name]
@@ -110,37 +98,37 @@ class TorchModel(nn.Module, Layers):
             channels = x.shape[1]
             layer = nn.ConvTranspose2d(channels, filters, 2, 2).to(x)
             with torch.no_grad():
-                weight = filters_weight(name, (filters, channels, 2, 2)).make(self._backend)
+                weight = initial.filters(name, (filters, channels, 2, 2)).make(self._backend)
                 layer.weight.copy_(weight.transpose(0, 1))
-                layer.bias.copy_(bias_weight(name, filters).make(self._backend))
+                layer.bias.copy_(initial.bias(name, filters).make(self._backend))
             self._add(name, layer)
         return layer(x)
 
     def batch_norm(self, name: str, x: Array, gain: float = 1.0) -> Array:
         width = x.shape[1]
-        return self._layer(name, lambda: nn.BatchNorm2d(width), norm_weights(name, width, gain))(x)
+        return self._layer(name, lambda: nn.BatchNorm2d(width), initial.norm(name, width, gain))(x)
 
     def dense(self, name: str, x: Array, width: int, bias: bool = True) -> Array:
         inputs = x.shape[-1]
-        weights = dense_weights(name, inputs, width, bias)
+        weights = initial.dense(name, inputs, width, bias)
         return self._layer(name, lambda: nn.Linear(inputs, width, bias=bias), weights)(x)
 
     def layer_norm(self, name: str, x: Array, epsilon: float = 1e-5) -> Array:
         width = x.shape[-1]
-        return self._layer(name, lambda: nn.LayerNorm(width, eps=epsilon), norm_weights(name, width))(x)
+        return self._layer(name, lambda: nn.LayerNorm(width, eps=epsilon), initial.norm(name, width))(x)
 
     def embedding(self, name: str, indices: Array, rows: int, width: int) -> Array:
-        return self._layer(name, lambda: nn.Embedding(rows, width), [table_weight(name, rows, width)])(indices)
+        return self._layer(name, lambda: nn.Embedding(rows, width), [initial.table(name, rows, width)])(indices)
 
     def tied_dense(self, name: str, x: Array) -> Array:
         """`linear` with the table of an `nn.Embedding`."""
         return functional.linear(x, self._named[name].weight)
 
     def add_positions(self, name: str, x: Array, rows: int, start: int = 0) -> Array:
-        return x + self._parameter(table_weight(name, rows, x.shape[-1]))[start : start + x.shape[1]]
+        return x + self._parameter(initial.table(name, rows, x.shape[-1]))[start : start + x.shape[1]]
 
     def prepend_token(self, name: str, x: Array) -> Array:
-        token = self._parameter(table_weight(name, 1, x.shape[-1]))
+        token = self._parameter(initial.table(name, 1, x.shape[-1]))
         return torch.cat([token.expand(x.shape[0], 1, -1), x], dim=1)
 
     def _heads(self, name: str, x: Array, heads: int) -> List[Array]:
@@ -169,7 +157,7 @@ class TorchModel(nn.Module, Layers):
         """`nn.LSTM`, whose second bias is 0."""
         inputs = x.shape[-1]
         attributes = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0")
-        weights = recurrent_weights(name, inputs, hidden)
+        weights = initial.recurrent(name, inputs, hidden)
         is_new = name not in self._named
         layer = self._layer(name, lambda: nn.LSTM(inputs, hidden, batch_first=True), weights, attributes)
         if is_new:
