@@ -9,7 +9,7 @@ from pi_runners.harness.contract import Array, Backend
 from pi_runners.harness.random_inputs import product, random_bytes
 
 
-class Weight(NamedTuple):
+class InitialWeight(NamedTuple):
     """Initial value of a weight: uniform random numbers, the same in every framework.
 
     Attributes:
@@ -36,37 +36,37 @@ class Weight(NamedTuple):
         return backend.array(self.raw, self.shape, self.scale, self.offset)
 
 
-def filters(name: str, shape: Tuple[int, ...]) -> Weight:
+def filters(name: str, shape: Tuple[int, ...]) -> InitialWeight:
     """Return filters of variance 2 / inputs, which keeps the size of activations (He et al. 2015, arXiv 1502.01852)."""
-    return Weight(name + ".filters", shape, (6.0 / product(shape[1:])) ** 0.5)
+    return InitialWeight(name + ".filters", shape, (6.0 / product(shape[1:])) ** 0.5)
 
 
-def dense(name: str, inputs: int, outputs: int, with_bias: bool = True) -> List[Weight]:
+def dense(name: str, inputs: int, outputs: int, with_bias: bool = True) -> List[InitialWeight]:
     """Return a matrix of variance 1 / inputs, and a bias if there is one."""
-    weight = Weight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
+    weight = InitialWeight(name + ".matrix", (inputs, outputs), (3.0 / inputs) ** 0.5)
     return [weight, bias(name, outputs)] if with_bias else [weight]
 
 
-def bias(name: str, width: int) -> Weight:
+def bias(name: str, width: int) -> InitialWeight:
     """Return a small bias."""
-    return Weight(name + ".bias", (width,), 0.1)
+    return InitialWeight(name + ".bias", (width,), 0.1)
 
 
-def norm(name: str, width: int, gain: float = 1.0) -> List[Weight]:
+def norm(name: str, width: int, gain: float = 1.0) -> List[InitialWeight]:
     """Return gains and offsets of a normalisation."""
-    return [Weight(name + ".gain", (width,), 0.1 * gain, gain), bias(name, width)]
+    return [InitialWeight(name + ".gain", (width,), 0.1 * gain, gain), bias(name, width)]
 
 
-def table(name: str, rows: int, width: int) -> Weight:
+def table(name: str, rows: int, width: int) -> InitialWeight:
     """Return an embedding table of small numbers."""
-    return Weight(name + ".table", (rows, width), 0.05)
+    return InitialWeight(name + ".table", (rows, width), 0.05)
 
 
-def recurrent(name: str, inputs: int, hidden: int) -> Tuple[Weight, Weight, Weight]:
+def recurrent(name: str, inputs: int, hidden: int) -> Tuple[InitialWeight, InitialWeight, InitialWeight]:
     """Return input weights, recurrent weights and biases of a recurrent layer."""
     scale = hidden**-0.5
     return (
-        Weight(name + ".input", (4 * hidden, inputs), scale),
-        Weight(name + ".recurrent", (4 * hidden, hidden), scale),
-        Weight(name + ".bias", (4 * hidden,), scale),
+        InitialWeight(name + ".input", (4 * hidden, inputs), scale),
+        InitialWeight(name + ".recurrent", (4 * hidden, hidden), scale),
+        InitialWeight(name + ".bias", (4 * hidden,), scale),
     )

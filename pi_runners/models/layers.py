@@ -34,7 +34,7 @@ class Filters(NamedTuple):
         """Zeros that are added on every side of an image."""
         return 0 if self.kernel == self.stride else self.kernel // 2
 
-    def weights(self, name: str, channels: int) -> List[initial.Weight]:
+    def weights(self, name: str, channels: int) -> List[initial.InitialWeight]:
         """Return the filters for images with these channels, and the bias if there is one."""
         weight = initial.filters(name, (self.number, channels // self.groups, self.kernel, self.kernel))
         return [weight, initial.bias(name, self.number)] if self.bias else [weight]

@@ -44,7 +44,7 @@ class ReferenceLayers(Layers):
         """Add ``shift`` times the squared initial weights to all weights; not cumulative."""
         self._shift = shift
 
-    def _value(self, weight: initial.Weight) -> Any:
+    def _value(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._weights:
             numbers = (np.frombuffer(weight.raw, np.uint8).astype(np.float64) - 127.5) / 127.5
             self._weights[weight.name] = (weight.offset + weight.scale * numbers).reshape(weight.shape)

@@ -43,7 +43,7 @@ _KERNEL_LAYERS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class TracedOperation:
     """One run of an operation, as a trace describes it.
 
     Attributes:
@@ -69,7 +69,7 @@ class Operation:
 
 
 def claim_of(
-    operation: Operation, claims: Mapping[str, Callable[[Any], Claim | None]], kinds: Mapping[str, str]
+    operation: TracedOperation, claims: Mapping[str, Callable[[Any], Claim | None]], kinds: Mapping[str, str]
 ) -> Claim | None:
     """Return the indicator that stands for an operation, with its element type; ``None`` if there is none.
 
@@ -179,7 +179,7 @@ def rows(indicator: str, shape: Shape, kind: str = "", direction: Direction = "f
 
 def rows_of(
     indicator: str, kind: str = "", direction: Direction = "forward", number: int = 0
-) -> Callable[[Operation], Claim]:
+) -> Callable[[TracedOperation], Claim]:
     """Return a function that returns the claim of an operation on the rows of the input with this number."""
     return lambda operation: rows(indicator, operation.input(number), kind, direction)
 
@@ -203,7 +203,7 @@ def embedding(table: Shape, indices: Shape, direction: Direction = "forward") ->
     return claim("embedding", {"rows": table[0], "width": table[1], "lookups": math.prod(indices)}, direction)
 
 
-def embedding_of(operation: Operation) -> Claim:
+def embedding_of(operation: TracedOperation) -> Claim:
     """Return the claim of a gather from the first input by the indices in the second."""
     return embedding(operation.input(0), operation.input(1))
 

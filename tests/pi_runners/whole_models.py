@@ -11,7 +11,7 @@ from pi_runners.frameworks.numpy.operations import NumpyBackend
 from pi_runners.frameworks.onnxruntime.models import build
 from pi_runners.frameworks.onnxruntime.onnx_format import Symbol
 from pi_runners.harness.contract import Array, Parameters
-from pi_runners.models.initial import Weight
+from pi_runners.models.initial import InitialWeight
 
 FRAMEWORKS = ("jax", "onnxruntime", "torch")
 """Frameworks with whole models; none of them is installed by `.ci/run`."""
@@ -19,8 +19,8 @@ FRAMEWORKS = ("jax", "onnxruntime", "torch")
 
 def make_wrong(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Reverse the numbers of a weight."""
-    original = vars(Weight)["raw"].fget
-    monkeypatch.setattr(Weight, "raw", property(lambda w: original(w)[:: -1 if w.name == name else 1]))
+    original = vars(InitialWeight)["raw"].fget
+    monkeypatch.setattr(InitialWeight, "raw", property(lambda w: original(w)[:: -1 if w.name == name else 1]))
 
 
 class OnnxBackend(NumpyBackend):

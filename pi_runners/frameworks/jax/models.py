@@ -33,7 +33,7 @@ class JaxLayers(Layers):
         self.statistics = dict(statistics)
         self._weights = weights
 
-    def _weight(self, weight: initial.Weight) -> Array:
+    def _weight(self, weight: initial.InitialWeight) -> Array:
         return self._weights[weight.name]
 
     def _running(self, name: str, width: int) -> Tuple[Array, Array]:
@@ -176,11 +176,11 @@ class _Collector(JaxLayers):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__({}, {}, training=False)
-        self.collected: Dict[str, initial.Weight] = {}
+        self.collected: Dict[str, initial.InitialWeight] = {}
         self._backend = backend
         self._dtype = jnp.dtype(backend.dtype)
 
-    def _weight(self, weight: initial.Weight) -> Array:
+    def _weight(self, weight: initial.InitialWeight) -> Array:
         shape = weight.shape
         if len(shape) == 4:
             shape = (*shape[2:], shape[1], shape[0])

@@ -59,13 +59,13 @@ class OnnxLayers(Layers):
     def _number(self, number: float) -> Value:
         return self._constant(np.array(number, dtype=self._backend.dtype))
 
-    def _initial(self, weight: initial.Weight) -> Any:
+    def _initial(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._weights:
             array = self._backend.array(weight.raw, weight.shape, weight.scale, weight.offset)
             self._weights[weight.name] = array
         return self._weights[weight.name]
 
-    def _weight(self, weight: initial.Weight, transposed: bool = False) -> Value:
+    def _weight(self, weight: initial.InitialWeight, transposed: bool = False) -> Value:
         if weight.name not in self._constants:
             array = self._initial(weight)
             self._constants[weight.name] = self._constant(array.swapaxes(0, 1) if transposed else array)

@@ -57,7 +57,7 @@ class KerasLayers(Layers):
         layer.set_weights([np.reshape(value, w.shape) for value, w in zip(weights, layer.weights)])
         return y
 
-    def _value(self, weight: initial.Weight, axes: Optional[Tuple[int, ...]] = None) -> Any:
+    def _value(self, weight: initial.InitialWeight, axes: Optional[Tuple[int, ...]] = None) -> Any:
         dtype = tf.as_dtype(self._weight_dtype).as_numpy_dtype
         value = from_bytes(weight.raw, weight.shape, weight.scale, weight.offset, dtype)
         return value if axes is None else value.transpose(axes)

@@ -51,7 +51,7 @@ class TorchModel(nn.Module, Layers):
         self,
         name: str,
         make: Callable[[], nn.Module],
-        weights: Sequence[initial.Weight],
+        weights: Sequence[initial.InitialWeight],
         attributes: Sequence[str] = ("weight", "bias"),
     ) -> Any:
         """Return the layer of a name; make it with these initial weights in its attributes if there is none."""
@@ -79,7 +79,7 @@ class TorchModel(nn.Module, Layers):
         else:
             self.add_module(plain, layer)
 
-    def _parameter(self, weight: initial.Weight) -> Any:
+    def _parameter(self, weight: initial.InitialWeight) -> Any:
         if weight.name not in self._named:
             self._add(weight.name, nn.Parameter(weight.make(self._backend)))
         return self._named[weight.name]

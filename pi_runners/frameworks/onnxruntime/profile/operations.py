@@ -28,7 +28,7 @@ _KINDS = {"Add": "add", "Mul": "multiply", "Tanh": "tanh"}
 
 
 @dataclass(frozen=True, slots=True)
-class Node(operations.Operation):
+class Node(operations.TracedOperation):
     """One run of an operator.
 
     Attributes:

@@ -40,7 +40,7 @@ class _Described:
 
 
 @dataclass(frozen=True, slots=True)
-class _Operation(operations.Operation):
+class _Operation(operations.TracedOperation):
     attributes: Mapping[str, str] = field(default_factory=dict)
     producer: str = ""
 

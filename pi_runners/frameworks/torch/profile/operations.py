@@ -35,7 +35,7 @@ _ELEMENTWISE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Call(operations.Operation):
+class Call(operations.TracedOperation):
     """One call of an operation; its name is without the prefix ``aten::``.
 
     Attributes:
