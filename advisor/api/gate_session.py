@@ -20,13 +20,11 @@ from advisor.api.project import load_project, project_builder, select_targets
 from advisor.api.search import select, target_builds, target_settings
 from advisor.gate.base.change_files import base_knowledge, refuse_changed_configuration, refuse_tracked_cache
 from advisor.gate.base.policy import BasePolicy
-from advisor.gate.check import GateResult, check
-from advisor.gate.checks.unchecked_locks import find_unchecked_locks
+from advisor.gate.check import GateResult, check, find_unchecked_locks
 from advisor.gate.findings import Finding, Place
 from advisor.gate.policy import GatePolicy, read_policy
-from advisor.gate.problem import references_of, with_readable_packages, without_pins
 from advisor.gate.recommendation import RecommendedStack, find_recommended_stack
-from advisor.gate.scope import GateCase, ProjectState
+from advisor.gate.scope import GateCase, ProjectState, references_of, with_readable_packages, without_pins
 from advisor.index.client import IndexClient
 from advisor.index.configuration import read_configuration
 from advisor.locks.current import locked_python, read_current, within
@@ -386,22 +384,13 @@ def _recommend(
     context: TargetContext, lock: Lock, client: IndexClient, predictor: Predictor
 ) -> Callable[[], RecommendedStack]:
     problem = without_pins(context.problem, lock)
-    options = context.options
-    criteria = [str(options.objective), str(options.min_gain_fraction)]
-    if options.objective == "stable":
-        criteria += [str(options.min_age_days), str(datetime.now(UTC).date())]
-    criteria += [
-        *([] if options.max_size is None else [str(options.max_size_bytes)]),
-        *sorted(options.allow),
-        *([] if options.recommend_settings else ["no settings"]),
-        *map(str, context.allowed.by_name.items()),
-    ]
 
     def solve() -> Any:
         selection = select(replace(context, problem=problem), client, predictor)
         return selection, recommend(selection)
 
     def stack() -> RecommendedStack:
+        criteria = context.criteria if context.depends_on_pages else None
         best = find_recommended_stack(problem, client, predictor, criteria=criteria, solve=solve)
         if (choices := target_settings(context)) is None:
             return best

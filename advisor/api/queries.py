@@ -16,7 +16,7 @@ from knowledge.domain.hardware import Accelerator
 from knowledge.domain.observation import Observation
 from knowledge.estimate.accelerator_ratio import AcceleratorRatio, accelerator_ratios, are_connected
 from knowledge.estimate.estimator import WorkloadEstimator
-from knowledge.estimate.framework_evidence import Estimate
+from knowledge.estimate.interface import Estimate
 from knowledge.estimate.model_cache import ModelCache, shipped_ratio_variances
 from knowledge.estimate.workloads import TASKS, find_workload, kinds_of, one_indicator, workload_catalogue
 from knowledge.evidence.accelerator_pairs import load_pairs

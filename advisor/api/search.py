@@ -98,7 +98,7 @@ def prepare_request(
         max_size=options.max_size_bytes,
     )
     effort = Effort(workers=options.workers, limit=limit or TimeLimit(options.time_limit))
-    return make_request(problem, score, candidates, effort)
+    return make_request(problem, score, effort)
 
 
 def target_builds(target: Target) -> TargetBuilds:

@@ -94,7 +94,7 @@ class AdviceResult:
     @property
     def direct(self) -> frozenset[str]:
         """Packages that the project requires by name."""
-        return frozenset(self.request.direct)
+        return frozenset(self.request.problem.direct_names)
 
     @property
     def has_upload_times(self) -> bool:

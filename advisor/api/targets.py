@@ -16,8 +16,7 @@ from advisor.locks.registry import default_format, format_to_write
 from advisor.locks.settings_table import locked_settings
 from advisor.resolve.explanation.prices import Price, agreement_price
 from advisor.resolve.explanation.recommended_settings import values_to_set
-from advisor.resolve.recommendation.agreement import Agreement, agree
-from advisor.resolve.recommendation.shared_versions import share_versions
+from advisor.resolve.recommendation.agreement import Agreement, agree, share_versions
 from knowledge.domain.errors import AdvisorError, InputError
 from knowledge.domain.shared_files import write_all
 
@@ -40,7 +39,7 @@ class TargetResults:
 def advise_targets(sessions: Sequence[AdviceSession], *, agrees: bool = False, dry_run: bool = False) -> TargetResults:
     """Recommend a stack for each target, and write the locks when all of them are known.
 
-    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.recommendation.shared_versions`.
+    Targets with the same lock share versions where possible; see :mod:`advisor.resolve.recommendation.agreement`.
 
     Args:
         sessions: The targets.

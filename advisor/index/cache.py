@@ -59,12 +59,7 @@ class DiskCache:
             return
 
     def prune(self, bucket: str, days: int) -> None:
-        """Remove the entries of a bucket that are older; once a day, because looking for them takes time.
-
-        Args:
-            bucket: The bucket.
-            days: Maximum age.
-        """
+        """Remove entries of a bucket that are older than some days; once a day, because this looks at every entry."""
         mark, now = self.path_of("pruned", bucket), time.time()
         try:
             if mark.exists() and now - mark.stat().st_mtime < _DAY_SECONDS:

@@ -20,6 +20,7 @@ from knowledge.domain.errors import InputError
 
 KEYS = ("index-url", "extra-index-url", "find-links", "cert", "timeout")
 STRATEGIES = ("first-index", "unsafe-best-match")
+_UV_VARIABLES = {"index-strategy": "UV_INDEX_STRATEGY", "cert": "SSL_CERT_FILE", "timeout": "UV_HTTP_TIMEOUT"}
 PYPI = "https://pypi.org/simple/"
 """The index that pip and uv use if none is configured."""
 
@@ -56,9 +57,7 @@ class IndexConfiguration:
     @property
     def default_url(self) -> str:
         """Address of the default index; if none is configured, PyPI, as for pip."""
-        if self.default:
-            return self.default
-        return PYPI
+        return self.default or PYPI
 
     def has_builds_of(self, name: str, base: str) -> bool:
         """Whether an index is one that only further builds of a package are taken from."""
@@ -210,19 +209,13 @@ def _layers(directory: Path, variables: Mapping[str, str], home: Path) -> Iterat
 
 
 def _uv_variables(variables: Mapping[str, str]) -> dict[str, Any]:
-    layer: dict[str, Any] = {}
+    layer: dict[str, Any] = {key: value for key, name in _UV_VARIABLES.items() if (value := variables.get(name))}
     if default := variables.get("UV_DEFAULT_INDEX") or variables.get("UV_INDEX_URL"):
         layer["index-url"] = _address_of(default)
     if extra := variables.get("UV_INDEX") or variables.get("UV_EXTRA_INDEX_URL"):
         layer["extra-index-url"] = tuple(_address_of(word) for word in extra.split())
-    if strategy := variables.get("UV_INDEX_STRATEGY"):
-        layer["index-strategy"] = strategy
     if links := variables.get("UV_FIND_LINKS"):
         layer["find-links"] = tuple(links.replace(",", " ").split())
-    if certificate := variables.get("SSL_CERT_FILE"):
-        layer["cert"] = certificate
-    if timeout := variables.get("UV_HTTP_TIMEOUT"):
-        layer["timeout"] = timeout
     return layer
 
 
@@ -307,12 +300,8 @@ def _pip_file(path: Path) -> dict[str, Any]:
         return {}
     except (configparser.Error, UnicodeDecodeError) as error:
         raise InputError(f"the pip configuration `{path}` cannot be read: {' '.join(str(error).split())}") from None
-    layer: dict[str, Any] = {}
-    for section in ("global", "install"):
-        for key in KEYS:
-            if parser.has_option(section, key):
-                layer[key] = parser.get(section, key)
-    return _normal(layer)
+    options = ((section, key) for section in ("global", "install") for key in KEYS)
+    return _normal({key: parser.get(section, key) for section, key in options if parser.has_option(section, key)})
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

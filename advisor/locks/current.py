@@ -91,11 +91,7 @@ def _installed(python: Path) -> Lock:
 
 
 def locked_python(path: Path) -> str | None:
-    """Return `major.minor` of the interpreter that a lock is for; `None` if it does not state exactly one.
-
-    Args:
-        path: The lock.
-    """
+    """Return `major.minor` of the interpreter that a lock is for; `None` if it does not state exactly one."""
     try:
         return format_to_read(path).python(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, InputError):

@@ -75,14 +75,12 @@ class EntryError(ValueError):
     Attributes:
         package: Name of the package; empty if it has none.
         place: Position in the lock's list of packages, from 0; `None` if the format has no list.
-        reason: What is malformed.
     """
 
     def __init__(self, package: str, place: int | None, reason: str) -> None:
         super().__init__(reason)
         self.package = package
         self.place = place
-        self.reason = reason
 
 
 @contextmanager
@@ -170,7 +168,7 @@ class DocumentFormat(LockFormat):
             line = self._line_of(text, error)
             about = f"package `{error.package}` (line {line})" if error.package else f"the package on line {line}"
             raise UnreadableFileError(
-                f"`{path}` is malformed: {about}: {error.reason}",
+                f"`{path}` is malformed: {about}: {error}",
                 path=path,
                 line=line,
                 package=error.package,
@@ -199,11 +197,7 @@ class DocumentFormat(LockFormat):
         return text, document
 
     def _obstacles(self, text: str, document: Document, target: Target) -> Iterator[tuple[str, int]]:
-        """Yield why a target cannot install a lock as a whole, as its installers refuse it, with the line of the text.
-
-        Raises:
-            ValueError: If what the lock requires is malformed.
-        """
+        """Yield why a target cannot install a lock as a whole, as its installers refuse it, with the line."""
         pythons = self.pythons(document)
         if pythons and not any(_admits(specifier, stated, target) for specifier, stated in pythons.items()):
             admitted = " or ".join(f"`{specifier}`" for specifier in pythons)
@@ -216,11 +210,7 @@ class DocumentFormat(LockFormat):
             yield f"is for environments with {others}, and the target is {own}", self._line_with(text, environments[0])
 
     def _lock(self, path: Path, text: str, records: Iterator[Entry]) -> Lock:
-        """Return a lock with the given entries.
-
-        Raises:
-            EntryError: If an entry is malformed.
-        """
+        """Return a lock with the given entries."""
         lines = self._lines(text)
         packages: dict[NormalizedName, LockedVersion] = {}
         entries: list[tuple[NormalizedName, LockedVersion]] = []
@@ -306,11 +296,6 @@ def _admits(specifier: str, stated: str, target: Target) -> bool:
 
     If the target states no patch release, one that is admitted is enough.
 
-    Args:
-        specifier: The specifier or constraint.
-        stated: Its text in the lock.
-        target: The target.
-
     Raises:
         ValueError: If it is neither.
     """
@@ -355,7 +340,7 @@ def locked_file(file: Document, *, folder: str = "") -> LockedFile:
     """
     hashed, url, path = str(file.get("hash", "")), str(file.get("url", "")), str(file.get("path", ""))
     return LockedFile(
-        name=str(file.get("filename") or file.get("file") or _basename(url or path)),
+        name=str(file.get("filename") or file.get("file") or unquote(PurePosixPath(urlsplit(url or path).path).name)),
         sha256=hashed.removeprefix(_SHA256).lower() if hashed.startswith(_SHA256) else "",
         url=url,
         path=f"{folder.removesuffix('/')}/{path}" if path and folder else path,
@@ -399,7 +384,3 @@ def source_of(
         commit=revision,
         subdirectory=str(subdirectory or ""),
     )
-
-
-def _basename(address: str) -> str:
-    return unquote(PurePosixPath(urlsplit(address).path).name)

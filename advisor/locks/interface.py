@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from packaging.utils import NormalizedName
 from packaging.version import Version
@@ -24,10 +24,8 @@ from advisor.index.configuration import IndexConfiguration
 from advisor.index.pages.page import DistributionFile
 from advisor.index.variants.metadata import VariantMetadata
 from advisor.locks.lock import Lock
+from advisor.locks.setting_value import AppliedSetting
 from advisor.project.formats.pyproject import ProjectIdentity
-
-if TYPE_CHECKING:
-    from advisor.locks.setting_value import AppliedSetting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,10 +71,6 @@ def format_to_write(path: Path) -> LockFormat:
 def read_lock(path: Path, target: Target) -> Lock:
     """Return the packages of a lock for a target: from a lock for several targets, those that apply to it.
 
-    Args:
-        path: The lock; its name determines the format.
-        target: The target.
-
     Raises:
         InputError: If the file name matches no format, or the file does not exist.
         UnreadableFileError: If the file cannot be read, or is not a lock.

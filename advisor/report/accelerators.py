@@ -53,17 +53,17 @@ def _bound(bound: PeakBound | None) -> Iterator[TextRow]:
         yield from labelled("bound", [text, "the smallest and the largest ratio of bandwidths and peak rates"])
 
 
-def _pairs(pairs: Sequence[AcceleratorPair]) -> Iterator[TextRow]:
-    """Yield the published pairs."""
-    for number, pair in enumerate(pairs[:_MOST_ROWS]):
+def _pairs(pairs: Sequence[AcceleratorPair]) -> Block:
+    rows: list[TextRow | str] = []
+    for pair in pairs[:_MOST_ROWS]:
         devices = f"{pair.count} x {pair.accelerator} against {pair.reference}, batch {_batch(pair)}"
         source = f"{pair.source}, {pair.year}: {pair.configuration}"
-        ratio = ratio_text(math.exp(pair.mean))
-        yield TextRow(label="" if number else "pairs", cells=(ratio, devices), notes=(source,))
+        rows.append(TextRow(cells=(ratio_text(math.exp(pair.mean)), devices), notes=(source,)))
     if not all(pair.has_one_batch for pair in pairs):
-        yield TextRow(cells=("pairs with different batch sizes were published without a common one; they count less",))
+        rows.append("pairs with different batch sizes were published without a common one; they count less")
     if len(pairs) > _MOST_ROWS:
-        yield TextRow(cells=(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)",))
+        rows.append(f"and {len(pairs) - _MOST_ROWS} more (`--format json` lists them)")
+    return labelled("pairs", rows)
 
 
 def _batch(pair: AcceleratorPair) -> str:

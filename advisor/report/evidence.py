@@ -9,7 +9,7 @@ from typing import Any
 from advisor.domain.words import count, ends_text, interval_text, ratio_text
 from advisor.report.tables import aligned_table
 from knowledge.domain.extras import needs_extra
-from knowledge.estimate.framework_evidence import Estimate
+from knowledge.estimate.interface import Estimate
 from knowledge.evidence.compare import Comparison
 from knowledge.evidence.mlperf import BENCHMARKS, Gain, Score, efficiency
 from knowledge.evidence.stacks import StackComparisons, stack_name

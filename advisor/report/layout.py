@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from advisor.domain.words import visible
@@ -66,9 +66,17 @@ class TextRow:
 Block = Iterable[TextRow]
 
 
-def labelled(label: str, lines: Iterable[str], style: Style = "strong") -> list[TextRow]:
-    """Return a row for each line, the first of them with a label."""
-    return [TextRow(label="" if number else label, cells=(line,), style=style) for number, line in enumerate(lines)]
+def labelled(label: str, rows: Iterable[str | tuple[str, ...] | TextRow], style: Style = "strong") -> list[TextRow]:
+    """Return rows, the first of them with a label.
+
+    Args:
+        label: The label.
+        rows: Rows, or the cells of a row, or the text of its only cell.
+        style: Style of the label.
+    """
+    texts_as_cells = ((row,) if isinstance(row, str) else row for row in rows)
+    plain = (row if isinstance(row, TextRow) else TextRow(cells=row) for row in texts_as_cells)
+    return [replace(row, label="" if number else label, style=style) for number, row in enumerate(plain)]
 
 
 def rendered(blocks: Iterable[Block], layout: Layout) -> str:

@@ -9,8 +9,9 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from knowledge.catalogue.entries import FOLDER, StrictEntry, admits, read_entries, shipped_entries
+from knowledge.catalogue.entries import FOLDER, admits, shipped_entries
 from knowledge.catalogue.slower import SlowerRule
+from knowledge.domain.identity import StrictRecord
 
 Severity = Literal["forbidden", "discouraged", "slower", "note"]
 """A stack must not contain ``forbidden`` versions; ``discouraged`` ones have a cost; ``slower`` ones are weak evidence
@@ -21,7 +22,7 @@ Subject = Literal["abi", "combination", "driver", "capability", "tested", "cpu-o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConflictRule(StrictEntry):
+class ConflictRule(StrictRecord):
     """Two packages whose versions do not work together.
 
     Attributes:
@@ -45,7 +46,7 @@ class ConflictRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CapabilityRule(StrictEntry):
+class CapabilityRule(StrictRecord):
     """NVIDIA GPUs that the wheels of some versions contain code for.
 
     Machine code for compute capability X.Y runs on X.Z with Z >= Y; PTX for X.Y is compiled by the driver for any newer
@@ -77,7 +78,7 @@ class CapabilityRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RuntimeRule(StrictEntry):
+class RuntimeRule(StrictRecord):
     """Requirements of a CUDA runtime version on the machine.
 
     Attributes:
@@ -98,7 +99,7 @@ class RuntimeRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublisherTestedRule(StrictEntry):
+class PublisherTestedRule(StrictRecord):
     """The CUDA and cuDNN versions that a framework's publisher tested it with.
 
     Attributes:
@@ -119,7 +120,7 @@ class PublisherTestedRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CpuOnlyRule(StrictEntry):
+class CpuOnlyRule(StrictRecord):
     """A build that leaves an accelerator idle.
 
     Attributes:
@@ -136,7 +137,7 @@ class CpuOnlyRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VendorRule(StrictEntry):
+class VendorRule(StrictRecord):
     """Builds for the accelerators of one vendor; those of another one cannot run them.
 
     Attributes:
@@ -164,7 +165,7 @@ class VendorRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddedRule(StrictEntry):
+class EmbeddedRule(StrictRecord):
     """Builds for servers with Arm processors, which the vendor of an embedded module does not publish for it.
 
     Attributes:
@@ -185,7 +186,7 @@ class EmbeddedRule(StrictEntry):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UndeclaredRequirementRule(StrictEntry):
+class UndeclaredRequirementRule(StrictRecord):
     """A package that some versions of another one need although their metadata does not require it.
 
     Attributes:
@@ -255,12 +256,3 @@ def shipped_rules() -> tuple[Rule, ...]:
 def undeclared_requirements() -> tuple[UndeclaredRequirementRule, ...]:
     """Return the shipped rules about requirements that metadata does not state."""
     return tuple(rule for rule in shipped_rules() if isinstance(rule, UndeclaredRequirementRule))
-
-
-def read_rules(text: str, *, where: str) -> tuple[Rule, ...]:
-    """Read the rules of one YAML file.
-
-    Raises:
-        InputError: If it is not a list of rules; the message names the entry and the field.
-    """
-    return read_entries(text, Rule, where=where, noun="rule")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from knowledge.domain.errors import InputError
+
+if sys.platform != "win32":
+    import fcntl
 
 
 def write_atomically(path: Path, content: str | bytes, *, durable: bool = True) -> None:
@@ -109,9 +113,6 @@ def lock_file(path: Path) -> IO[str] | None:
     Raises:
         OSError: If the file cannot be opened or locked.
     """
-    # Only Unix has this module, and most commands need no lock.
-    import fcntl
-
     file = path.open("a", encoding="utf-8")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,14 +128,9 @@ def lock_file(path: Path) -> IO[str] | None:
 def locked_directory(path: Path) -> Iterator[None]:
     """Lock a directory against other processes that lock it, and wait for them; no file is left in it.
 
-    Args:
-        path: The directory.
-
     Raises:
         OSError: If it cannot be opened or locked.
     """
-    import fcntl
-
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

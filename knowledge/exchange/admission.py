@@ -12,7 +12,7 @@ from typing import Protocol
 from knowledge.domain.hardware import HardwareProfile
 from knowledge.domain.observation import BENCHMARK, PUBLISHED, IndicatorRun, Observation
 from knowledge.hardware.peaks import peak_operations
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 from knowledge.store.base import KnowledgeBase, QuarantinedObservation
 
 _Key = tuple[int, int, str]

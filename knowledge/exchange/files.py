@@ -210,9 +210,9 @@ def read_observations(
             entry = json.loads(line)
             kind, record = entry["kind"], entry["record"]
             if kind == "stack":
-                stacks[entry["id"]] = _checked(stack_from(record), entry["id"])
+                stacks[entry["id"]] = _checked(value_from(Stack, record), entry["id"])
             elif kind == "hardware":
-                machines[entry["id"]] = _checked(hardware_from(record), entry["id"])
+                machines[entry["id"]] = _checked(value_from(HardwareProfile, record), entry["id"])
             elif kind == "observation":
                 observation = _observation(entry.get("id"), record, stacks, machines)
                 valid += 1
@@ -235,10 +235,10 @@ def read_observations(
                 ) from None
 
 
-_Described = TypeVar("_Described", Stack, HardwareProfile)
+_Value = TypeVar("_Value", Stack, HardwareProfile, Observation)
 
 
-def _checked(value: _Described, identity: str) -> _Described:
+def _checked(value: _Value, identity: str) -> _Value:
     if value.identity != identity:
         raise ValueError("its content does not match its hash")
     return value
@@ -253,9 +253,7 @@ def _observation(
         raise ValueError("its stack or hardware is missing in the lines before it")
     observation = observation_from(record, stack=stacks[record["stack"]], hardware=machines[record["hardware"]])
     check_observation(observation)
-    if identity is not None and observation.identity != identity:
-        raise ValueError("its content does not match its hash")
-    return observation
+    return observation if identity is None else _checked(observation, identity)
 
 
 def check_observation(observation: Observation) -> None:
@@ -285,24 +283,6 @@ def first_line(error: Exception) -> str:
     """Return the error of a record in one line; characters that UTF-8 cannot encode are escaped."""
     reason = f"{type(error).__name__}: {error}" if isinstance(error, KeyError) else str(error)
     return reason.encode("utf-8", "backslashreplace").decode()
-
-
-def stack_from(record: Any) -> Stack:
-    """Build a stack from its record.
-
-    Raises:
-        ValueError: If a field is missing, unknown or of the wrong type.
-    """
-    return value_from(Stack, record)
-
-
-def hardware_from(record: Any) -> HardwareProfile:
-    """Build a hardware profile from its record.
-
-    Raises:
-        ValueError: If a field is missing, unknown or of the wrong type.
-    """
-    return value_from(HardwareProfile, record)
 
 
 def observation_from(record: dict[str, Any], *, stack: Stack, hardware: HardwareProfile) -> Observation:

@@ -6,17 +6,17 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import requests
-from pydantic import BaseModel, Field
 
 from knowledge.domain.documents import lines_of
 from knowledge.domain.errors import InputError, UnavailableError
 from knowledge.domain.observation import BENCHMARK, Observation
-from knowledge.exchange.files import read_observations, write_observations
+from knowledge.exchange.files import observation_file, read_observations
 from knowledge.records import RecordError, value_from
+from knowledge.service.messages import BlockEntry, DeliveryReceipt
 from knowledge.store.base import KnowledgeBase, StoredBlock
 
 _NDJSON = "application/x-ndjson"
@@ -46,30 +46,6 @@ class TokenError(UnavailableError):
     """Raised when a service refuses the token."""
 
     code = "token"
-
-
-class _BlockEntry(BaseModel):
-    """A block in the list of a service."""
-
-    name: str
-    observations: Annotated[int, Field(ge=0, lt=2**63)]
-    digest: str
-    source: str
-
-
-class _QuarantineEntry(BaseModel):
-    """An observation that a service quarantined."""
-
-    id: str
-    reason: str
-
-
-class _Receipt(BaseModel):
-    """Response of a service to a delivery."""
-
-    added: Annotated[int, Field(ge=0, lt=2**63)]
-    known: Annotated[int, Field(ge=0, lt=2**63)]
-    quarantined: list[_QuarantineEntry]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +106,7 @@ class KnowledgeService:
             InputError: If the response is not valid.
             UnavailableError: If the service does not answer.
         """
-        entries = _validated(list[_BlockEntry], self._request("GET", "/blocks"), self.address)
+        entries = validated(list[BlockEntry], self._request("GET", "/blocks"), self.address)
         return tuple(
             StoredBlock(name=b.name, observations=b.observations, digest=b.digest, source=b.source) for b in entries
         )
@@ -158,9 +134,10 @@ class KnowledgeService:
             InputError: If the delivery is refused, or the response is not valid.
             UnavailableError: If the service does not answer.
         """
-        return _receipt(
-            self._request("POST", "/observations", data=content, headers={"Content-Type": _NDJSON}), self.address
-        )
+        response = self._request("POST", "/observations", data=content, headers={"Content-Type": _NDJSON})
+        receipt = validated(DeliveryReceipt, response, self.address)
+        entries = tuple((entry.id, entry.reason) for entry in receipt.quarantined)
+        return DeliveryResult(added=receipt.added, known=receipt.known, quarantined=entries)
 
     def check_delivery_allowed(self) -> None:
         """Check that the token may deliver, with an empty delivery, which changes nothing.
@@ -225,7 +202,7 @@ class KnowledgeService:
 _T = TypeVar("_T")
 
 
-def _validated(kind: type[_T], content: bytes, address: str) -> _T:
+def validated(kind: type[_T], content: bytes, address: str) -> _T:
     """Parse a response.
 
     Raises:
@@ -236,15 +213,6 @@ def _validated(kind: type[_T], content: bytes, address: str) -> _T:
     except RecordError as error:
         reason = f"{f'`{error.place}`: ' if error.place else ''}{error.reason}"[:_MESSAGE_CHARACTERS]
         raise InputError(f"`{address}` did not answer as a knowledge base's service: {reason}", hint=_HINT) from None
-
-
-def _receipt(content: bytes, address: str) -> DeliveryResult:
-    receipt = _validated(_Receipt, content, address)
-    return DeliveryResult(
-        added=receipt.added,
-        known=receipt.known,
-        quarantined=tuple((entry.id, entry.reason) for entry in receipt.quarantined),
-    )
 
 
 def push(store: KnowledgeBase, service: KnowledgeService, *, progress: Callable[[str], None]) -> DeliveryResult:
@@ -306,14 +274,10 @@ def _parts(observations: Iterable[Observation]) -> Iterator[bytes]:
         part.append(o)
         size += len(o.document)
         if size > _PART_BYTES:
-            yield _file(part)
+            yield observation_file(part)
             part, size = [], 0
     if part:
-        yield _file(part)
-
-
-def _file(observations: Iterable[Observation]) -> bytes:
-    return "".join(f"{line}\n" for line in write_observations(observations)).encode()
+        yield observation_file(part)
 
 
 def _sum(a: DeliveryResult, b: DeliveryResult) -> DeliveryResult:

@@ -17,11 +17,19 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from knowledge.domain.extras import needs_extra
 from knowledge.store import sqlite_file
 from knowledge.store.base import KnowledgeBaseError
-from knowledge.store.privileges import GRANT_HINT, MIGRATION_HINT, lacks_rights, may_migrate, may_write
 from knowledge.store.shipped_files import shipped_files, shipped_version
 from knowledge.store.sql import SqlKnowledgeBase
 from knowledge.store.tables import FIRST, HEAD, create_tables
-from knowledge.store.transactions import FILE_STATE, begin, for_writing
+from knowledge.store.transactions import (
+    FILE_STATE,
+    GRANT_HINT,
+    MIGRATION_HINT,
+    begin,
+    for_writing,
+    lacks_rights,
+    may_migrate,
+    may_write,
+)
 
 _OPENING_HINTS = {
     "sqlite": "if the file is damaged, move it away and run the command again; or name another knowledge base with "
@@ -99,9 +107,6 @@ def open_import_source(address: str) -> Iterator[SqlKnowledgeBase]:
     """Open a knowledge base whose observations are imported into another one, without migrating its tables.
 
     The program that wrote it can read it afterwards, too. Older tables of a SQLite file are migrated in a copy.
-
-    Args:
-        address: A database address or the path of a SQLite file.
 
     Raises:
         KnowledgeBaseError: If it cannot be opened, or it is a PostgreSQL database with older tables.
@@ -255,13 +260,12 @@ def _migrate(engine: Engine) -> None:
 
 def _upgrade(connection: Connection) -> None:
     """Run the migrations that the tables lack."""
-    from alembic import command
-    from alembic.config import Config
+    from alembic import command, config
 
     logging.getLogger("alembic").setLevel(logging.WARNING)
-    config = Config()
-    config.set_main_option("script_location", "knowledge.store:migrations")
-    config.set_main_option("version_locations", REVISIONS)
-    config.set_main_option("path_separator", "space")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    options = config.Config()
+    options.set_main_option("script_location", "knowledge.store:migrations")
+    options.set_main_option("version_locations", REVISIONS)
+    options.set_main_option("path_separator", "space")
+    options.attributes["connection"] = connection
+    command.upgrade(options, "head")

@@ -19,10 +19,6 @@ _SQLITE = re.compile(r"sqlite(\+\w+)?:///")
 def refuse_tracked_cache(directory: Path, cache: Path) -> None:
     """Refuse a cache whose files are part of the repository, since cached results are trusted.
 
-    Args:
-        directory: The project's directory.
-        cache: The cache's directory.
-
     Raises:
         InputError: If the repository tracks a file of the cache, or the cache is in a submodule.
     """
@@ -100,8 +96,9 @@ def base_knowledge(base_policy: BasePolicy, reference: str, directory: Path, add
     copy.parent.mkdir(exist_ok=True)
     copy.write_bytes(content)
     same = path.is_file() and path.read_bytes() == content
-    changes = () if same else (base_policy.finding(f"`{path}` differs from that of {base_policy.name}", _at(path)),)
-    return BaseKnowledge(address=f"sqlite:///{copy}", changes=changes)
+    place = Place(path=str(path), line=1)
+    change = base_policy.finding(f"`{path}` differs from that of {base_policy.name}", place)
+    return BaseKnowledge(address=f"sqlite:///{copy}", changes=() if same else (change,))
 
 
 def _refuse_submodule(directory: Path, path: Path, name: str) -> None:
@@ -111,7 +108,3 @@ def _refuse_submodule(directory: Path, path: Path, name: str) -> None:
             f"{name} is in the submodule `{submodule}` of the repository: a change could replace it",
             hint="use one outside of the checkout",
         )
-
-
-def _at(path: Path) -> Place:
-    return Place(path=str(path), line=1)

@@ -14,7 +14,6 @@ from advisor.gate.scope import Scope
 from advisor.index.addresses import local_path, printable
 from advisor.locks.lock import Lock, LockedSource
 
-CODES = ("ADV022", "ADV023", "ADV026", "ADV030")
 # Suffixes of archives according to pip (pip/_internal/utils/filetypes.py).
 _ARCHIVES = (
     *(".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz"),
@@ -138,3 +137,6 @@ def _not_from_index(scope: Scope, source: LockedSource) -> Finding:
         subject=address,
         cause=Cause(files=(source.content,)),
     )
+
+
+CHANGE_CHECKS = (check_replaced_by_directories, check_changed_content)

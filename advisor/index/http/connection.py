@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import http.client
+import io
+import math
 import os
 import socket
 import ssl
@@ -12,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 from urllib.parse import unquote, urljoin, urlsplit
 
 import requests
@@ -25,8 +27,15 @@ from urllib3.util import Retry
 
 from advisor.domain.progress import progress
 from advisor.index.configuration import Credentials, IndexConfiguration, origin_of, without_credentials
-from advisor.index.http.deadline import DeadlineError, TimedResponse, deadline, seconds_left
-from advisor.index.http.errors import RETRIED_STATUSES, RETRIES, IndexUnreachableError, unreadable
+from advisor.index.http.errors import (
+    RETRIED_STATUSES,
+    RETRIES,
+    DeadlineError,
+    IndexUnreachableError,
+    deadline,
+    seconds_left,
+    unreadable,
+)
 from advisor.index.limits import ANSWER_TIMEOUTS, KIB, REDIRECTS, RETRY_AFTER_SECONDS, TooLargeError, bytes_text
 
 _T = TypeVar("_T")
@@ -46,6 +55,41 @@ _CERTIFICATE_HINT = (
 )
 
 
+class _TimedReader(io.RawIOBase):
+    """Reads a connection until the deadline."""
+
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
+        self._raw = raw
+        self._connection = connection
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read available bytes; wait until the read timeout or the deadline, whichever is earlier."""
+        timeout = self._connection.gettimeout()
+        self._connection.settimeout(min(seconds_left(), math.inf if timeout is None else timeout))
+        try:
+            return cast("int | None", self._raw.readinto(buffer))
+        except TimeoutError:
+            seconds_left()
+            raise
+        finally:
+            self._connection.settimeout(timeout)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """An answer whose headers and body are read until the deadline."""
+
+    def __init__(self, sock: socket.socket, *arguments: Any, **options: Any) -> None:
+        super().__init__(sock, *arguments, **options)
+        self.fp = io.BufferedReader(_TimedReader(self.fp.detach(), sock))
+
+
 class _Session(requests.Session):
     """A session that does not follow redirects.
 
@@ -53,15 +97,14 @@ class _Session(requests.Session):
     """
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:
-        """Return `None`: the caller follows redirects."""
         return None
 
 
 def _with_deadlines(pool: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
     """Return a subclass of a connection pool whose answers have a deadline; proxies have other pool classes."""
-    if issubclass(pool.ConnectionCls.response_class, TimedResponse):  # type: ignore[attr-defined]
+    if issubclass(pool.ConnectionCls.response_class, _TimedResponse):  # type: ignore[attr-defined]
         return pool
-    connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": TimedResponse})
+    connection = type(pool.ConnectionCls.__name__, (pool.ConnectionCls,), {"response_class": _TimedResponse})
     return type(pool.__name__, (pool,), {"ConnectionCls": connection})
 
 
@@ -93,8 +136,7 @@ class _Adapter(HTTPAdapter):
         return super().build_connection_pool_key_attributes(request, True, cert)
 
     def cert_verify(self, conn: Any, url: str, verify: bool | str, cert: Any) -> None:
-        """Require a certificate; the context contains the authorities."""
-        conn.cert_reqs = "CERT_REQUIRED"
+        conn.cert_reqs = "CERT_REQUIRED"  # The context contains the authorities.
 
 
 @lru_cache(maxsize=4)

@@ -12,7 +12,6 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, cast
 
 from advisor.index.configuration import without_credentials
@@ -70,19 +69,6 @@ class ChangedFileError(RangeError):
     """Raised when a remote file changes while it is read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelContents:
-    """What is read of a wheel.
-
-    Attributes:
-        metadata: Its ``METADATA``.
-        unpacked_size: Its unpacked size, in bytes.
-    """
-
-    metadata: str
-    unpacked_size: int
-
-
 class RangedFile:
     """A remote file; only the parts that are read are downloaded, the end first.
 
@@ -131,8 +117,8 @@ class RangedFile:
         return self._part.content[first - self._part.start : end - self._part.start]
 
 
-def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> WheelContents:
-    """Return the metadata and the unpacked size of a wheel.
+def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> tuple[str, int]:
+    """Return the ``METADATA`` of a wheel, and its unpacked size in bytes.
 
     Raises:
         ArchiveError: If the archive cannot be read or contains no metadata.
@@ -142,9 +128,7 @@ def read_wheel(wheel: BinaryIO | RangedFile, filename: str) -> WheelContents:
         names = [n for n in archive.namelist() if n.count("/") == 1 and n.endswith(".dist-info/METADATA")]
         if len(names) != 1:
             raise ArchiveError(f"`{filename}` contains {len(names)} `.dist-info/METADATA` files, not one")
-        return WheelContents(
-            metadata=_text(archive, names[0], filename), unpacked_size=_unpacked_size(archive, filename)
-        )
+        return _text(archive, names[0], filename), _unpacked_size(archive, filename)
 
 
 def read_unpacked_size(wheel: BinaryIO | RangedFile, filename: str) -> int:
@@ -223,11 +207,7 @@ def _text_at(path: str) -> str:
 
 
 def _is_readable(name: str, size: int, filename: str) -> bool:
-    """Whether a text has an acceptable size.
-
-    Raises:
-        ArchiveError: If it is the ``PKG-INFO``, which is necessary.
-    """
+    """Whether a text has an acceptable size; it is an error if the ``PKG-INFO`` has not, which is necessary."""
     if name == _PKG_INFO:
         _check_length(size, name, filename)
     return size <= METADATA_BYTES

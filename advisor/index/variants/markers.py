@@ -67,10 +67,6 @@ def requirements_for(texts: Iterable[str], environment: VariantEnvironment) -> t
 
     In their markers, the conditions on the variant are constants.
 
-    Args:
-        texts: The requirements.
-        environment: The variant.
-
     Raises:
         InvalidRequirement: If one is malformed.
     """

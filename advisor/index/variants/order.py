@@ -12,12 +12,7 @@ from knowledge.catalogue.variant_properties import SupportedProperties
 
 
 def with_static_properties(supported: SupportedProperties, metadata: VariantMetadata) -> SupportedProperties:
-    """Return what a machine supports, with the properties that every machine supports according to the publisher.
-
-    Args:
-        supported: What the hardware supports.
-        metadata: The variants of a version.
-    """
+    """Return what a machine supports, with the properties that every machine supports according to the publisher."""
     if not metadata.static:
         return supported
     missing = {name: reason for name, reason in supported.missing.items() if name not in metadata.static}
@@ -38,12 +33,7 @@ def property_texts(properties: Properties, supported: SupportedProperties) -> tu
 
 
 def why_unsupported(properties: Properties, supported: SupportedProperties) -> str:
-    """Return why a machine does not support a variant, for its first unsupported feature; empty if it does.
-
-    Args:
-        properties: Properties of the variant.
-        supported: What the machine supports.
-    """
+    """Return why a machine does not support a variant, for its first unsupported feature; empty if it does."""
     for namespace, features in properties.items():
         if namespace not in supported.namespaces:
             return f"the namespace `{namespace}` is not known"
@@ -59,12 +49,7 @@ def why_unsupported(properties: Properties, supported: SupportedProperties) -> s
 
 
 def order_variants(metadata: VariantMetadata, supported: SupportedProperties) -> tuple[str, ...]:
-    """Return the labels of the variants that a machine supports, the best first (PEP 825, variant ordering).
-
-    Args:
-        metadata: The variants of a version.
-        supported: What the machine supports, in the order of the providers.
-    """
+    """Return the labels of the variants that a machine supports, the best first (PEP 825, variant ordering)."""
     namespaces = _positions(metadata.namespaces)
 
     # Each list is made once, because it may be long.

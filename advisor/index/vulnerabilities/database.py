@@ -81,10 +81,9 @@ class AdvisoryDatabase:
         return tuple(identifiers)
 
     def add(self, records: Iterable[tuple[str, Any]]) -> AdvisoryImport:
-        """Store records; one with the identifier of a stored one replaces it. Either all are stored, or `None`.
+        """Store records, each with its place for messages; one with the identifier of a stored one replaces it.
 
-        Args:
-            records: Where each record is from, for messages, and the record.
+        Either all are stored, or none is.
 
         Raises:
             InputError: If one is not a record in the OSV format.
@@ -167,12 +166,8 @@ def _affected(record: Mapping[str, Any], place: str) -> Iterator[tuple[str, dict
 
 
 def _name(package: Mapping[str, Any]) -> str:
-    """Return the name of a package.
-
-    Raises:
-        ValueError: If it has control characters or lone surrogates, which cannot be stored.
-    """
     name = str(package["name"])
+    # Control characters and lone surrogates cannot be stored.
     if not name.isprintable():
         raise ValueError("the name of a package is malformed")
     return name

@@ -145,11 +145,7 @@ def _line(line: str, versions: Mapping[str, Version]) -> str:
 
 
 def _locked_version(root: RootRequirement, path: Path) -> LockedVersion:
-    """Return the version that a line pins.
-
-    Raises:
-        UnreadableFileError: If it pins none, or one that is not valid.
-    """
+    """Return the version that a line pins."""
     pins = [s.version for s in root.requirement.specifier if s.operator in ("==", "===") and "*" not in s.version]
     if len(pins) != 1:
         raise _unpinned(root, path, f"`{root.requirement}` is not an exact version, so this file is not a lock")

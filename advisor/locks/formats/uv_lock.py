@@ -54,11 +54,7 @@ class _UvLock(DocumentFormat):
 
 
 def _source(package: Document) -> LockedSource | None:
-    """Return the source of a package; `None` if it comes from an index.
-
-    Raises:
-        ValueError: If it has several sources, or files in addition to a directory.
-    """
+    """Return the source of a package; `None` if it comes from an index."""
     source = package.get("source", {})
     kind = kind_of_source(source, (*_DIRECTORIES, *_OTHERS))
     directory = kind in _DIRECTORIES

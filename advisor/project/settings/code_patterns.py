@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from advisor.project.code.files import lines_with
@@ -60,20 +60,10 @@ class CodePattern:
     modules: tuple[str, ...]
 
 
-class CodeText:
-    """The content of a Python file.
-
-    Attributes:
-        content: The content.
-    """
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-
-    @cached_property
-    def aliases(self) -> frozenset[bytes]:
-        """Names that are given to anything with `as`, or to another name with `=`."""
-        return frozenset(name for names in _ALIAS.findall(self.content) for name in names if name)
+@lru_cache(maxsize=1)
+def _given_names(content: bytes) -> frozenset[bytes]:
+    """Return the names that a file gives to anything with `as`, or to another name with `=`."""
+    return frozenset(name for names in _ALIAS.findall(content) for name in names if name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,17 +78,12 @@ class CodeSign:
     word: bytes
     parents: frozenset[bytes]
 
-    def is_in(self, text: CodeText) -> bool:
+    def is_in(self, content: bytes) -> bool:
         """Whether a line of a Python file contains the word as the patterns do."""
-        return any(self.is_in_line(line, text) for line in lines_with(text.content, self.word))
+        return any(self.is_in_line(line, content) for line in lines_with(content, self.word))
 
-    def is_in_line(self, line: bytes, text: CodeText) -> bool:
-        """Whether a line that contains the word has it as the patterns do.
-
-        Args:
-            line: The line.
-            text: Its file.
-        """
+    def is_in_line(self, line: bytes, content: bytes) -> bool:
+        """Whether a line of a file, which contains the word, has it as the patterns do."""
         if line.lstrip().startswith((b"#", b">>>")):
             return False
         if not self.parents or b"import" in line:
@@ -106,7 +91,7 @@ class CodeSign:
         place = line.find(self.word)
         while place >= 0:
             before = _MODULE.search(line, max(0, place - _MOST_NAME), place)
-            if before is not None and (before[1] in self.parents or before[1] in text.aliases):
+            if before is not None and (before[1] in self.parents or before[1] in _given_names(content)):
                 return True
             # It may also be imported by itself, in one of several lines.
             if not line[:place].strip() and _IMPORTED.match(line, place + len(self.word)) is not None:
@@ -256,12 +241,7 @@ def _parse(line: str, parameters: Mapping[str, tuple[str, ...]]) -> tuple[bool, 
 
 
 def arguments_of(call: ast.Call, parameters: tuple[str, ...]) -> dict[str, ast.expr]:
-    """Return the arguments of a call by the names of their parameters, or else by their positions.
-
-    Args:
-        call: The call.
-        parameters: Names of the first parameters.
-    """
+    """Return the arguments of a call by the names of its first parameters, or else by their positions."""
     names = (*parameters, *map(str, range(len(parameters), len(call.args))))
     positional = dict(zip(names, call.args, strict=False))
     return {**positional, **{keyword.arg: keyword.value for keyword in call.keywords if keyword.arg}}

@@ -20,7 +20,6 @@ from advisor.project.code.static_values import NotStaticError, StaticModule
 from advisor.project.settings.code_patterns import (
     ANYTHING,
     CodePattern,
-    CodeText,
     Dotted,
     arguments_of,
     code_patterns,
@@ -68,8 +67,8 @@ def may_set(content: bytes) -> bool:
         and any(name in content for name in _variable_names())
     ):
         return True
-    signs, text = code_patterns().signs, CodeText(content)
-    return any(sign.is_in(text) for module in imported_names(content, _module_names()) for sign in signs[module])
+    signs = code_patterns().signs
+    return any(sign.is_in(content) for module in imported_names(content, _module_names()) for sign in signs[module])
 
 
 @lru_cache(maxsize=1)
@@ -84,9 +83,6 @@ def _variable_names() -> tuple[bytes, ...]:
 
 def settings_in_code(text: str) -> tuple[ProjectSetting, ...]:
     """Return the settings that Python code makes, by line.
-
-    Args:
-        text: The code.
 
     Raises:
         UnreadCodeError: If it cannot be parsed.
@@ -141,10 +137,10 @@ class _Reader:
         names = {name for name, full in self._imported.items() if "." in full and full.rpartition(".")[2] in words}
         names |= {"environ", "putenv"} if self._sets_environment else set()
         certain = re.compile(b"|".join(name.encode() for name in sorted(names | setting_variables())))
-        content = CodeText(text.encode("utf-8", "replace"))
+        content = text.encode("utf-8", "replace")
         return [
             number
-            for number, line in enumerate(re.split(b"\r\n|\r|\n", content.content), 1)
+            for number, line in enumerate(re.split(b"\r\n|\r|\n", content), 1)
             if certain.search(line) or any(sign.word in line and sign.is_in_line(line, content) for sign in signs)
         ]
 
@@ -233,13 +229,7 @@ class _Reader:
         return "putenv" if name == "os.putenv" else method if name != method in _ENVIRONMENT_METHODS else ""
 
     def _of_table(self, table: ast.expr, line: int, local: _Local) -> Iterator[ProjectSetting]:
-        """Yield the settings of a table of environment variables.
-
-        Args:
-            table: An expression of a dictionary, or of something that `dict` accepts.
-            line: Line of what adds it to the environment.
-            local: Values of names that are bound there.
-        """
+        """Yield the settings of a dictionary of environment variables, or of what `dict` makes one of."""
         pending = [table]
         visited: set[str] = set()
         while pending:

@@ -21,11 +21,7 @@ _MOST_NODES = 200_000
 
 
 def variables_of_yaml(text: str, names: Collection[str]) -> Iterator[Variable]:
-    """Yield the environment variables of a YAML file with any number of documents.
-
-    Args:
-        text: The file.
-        names: Variables of interest.
+    """Yield those of some environment variables that a YAML file sets, with any number of documents.
 
     Raises:
         ValueError: If it is not YAML.

@@ -98,12 +98,7 @@ class _Content:
 
 
 def propose_workload(directory: Path, cache: DiskCache | None = None) -> Proposal | None:
-    """Return the workload that the imports and calls of a project indicate; `None` if they indicate none.
-
-    Args:
-        directory: The project.
-        cache: Remembers what files contain; by default nothing is remembered.
-    """
+    """Return the workload that imports and calls of a project indicate, if any; the cache remembers its files."""
     contents = _read(list(source_files(directory)), _Memory(cache, directory))
     signs: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for name, content in contents.items():

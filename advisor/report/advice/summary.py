@@ -21,7 +21,8 @@ from advisor.domain.words import (
 )
 from advisor.index.configuration import without_credentials
 from advisor.locks.registry import format_to_read
-from advisor.report.phrases import change_groups, changes, changes_from_current, version_change
+from advisor.report.advice.interpreters import interpreters_text
+from advisor.report.phrases import change_groups, changes, changes_from_current, target_line, version_change
 from advisor.resolve.explanation.advice import ScoreBasis
 from advisor.resolve.explanation.findings import CUDA_LIBRARIES, AdviceFinding
 from advisor.resolve.explanation.reasons import AVOIDED_SLOWDOWN
@@ -62,6 +63,22 @@ class Change:
     why: str
 
 
+def facts(report: AdviceResult) -> dict[str, tuple[str, ...]]:
+    """Return the lines of each labelled section that every format shows, without markup; a section may be empty."""
+    reason = "interrupted" if report.advice.optimum.interrupted else "--dry-run"
+    return {
+        "target": (target_line(report.target),),
+        "python": tuple(interpreters_text(report.interpreters)) if report.interpreters is not None else (),
+        "workload": tuple(filter(None, [workload_line(report)])),
+        "lock": (lock_line(report),),
+        "current": tuple(filter(None, [current_line(report)])),
+        "speed": tuple(speed_lines(report)),
+        "unknown": tuple(unknown_lines(report)),
+        "proof": (proof_line(report),),
+        "wrote": tuple(output_lines(report)) or (f"nothing ({reason})",),
+    }
+
+
 def workload_line(report: AdviceResult) -> str:
     """Return which program the predictions are for, and why; empty if nothing depends on it."""
     prediction = report.advice.prediction
@@ -73,6 +90,8 @@ def workload_line(report: AdviceResult) -> str:
         return f"{report.proposal.workload}, guessed from {source} (`--workload` sets it)"
     if len(prediction.kinds) > 1:
         return f"none selected: the worst of {len(prediction.kinds)} kinds counts (`--workload NAME`)"
+    if prediction.kinds:
+        return f"none selected: {prediction.workload} is the only measured kind (`--workload NAME`)"
     return prediction.workload
 
 
@@ -94,7 +113,7 @@ def lock_line(report: AdviceResult) -> str:
 def stated_text(report: AdviceResult) -> str:
     """Return whose metadata the project states, so that pip would not choose the newest stack; empty if none."""
     candidates = {*report.advice.optimum.stack, *report.advice.baseline}
-    names = sorted({c.name for c in candidates} & {stated.name for stated in report.request.problem.stated})
+    names = sorted({c.name for c in candidates} & {stated.metadata.name for stated in report.request.problem.stated})
     return f"with the metadata that the project states for {quoted(names)}, which pip does not read" if names else ""
 
 
@@ -214,12 +233,7 @@ def proof_line(report: AdviceResult) -> str:
 
 
 def score_lines(basis: ScoreBasis, prediction: Prediction) -> list[str]:
-    """Return one or two lines about what a score is based on, and which packages have an unknown speed.
-
-    Args:
-        basis: The basis of the score.
-        prediction: The prediction for the stack, with its workload.
-    """
+    """Return one or two lines about what a score is based on, and which packages have an unknown speed."""
     others = [name for name in basis.criteria if name not in _COMMON]
     criteria = ", ".join([*others, "rules, builds and freshness"])
     if not basis.includes_speed:

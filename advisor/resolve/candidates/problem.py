@@ -180,7 +180,7 @@ class ResolutionProblem:
         """Return the metadata that the project states for a version, else for its package; `None` if it states none."""
         if candidate.direct is not None:
             return None
-        own = [stated for stated in self.stated if stated.name == candidate.name]
+        own = [stated for stated in self.stated if stated.metadata.name == candidate.name]
         for version in (candidate.version, None):
             for stated in own:
                 if stated.version == version:
@@ -277,6 +277,11 @@ class Candidate:
     direct: DirectReference | None = field(default=None, compare=False)
 
     @property
+    def release(self) -> str:
+        """Its version without the local part, which names the build."""
+        return self.version.public
+
+    @property
     def is_sdist(self) -> bool:
         """Whether installing it requires a build."""
         return not self.file.filename.endswith(".whl")
@@ -340,9 +345,7 @@ def walk(
 ) -> Iterator[tuple[NormalizedName, Dependency]]:
     """Yield everything that requirements of the project lead to, each with the package that requires it.
 
-    Args:
-        roots: The requirements, which :data:`PROJECT` has.
-        dependencies_of: Returns what a node requires; called once for each that is reached.
+    The project itself is :data:`PROJECT`. What a node requires is asked once for each that is reached.
     """
     visited: set[Node] = set()
     queue: list[Node] = []
@@ -390,25 +393,10 @@ class CandidateSource(Protocol):
         """Read the metadata of candidates in one parallel batch."""
 
     def prefetch(self, names: Iterable[NormalizedName], requirements: Iterable[Requirement] = ()) -> None:
-        """Start reading the pages of packages without waiting, and the metadata of the versions that come first.
-
-        Args:
-            names: The packages.
-            requirements: Requirements on any of them, which these versions satisfy.
-        """
+        """Start reading the pages of packages without waiting, and the metadata of the versions that come first."""
 
     def prefetch_metadata(self, candidates: Iterable[Candidate]) -> None:
         """Start reading the metadata of candidates without waiting."""
-
-
-class RecordedCandidates(CandidateSource, Protocol):
-    """Source of candidates that also knows what criteria need of their files."""
-
-    def vulnerabilities(self, candidate: Candidate) -> Collection[str] | None:
-        """Return a candidate's known vulnerabilities, or `None` without a record of them."""
-
-    def size(self, candidate: Candidate) -> int | None:
-        """Return the size of a candidate's file in bytes; `None` if it is not known without a request."""
 
 
 def prefetch_roots(problem: ResolutionProblem, source: CandidateSource) -> None:
@@ -461,13 +449,7 @@ class BuildsNeededError(NoStackError):
     code = "builds-needed"
 
     def __init__(self, packages: Sequence[str], *, reason: str = "", details: tuple[str, ...] = ()) -> None:
-        """Create the error.
-
-        Args:
-            packages: The packages, each with its version or address.
-            reason: Why they need a build; by default, because their requirements are only known after it.
-            details: Lines that describe what was found.
-        """
+        """Create the error; by default, the requirements of the packages are only known after a build."""
         reason = reason or f"the requirements of {quoted(packages)} are only known after a build"
         super().__init__(
             f"there is no stack without a build: {reason}",

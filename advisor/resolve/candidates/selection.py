@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
-from packaging.specifiers import Specifier
 from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.resolve.candidates.compatible_files import CompatibleFile, CompatibleFiles
-from advisor.resolve.candidates.problem import Candidate, CandidatePolicy, ResolutionProblem
+from advisor.resolve.candidates.problem import Candidate, ResolutionProblem
 
 PRERELEASE = "pre-release"
 """Why a pre-release is no candidate unless pre-releases are admitted."""
@@ -30,7 +28,7 @@ def select_candidates(
         problem: The problem.
         skip: Records files that cannot be candidates: package, reason, an example and the number of files.
     """
-    policy_reason, roots_reason = partial(_policy_reason, name, problem.policy), _root_reasons(name, problem)
+    reason_against = _refuser(name, problem)
     best: dict[Version, CompatibleFile] = {}
     filenames: set[str] = set()
     for offers in pages:
@@ -41,7 +39,7 @@ def select_candidates(
                 continue
             filenames.add(offer.file.filename)
             previous = best.get(offer.version)
-            if reason := policy_reason(offer) or roots_reason(offer):
+            if reason := reason_against(offer):
                 skip(name, reason, offer.file.filename, 1)
             elif previous is None or offer.rank < previous.rank:
                 best[offer.version] = offer
@@ -54,27 +52,27 @@ def select_candidates(
     )
 
 
-def _policy_reason(name: NormalizedName, policy: CandidatePolicy, offer: CompatibleFile) -> str:
-    """Return why the policy excludes a file; empty if it does not."""
-    uploaded = offer.file.uploaded
-    if offer.is_wheel and not policy.allows_wheels(name):
-        return "wheels are excluded by `--no-binary`"
-    if not offer.is_wheel and not policy.allows_sdists(name):
-        return "sdists are excluded by `--only-binary`"
-    if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
-        return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
-    return ""
-
-
-def _root_reasons(name: NormalizedName, problem: ResolutionProblem) -> Callable[[CompatibleFile], str]:
-    """Return a function for why the project's requirements on a package exclude a file; empty if they do not."""
-    roots = problem.roots_of(name)
+def _refuser(name: NormalizedName, problem: ResolutionProblem) -> Callable[[CompatibleFile], str]:
+    """Return a function for why the policy or the project's requirements exclude a file; empty if they do not."""
+    policy, roots = problem.policy, problem.roots_of(name)
     hashes = [root.hashes for root in roots if root.hashes]
-    pinned = [s for root in roots for s in root.requirement.specifier if _is_pin(s)]
+    # A version that is pinned may be yanked (PEP 592).
+    specifiers = (s for root in roots for s in root.requirement.specifier)
+    pins = [s for s in specifiers if s.operator == "===" or (s.operator == "==" and not s.version.endswith(".*"))]
 
     def reason(offer: CompatibleFile) -> str:
-        is_retained = (name, offer.version) in problem.policy.retained
-        if offer.file.yanked and not (is_retained or any(s.contains(offer.version, prereleases=True) for s in pinned)):
+        uploaded, version = offer.file.uploaded, offer.version
+        if offer.is_wheel and not policy.allows_wheels(name):
+            return "wheels are excluded by `--no-binary`"
+        if not offer.is_wheel and not policy.allows_sdists(name):
+            return "sdists are excluded by `--only-binary`"
+        if policy.exclude_newer and (uploaded is None or uploaded > policy.exclude_newer):
+            return "newer than `--exclude-newer`" if uploaded else "no upload time, which `--exclude-newer` needs"
+        if (
+            offer.file.yanked
+            and (name, version) not in policy.retained
+            and not any(pin.contains(version, prereleases=True) for pin in pins)
+        ):
             return "yanked"
         if any(offer.file.sha256 not in accepted for accepted in hashes):
             return "hash differs from the required ones"
@@ -94,8 +92,3 @@ def _without_prereleases(
         root.requirement.specifier.prereleases for root in problem.roots_of(name)
     )
     return versions if opted_in or not final else final
-
-
-def _is_pin(specifier: Specifier) -> bool:
-    """Whether a specifier pins one version, which is then allowed to be yanked (PEP 592)."""
-    return specifier.operator == "===" or (specifier.operator == "==" and not specifier.version.endswith(".*"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from packaging.requirements import Requirement
@@ -64,29 +64,25 @@ class BaselineLimitError(NoStackError):
     code = "baseline-limit"
 
 
+@dataclass(kw_only=True, eq=False)
 class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Node]):
-    """Provides resolvelib with candidates; ``pins`` limits each package to one version."""
+    """Provides resolvelib with candidates; ``pins`` limits each package to one version.
 
-    def __init__(
-        self,
-        problem: ResolutionProblem,
-        source: CandidateSource,
-        *,
-        pins: Mapping[NormalizedName, Candidate] | None,
-        is_left_out: Callable[[Candidate], bool] | None,
-        limit: TimeLimit | None,
-    ) -> None:
-        self._problem = problem
-        self._source = source
-        self._pins = pins
-        self._is_left_out = is_left_out
-        self._limit = limit
-        self.refused: set[str] = set()
-        """Packages whose older versions were refused: no requirement excluded a newer one whose build failed."""
-        self._satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = {}
+    Attributes:
+        refused: Packages whose older versions were refused: no requirement excluded a newer one whose build failed.
+    """
+
+    problem: ResolutionProblem
+    source: CandidateSource
+    pins: Mapping[NormalizedName, Candidate] | None
+    is_left_out: Callable[[Candidate], bool] | None
+    limit: TimeLimit | None
+    refused: set[str] = field(default_factory=set)
+    _satisfied: dict[tuple[int, int], tuple[bool, ResolvelibRequirement, ResolvelibCandidate]] = field(
+        default_factory=dict
+    )
 
     def identify(self, requirement_or_candidate: ResolvelibRequirement | ResolvelibCandidate) -> Node:
-        """Return the node of a requirement or a candidate."""
         if isinstance(requirement_or_candidate, ResolvelibRequirement):
             return requirement_or_candidate.dependency.name, requirement_or_candidate.extra
         return requirement_or_candidate.candidate.name, requirement_or_candidate.extra
@@ -100,7 +96,7 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Nod
         backtrack_causes: Sequence[Any],
     ) -> Iterable[Node]:
         """Return the nodes among which :meth:`get_preference` decides; with pins, the order does not matter."""
-        return identifiers if self._pins is None else list(identifiers)[:1]
+        return identifiers if self.pins is None else list(identifiers)[:1]
 
     def get_preference(
         self,
@@ -132,7 +128,7 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Nod
         """Return the candidates that every requirement on the node admits, newest first."""
         name, extra = identifier
         nodes = list(requirements[identifier])
-        roots = [root.requirement for root in self._problem.roots_of(name)]
+        roots = [root.requirement for root in self.problem.roots_of(name)]
         specified = [*(node.dependency.requirement for node in nodes), *roots]
         of_others = [*(node.dependency.requirement for node in nodes if node.parent != name), *roots]
         incompatible = {node.candidate.version for node in incompatibilities[identifier]}
@@ -146,32 +142,26 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Nod
             for number, candidate in enumerate(admitted):
                 self._check_limit()
                 # An extra pins its package, for which this is decided.
-                newer = self._source.failed_newer(candidate) if self._pins is None and extra is None else ()
+                newer = self.source.failed_newer(candidate) if self.pins is None and extra is None else ()
                 if any(all(admits(r, version) for r in of_others) for version in newer):
                     self.refused.add(name)
                     continue
                 steps = len(incompatible) + number
-                if steps and not self._source.is_known(candidate):
+                if steps and not self.source.is_known(candidate):
                     # A long way back takes few requests in turn.
-                    self._source.prefetch_metadata(admitted[number : number + min(2 * steps, _MOST_AHEAD)])
-                if self._source.dependencies(candidate) is not None:
+                    self.source.prefetch_metadata(admitted[number : number + min(2 * steps, _MOST_AHEAD)])
+                if self.source.dependencies(candidate) is not None:
                     yield ResolvelibCandidate(candidate=candidate, extra=extra)
 
         return matches
 
     def _check_limit(self) -> None:
-        """Raise an error if the time is over.
-
-        Raises:
-            BaselineLimitError: If it is.
-        """
-        if self._limit is not None and self._limit.is_over:
+        if self.limit is not None and self.limit.is_over:
             raise BaselineLimitError(
-                f"the plain resolver found no stack: {self._limit.reason}", hint="allow more time with `--time-limit`"
+                f"the plain resolver found no stack: {self.limit.reason}", hint="allow more time with `--time-limit`"
             )
 
     def is_satisfied_by(self, requirement: ResolvelibRequirement, candidate: ResolvelibCandidate) -> bool:
-        """Whether a candidate meets a requirement."""
         # Called for every pair in every round: cached by identity; storing the pair keeps the identities valid.
         key = (id(requirement), id(candidate))
         if key not in self._satisfied:
@@ -184,8 +174,8 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Nod
         package = candidate.candidate
         self._check_limit()
         progress("resolving the newest versions: %s %s", package.name, package.version)
-        dependencies = self._source.dependencies(package, candidate.extra) or ()
-        self._source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
+        dependencies = self.source.dependencies(package, candidate.extra) or ()
+        self.source.prefetch([d.name for d in dependencies], [d.requirement for d in dependencies])
         origin = f"{package.name} {package.version}"
         requirements = [requirement for d in dependencies for requirement in split_extras(d, origin, package.name)]
         if candidate.extra is not None:
@@ -194,13 +184,13 @@ class _Provider(AbstractProvider[ResolvelibRequirement, ResolvelibCandidate, Nod
         return requirements
 
     def _candidates(self, name: NormalizedName) -> tuple[Candidate, ...]:
-        if self._pins is not None:
-            return (self._pins[name],) if name in self._pins else ()
-        every = self._source.candidates(name)
-        if self._is_left_out is None:
+        if self.pins is not None:
+            return (self.pins[name],) if name in self.pins else ()
+        every = self.source.candidates(name)
+        if self.is_left_out is None:
             return every
-        plain = tuple(c for c in every if not self._is_left_out(c))
-        return plain if any(map(self._problem.admits, plain)) else every
+        plain = tuple(c for c in every if not self.is_left_out(c))
+        return plain if any(map(self.problem.admits, plain)) else every
 
 
 def split_extras(
@@ -241,7 +231,7 @@ def resolve_baseline(
     """
     if pins is None:
         prefetch_roots(problem, source)
-    provider = _Provider(problem, source, pins=pins, is_left_out=is_left_out, limit=limit)
+    provider = _Provider(problem=problem, source=source, pins=pins, is_left_out=is_left_out, limit=limit)
     required = [
         requirement
         for root in problem.required

@@ -14,6 +14,7 @@ absent package counts as newest. So the result is unique and does not depend on 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from packaging.utils import NormalizedName
 
@@ -55,31 +56,26 @@ def optimise(
         KeyboardInterrupt: If the user interrupts the search, and the time limit does not keep results or the rules
             exclude the stack to start from.
     """
-    return _Optimisation(problem, source, costs, start, effort or Effort(), explicit).optimum()
+    encoding = Encoding(problem, source, costs.limits, explicit=explicit)
+    return _Optimisation(problem, source, costs, start, effort or Effort(), encoding).optimum()
 
 
+@dataclass
 class _Optimisation:
     """One search for the best stack."""
 
-    def __init__(
-        self,
-        problem: ResolutionProblem,
-        source: CandidateSource,
-        costs: StackCosts,
-        start: Sequence[Candidate],
-        effort: Effort,
-        explicit: int,
-    ) -> None:
-        self._problem = problem
-        self._source = source
-        self._costs = costs
-        self._start = start
-        self._effort = effort
-        self._encoding = Encoding(problem, source, costs.limits, explicit=explicit)
-        self._stages = Stages(self._encoding, effort, start, self._required_names)
-        self._iteration = 0
-        self._best: Optimum | None = None
-        """The last stack that is optimal, but perhaps not the first of those with its score."""
+    _problem: ResolutionProblem
+    _source: CandidateSource
+    _costs: StackCosts
+    _start: Sequence[Candidate]
+    _effort: Effort
+    _encoding: Encoding
+    _iteration: int = 0
+    _best: Optimum | None = None
+    """The last stack that is optimal, but perhaps not the first of those with its score."""
+
+    def __post_init__(self) -> None:
+        self._stages = Stages(self._encoding, self._effort, self._start, self._required_names)
 
     def optimum(self) -> Optimum:
         """Return the best stack, or at a limit the best one so far."""
@@ -112,7 +108,7 @@ class _Optimisation:
         bounds, selection = stages.solve(objectives, budgets)
         # With a limit of a sum, or the size as the only criterion, to break ties takes as long as to solve: only once,
         # at the end. With rewards, the first solution must be known to deserve them.
-        breaks_ties_at_end = bool(budgets) or stages.has_rewards or len(objectives) == 1
+        breaks_ties_at_end = bool(budgets) or bool(stages.rewarded) or len(objectives) == 1
         if not breaks_ties_at_end:
             selection = stages.prefer_newest()
         stack = self._refined(search, selection)
@@ -177,7 +173,6 @@ class _Optimisation:
 
 
 def _is_excluded(stack: Sequence[Candidate], limits: Limits) -> bool:
-    """Whether a stack is excluded."""
     choices = {(c.name, c.version) for c in stack}
     for budget in limits.budgets:
         if sum(budget.costs.get(choice, 0) for choice in choices) > budget.most:

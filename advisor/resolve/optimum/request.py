@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Self
-
-from packaging.utils import NormalizedName
+from typing import Any, Self
 
 from advisor.resolve.candidates.index import IndexCandidates
 from advisor.resolve.candidates.problem import Candidate, CandidateStack, ResolutionProblem
@@ -27,30 +25,34 @@ class ResolutionRequest:
 
     Attributes:
         problem: The problem.
-        source: The candidates.
-        score: What its stacks are compared by.
-        baseline: The stack that a plain resolver chooses, which the search starts from; empty if it found none.
+        score: What its stacks are compared by, with the candidates.
         effort: Limits of the search.
     """
 
     problem: ResolutionProblem
-    source: IndexCandidates
     score: StackScore
-    baseline: CandidateStack
     effort: Effort
 
     @property
-    def direct(self) -> frozenset[NormalizedName]:
-        """Packages that the project's own requirements name."""
-        return self.problem.direct_names
+    def source(self) -> IndexCandidates:
+        """The candidates."""
+        return self.score.source
+
+    @property
+    def baseline(self) -> CandidateStack:
+        """The stack that a plain resolver chooses, which the search starts from; empty if it found none."""
+        return self.score.baseline
 
     def with_problem(self, problem: ResolutionProblem) -> Self:
         """Return the request for a problem that differs only in the project's own requirements.
 
         Costs stay the same, so that the two results can be compared.
         """
-        source = self.source.for_problem(problem)
-        return replace(self, problem=problem, source=source, score=replace(self.score, source=source))
+        return replace(self, problem=problem).with_score(source=self.source.for_problem(problem))
+
+    def with_score(self, **changes: Any) -> Self:
+        """Return the request with a score that differs in some fields of :class:`StackScore`."""
+        return replace(self, score=replace(self.score, **changes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +78,6 @@ def solve(request: ResolutionRequest, newest: Optimum | None = None) -> Optimum:
 
     That is the newest stack that runs on the target, or one that is faster, by a gain that counts: it is significant
     for the whole stack, and at least the smallest gain of the score.
-
-    Args:
-        request: The request.
-        newest: The newest stack of its problem, if it is known.
 
     Raises:
         InfeasibleError: If there is no stack.
@@ -128,12 +126,7 @@ def solve_newest(request: ResolutionRequest) -> Optimum:
 
 
 def _faster(request: ResolutionRequest, newest: Optimum) -> Optimum:
-    """Return the best stack; one whose gain over the reference does not count is as fast as the reference.
-
-    Args:
-        request: The request, with the stack that speed is compared with.
-        newest: The best stack by all criteria but speed.
-    """
+    """Return the best stack; one whose gain over the reference does not count is as fast as the reference."""
     for _ in range(MOST_UNCOUNTED):
         optimum = _search(request, newest.stack)
         corrected = None if optimum.stopped else request.score.without_uncounted_gain(optimum.stack)
@@ -154,8 +147,8 @@ def _smallest(request: ResolutionRequest) -> Optimum:
     """
     limit = request.effort.limit
     part = replace(request.effort, limit=limit.at_most(limit.seconds_left / 2))
-    by_size = replace(request.score, names=("size",), max_size=None, change=None)
-    smallest = _search(replace(request, score=by_size, effort=part), request.baseline)
+    by_size = replace(request, effort=part).with_score(names=("size",), max_size=None, change=None)
+    smallest = _search(by_size, request.baseline)
     if request.score.is_above_max_size(smallest.bounds[0].bound):
         raise StackTooLargeError(smallest)
     if smallest.interrupted:

@@ -94,7 +94,7 @@ class Search:
         source.fetch(start)
         self.add_packages({root.name for root in problem.required} | self._started)
         for candidate in start:
-            allowed = encoding.allowed(candidate.name)
+            allowed = encoding.allowed[candidate.name]
             if candidate in allowed:
                 encoding.expand(candidate.name, _GROWTH * allowed.index(candidate) + 1)
 
@@ -108,12 +108,6 @@ class Search:
     ) -> tuple[Candidate, ...] | None:
         """Fetch unknown metadata of a choice, and expand packages whose choice is not explicit.
 
-        Args:
-            selection: The chosen candidate of each package.
-            unexpanded: Packages with a candidate in the solution that is not explicit.
-            roots: The project's requirements; by default those of the problem.
-            extras: Extras that are required in addition wherever a package is needed.
-
         Returns:
             The chosen candidates that are needed, sorted by name; `None` if the metadata of some was not known.
         """
@@ -121,7 +115,7 @@ class Search:
         unknown, absent = reached.unknown, reached.absent
         unexpanded = sorted(absent.intersection(unexpanded))
         for name in unexpanded:
-            self._encoding.expand(name, _GROWTH * len(self._encoding.choices(name)))
+            self._encoding.expand(name, _GROWTH * len(self._encoding.choices[name]))
         # Whether a requirement excludes the newer version whose build failed is known when all packages are loaded.
         self._fetch_around([c for c in unknown if not (absent and self._source.failed_newer(c))])
         self.add_packages(absent.difference(unexpanded))
@@ -133,10 +127,6 @@ class Search:
         """Whether other packages of a stack exclude the failed builds that are newer than its versions.
 
         Otherwise the stack is forbidden from then on.
-
-        Args:
-            stack: The stack, with known metadata.
-            extras: Extras that are required in addition wherever a package is needed.
         """
         failed = {c.name: versions for c in stack if (versions := self._source.failed_newer(c))}
         if not failed:
@@ -163,7 +153,7 @@ class Search:
             # Doubles with each call for a package, so that a long chain of versions takes few iterations.
             batch_size = self._batch_sizes.get(candidate.name, 1) * _GROWTH
             self._batch_sizes[candidate.name] = batch_size
-            allowed = self._encoding.allowed(candidate.name)
+            allowed = self._encoding.allowed[candidate.name]
             place = allowed.index(candidate)
             is_newer = place < self._places.get(candidate.name, 0)
             self._places[candidate.name] = place
@@ -182,7 +172,7 @@ class Search:
             unread = [name for name in fresh if name not in self._started]
             self._source.prefetch(unread)
             self._encoding.add_packages(fresh)
-            newest = [c for name in unread for c in self._encoding.allowed(name)[:1]]
+            newest = [c for name in unread for c in self._encoding.allowed[name][:1]]
             self._source.fetch(newest)
             self._encoding.add_dependencies(c for name in fresh for c in self._encoding.candidates[name])
             required = {d.name for c in newest for d in self._source.dependencies(c) or ()}

@@ -122,12 +122,8 @@ def compare_variants(
 ) -> VariantComparison:
     """Solve the variants of a problem, and sort them by their score.
 
-    Speed is compared with one stack for all of them: the newest that runs on the target in any variant.
-
-    Args:
-        variants: The variants.
-        limit: Time limit of the searches.
-        direct: Packages that the project's own requirements name, before any of them is replaced.
+    Speed is compared with one stack for all of them: the newest that runs on the target in any variant. `direct` are
+    the packages that the project's own requirements name, before any of them is replaced.
 
     Raises:
         KeyboardInterrupt: If the user interrupts the search before a stack is found.
@@ -166,7 +162,7 @@ def _solve_first(variant: ProblemVariant, *, with_speed: bool) -> SolvedVariant:
 
 def _solve_again(newest: SolvedVariant, reference: CandidateStack) -> SolvedVariant:
     """Return the best stack of a variant whose newest stack is known, compared with one stack for all variants."""
-    request = replace(newest.request, score=replace(newest.request.score, reference=reference))
+    request = newest.request.with_score(reference=reference)
     selection = replace(newest.selection, request=request, optimum=None)
     return replace(newest, selection=selection, optimum=solve(request, newest.optimum))
 

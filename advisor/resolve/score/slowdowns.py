@@ -10,10 +10,10 @@ from packaging.utils import NormalizedName
 from packaging.version import Version
 
 from advisor.domain.words import count, interval_text, ratio_text
-from advisor.resolve.score.costs import MIN_GAIN, Candidates, Choice, Objective, PairedChoice, counted_steps
+from advisor.resolve.score.costs import Candidates, Choice, Objective, PairedChoice, counted_steps
 from knowledge.catalogue.rule_book import RuleBook
 from knowledge.catalogue.slower import SlowerRule
-from knowledge.domain.ratio import NO_GAIN, Ratio
+from knowledge.domain.ratio import MIN_GAIN, NO_GAIN, Ratio
 from knowledge.estimate.interface import Estimator
 
 FEWEST_PROGRAMS = 2
@@ -53,10 +53,6 @@ class Slowdowns:
         """Return the criterion speed with the documented slow-downs of the candidates.
 
         A slow-down that needs another package is a cost of pairs of versions, any other one a cost of versions.
-
-        Args:
-            objective: Costs of the measured packages, in steps.
-            candidates: Candidates of each package.
         """
         costs: dict[Choice, int] = dict(objective.costs)
         pairs: dict[tuple[Choice, PairedChoice], int] = dict(objective.pairs)
@@ -130,10 +126,7 @@ def slowdown_texts(
 ) -> list[tuple[SlowerRule, str, str]]:
     """Return the documented slow-downs of a stack, each with the slow package and a sentence about it.
 
-    Args:
-        versions: Versions of the stack.
-        rules: The rules that apply to the target.
-        scored: How slow-downs count, to say why one does not; `None` if there is no score.
+    The sentence says why the slow-down does not count, if `scored` is stated.
     """
     texts = []
     for rule, name in rules.slowdowns_of(versions):

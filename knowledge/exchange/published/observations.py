@@ -59,10 +59,7 @@ class PublishedTable:
 
 
 def read_published(path: Path) -> PublishedTable:
-    """Read a file of published measurements.
-
-    Args:
-        path: CSV or JSON Lines, also compressed with gzip.
+    """Read a file of published measurements: CSV or JSON Lines, also compressed with gzip.
 
     Raises:
         InputError: If the file cannot be read or is not such a table.
@@ -77,12 +74,7 @@ def read_published(path: Path) -> PublishedTable:
 
 
 def read_published_content(content: bytes, *, where: str, today: date | None = None) -> PublishedTable:
-    """Read the content of a file of published measurements.
-
-    Args:
-        content: CSV or JSON Lines, also compressed with gzip.
-        where: Name of the file, for messages.
-        today: The current day, in UTC.
+    """Read the content of a file of published measurements; ``today`` is the current day in UTC.
 
     Raises:
         InputError: If the content is not such a table.

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from knowledge.shipped_yaml import shipped_yaml
+from knowledge.records import shipped_yaml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class BenchmarkRules:
 
 def round_rules(round_: str, benchmark: str) -> BenchmarkRules:
     """Return the rules of a round for a benchmark; those of the previous listed round if the round is not listed."""
-    rounds = catalogue()["rounds"]
+    rounds = mlperf_facts()["rounds"]
     earlier = [name for name in rounds if round_order(name) <= round_order(round_)] or list(rounds)[:1]
     listed = max(earlier, key=round_order)
     rules = rounds[listed]
@@ -63,7 +63,7 @@ class InferenceRules:
 
 def inference_rules(round_: str) -> InferenceRules:
     """Return the rules of a round of MLPerf Inference."""
-    facts = catalogue()["inference"]
+    facts = mlperf_facts()["inference"]
     published = facts["published"].get(round_)
     return InferenceRules(
         early_stopping=round_order(round_) >= round_order(facts["early-stopping-since"]),
@@ -74,7 +74,7 @@ def inference_rules(round_: str) -> InferenceRules:
 
 def inference_benchmark(name: str, round_: str) -> tuple[str, int]:
     """Return the usual name of a benchmark of MLPerf Inference, and the version of its definition in a round."""
-    facts = catalogue()["inference"]
+    facts = mlperf_facts()["inference"]
     usual = str(facts["benchmarks"].get(name.lower(), name.lower()))
     change = facts["versions"].get(usual)
     changed = change is not None and round_order(round_) >= round_order(change["since"])
@@ -83,7 +83,7 @@ def inference_benchmark(name: str, round_: str) -> tuple[str, int]:
 
 def find_machine(system: str) -> tuple[str, dict[str, Any]] | None:
     """Return the name of the machine that a system's name begins with, and its properties."""
-    for name, machine in catalogue()["machines"].items():
+    for name, machine in mlperf_facts()["machines"].items():
         if re.match(rf"{name}(?![a-z0-9])", system, re.IGNORECASE):
             return name, machine
     return None
@@ -92,14 +92,14 @@ def find_machine(system: str) -> tuple[str, dict[str, Any]] | None:
 def benchmark_name(name: str, round_: str) -> str:
     """Return the usual name of a benchmark of MLPerf Training in a round."""
     plain = name.lower().replace("-", "_")
-    usual = str(catalogue()["benchmarks"].get(plain, plain))
-    renamed = catalogue()["renamed-benchmarks"].get(usual)
+    usual = str(mlperf_facts()["benchmarks"].get(plain, plain))
+    renamed = mlperf_facts()["renamed-benchmarks"].get(usual)
     if renamed is not None and round_order(round_) >= round_order(renamed["since"]):
         return str(renamed["name"])
     return usual
 
 
-def catalogue() -> Mapping[str, Any]:
-    """Return the catalogue file."""
-    document: Mapping[str, Any] = shipped_yaml("knowledge.exchange.mlperf", "catalogue.yaml")
+def mlperf_facts() -> Mapping[str, Any]:
+    """Return the content of the file."""
+    document: Mapping[str, Any] = shipped_yaml("knowledge.exchange.mlperf", "facts.yaml")
     return document
