@@ -137,7 +137,7 @@ def remove_environment(lock: StackLock, directory: Path) -> None:
 
 
 def build_instruments(lock: StackLock, directory: Path) -> Path:
-    """Install measuring libraries, such as MLCommons' LoadGen, into a directory beside the environments, and return it.
+    """Install measuring libraries, such as MLCommons' LoadGen, into a directory of their own, and return it.
 
     They are not part of the measured stack, so the environment contains exactly its own lock. The directory comes after
     the environment on the search path.
