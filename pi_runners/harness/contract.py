@@ -205,10 +205,7 @@ class Backend:
     def compile(self, function: Function, arrays: Arrays, weights: Arrays = ()) -> Call:
         """Return a call of ``function(backend, *arrays, *weights)`` that is compiled as users of the framework do it.
 
-        Args:
-            function: The function.
-            arrays: Its inputs.
-            weights: Constant inputs, which a framework may fold into a model for inference.
+        The weights are constant: a framework may fold them into a model for inference.
         """
         operands = (*arrays, *weights)
         return lambda: function(self, *operands)
@@ -293,9 +290,7 @@ class Backend:
     def tokenise(self, texts: Sequence[str], vocabulary: Sequence[str]) -> Callable[[], List[List[int]]]:
         """Return a call that splits lower-case texts by WordPiece, and returns the places of pieces in the vocabulary.
 
-        Args:
-            texts: The texts.
-            vocabulary: The pieces; the first one stands for unknown words.
+        The first piece of the vocabulary stands for unknown words.
         """
         raise self._lacks("tokeniser")
 
