@@ -36,8 +36,8 @@ from advisor.project.interface import (
     ProjectRequirements,
     SelectedParts,
     pythons_to_compare,
-    pythons_to_try,
     settings_requirements,
+    supported_pythons,
     supports_own_python,
 )
 from advisor.project.metadata.built_metadata import cached_builder
@@ -215,7 +215,7 @@ def load_project(
             logger.warning("the project requires no packages%s", further)
     check_table(project.settings, "pyproject.toml")
     if "benchmark" in project.settings:
-        check_benchmark(project.settings["benchmark"], "pyproject.toml")
+        check_benchmark(project.settings["benchmark"])
     return project
 
 
@@ -267,7 +267,7 @@ def prepare_target(
     compared_pythons = pythons_to_compare(project) if python == BEST_PYTHON else ()
     if compared_pythons:
         python = this_machine.python_version() if supports_own_python(project) else compared_pythons[0]
-    other_pythons = () if python else pythons_to_try(project)
+    other_pythons = () if python or supports_own_python(project) else supported_pythons(project.requires_python)
     python = python or (other_pythons[0] if other_pythons else None)
     target = _target(project, hardware=hardware, python=python, platform=machine_options.platform)
     project = project.on_target(target)
@@ -323,11 +323,7 @@ def _warn_of_another_machine(profile: ProfiledWorkload, target: Target) -> None:
 
 
 def _allowed_replacements(resolution: ResolutionOptions, settings: Mapping[str, Any]) -> AllowedReplacements:
-    """Return which packages may replace others.
-
-    Raises:
-        InputError: If the catalogue does not know a replacement in the settings.
-    """
+    """Return which packages may replace others."""
     replacements = settings.get("replace-packages", {})
     if replacements:
         from advisor.resolve.recommendation.package_choices import check_replacement

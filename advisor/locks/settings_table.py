@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import tomli_w
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,9 +21,8 @@ from advisor.locks.setting_value import (
     settings_table,
     sorted_settings,
 )
-from advisor.project.text_file import check_size
+from advisor.project.text_file import read_written_toml
 from knowledge.catalogue.settings import ANY, Numerics
-from knowledge.domain.documents import parse_toml
 from knowledge.domain.errors import InputError
 from knowledge.domain.frameworks import MEASURED
 from knowledge.records import RecordError, value_from
@@ -67,11 +67,8 @@ class AppliedSettings:
         )
 
 
-class _Model(BaseModel):
+class _Setting(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Setting(_Model):
     framework: _Text
     name: _Text
     value: Annotated[int, Field(ge=-(2**31), lt=2**31)] | _Text
@@ -112,8 +109,6 @@ def locked_settings(values: Mapping[str, Mapping[str, int | str]]) -> tuple[Appl
 
 def settings_text(settings: Iterable[AppliedSetting]) -> str:
     """Return the content of a settings file; the same settings give the same bytes."""
-    import tomli_w
-
     return _HEADER + tomli_w.dumps(settings_table(settings))
 
 
@@ -169,15 +164,9 @@ def _parsed(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():
         raise InputError(f"`{path}` is not a regular file", hint="name a lock, or a settings file")
     try:
-        check_size(path)
-        return parse_toml(path.read_text(encoding="utf-8"))
+        return read_written_toml(path, hint=_REWRITE)
     except FileNotFoundError:
         raise InputError(f"`{path}` does not exist", hint="name a lock, or a settings file") from None
-    except OSError as error:
-        raise InputError(f"`{path}` could not be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        # Errors of the encoding and of TOML, and an integer with too many digits.
-        raise InputError(f"`{path}` is not valid TOML: {error}", hint=_REWRITE) from None
 
 
 def _validated(model: type[_Table], document: dict[str, Any], path: Path, *, place: str) -> _Table:

@@ -176,11 +176,7 @@ class _Head:
 
 
 def _check_pythons(contexts: Iterable[TargetContext]) -> None:
-    """Check that the interpreter of each target is certain: a gate does not try several.
-
-    Raises:
-        InputError: If nobody chose one, and the project does not support the interpreter of this program.
-    """
+    """Check that the interpreter of each target is certain: a gate does not try several."""
     for context in contexts:
         if context.other_pythons:
             raise InputError(
@@ -190,11 +186,7 @@ def _check_pythons(contexts: Iterable[TargetContext]) -> None:
 
 
 def _with_locked_python(context: TargetContext) -> TargetContext:
-    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack.
-
-    Raises:
-        InputError: If the lock does not state one.
-    """
+    """Return a context with the interpreter that its lock is for, if that was to be the one with the best stack."""
     if not context.compared_pythons:
         return context
     current = Path(context.files.current) if context.files.current else None
@@ -298,11 +290,7 @@ def _case(context: TargetContext, shared: _Head, predictor: Predictor) -> GateCa
 
 
 def _settings_of(lock: Lock) -> dict[str, dict[str, int | str]]:
-    """Return the settings that a lock records, by framework and name.
-
-    Raises:
-        InputError: If they cannot be read.
-    """
+    """Return the settings that a lock records, by framework and name."""
     settings = read_settings(lock.path) if lock.path is not None and lock.path.is_file() else None
     return {} if settings is None else settings.values
 
@@ -329,11 +317,7 @@ def _as_locked(
 
 
 def _lock(context: TargetContext) -> Lock:
-    """Return the project's present lock.
-
-    Raises:
-        InputError: If it has none.
-    """
+    """Return the project's present lock."""
     files = context.files
     if files.current is None and context.lock is not None and not context.lock.is_file():
         raise InputError(

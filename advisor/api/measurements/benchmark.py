@@ -267,11 +267,7 @@ def _plan_arms(
     *,
     control: bool,
 ) -> tuple[Arm, ...]:
-    """Return the arms of the locks with each combination of settings; the first is the reference, and the control.
-
-    Raises:
-        InputError: If a setting cannot be applied from outside the program.
-    """
+    """Return the arms of the locks with each combination of settings; the first is the reference, and the control."""
     package = _compared_package(stacks)
     arms: list[Arm] = []
     for stack in stacks:
@@ -292,11 +288,7 @@ def _plan_arms(
 
 
 def _check_settings(arm: Arm) -> None:
-    """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program.
-
-    Raises:
-        InputError: If there is one.
-    """
+    """Refuse settings that contradict each other, that no framework of an arm has, or that need code in the program."""
     if contradiction := next(iter(contradictions(arm.settings)), ""):
         raise InputError(contradiction, hint="measure them in separate blocks")
     for name, value in sorted(arm.settings.items()):

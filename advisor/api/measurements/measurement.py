@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from advisor.api.indexes import make_client
+from advisor.api.indexes import open_indexes
 from advisor.api.measurements.options import EnvironmentOptions, IndicatorOptions, MeasurementStore, SamplingOptions
 from advisor.api.options import IndexOptions, listed
 from advisor.api.stores import open_writable_store
@@ -140,13 +140,14 @@ def run_block(
         check_disk([estimate(block, client, {})], environments, budget_bytes=environment.disk_budget_bytes)
     with open_writable_store(store.knowledge) as knowledge:
         complete = campaign.measured_cells(block, knowledge.observations(block=block.name))
-        limit = FailureLimit(knowledge if store.prometheus is None else PrometheusSink(knowledge, store.prometheus))
+        sink = knowledge.add if store.prometheus is None else PrometheusSink(knowledge.add, store.prometheus).add
+        limit = FailureLimit(sink)
         campaign.run_block(
             block,
-            sink=limit,
+            sink=limit.add,
             runner=FreshProcesses(),
             environments=environments,
-            is_missing=campaign.not_among(complete),
+            is_missing=lambda number, arm: (number, arm) not in complete,
             keep_environments=environment.keep,
             progress=progress,
             begin=lambda _, arm: limit.reason(arm.number) if block.benchmark else "",
@@ -193,8 +194,7 @@ def measure(
     )
     if not indicators or not stacks or sampling.rounds < 1:
         raise InputError("there is nothing to measure", hint="name an indicator, a stack, and at least one round")
-    client = make_client(indexes, Path.cwd())
-    try:
+    with open_indexes(indexes, Path.cwd()) as client:
         block = plan_block(
             indicators,
             stacks,
@@ -205,8 +205,6 @@ def measure(
         )
         store = MeasurementStore(knowledge=knowledge, cache_directory=indexes.cache_directory)
         return run_block(block, client, environment=environment, store=store)
-    finally:
-        client.close()
 
 
 def block_name(arms: Sequence[Any]) -> str:
