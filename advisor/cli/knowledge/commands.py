@@ -14,7 +14,7 @@ from advisor import api
 from advisor.api.option import read_moment
 from advisor.cli.command_help import CommandGroup
 from advisor.cli.console import say, warn
-from advisor.cli.knowledge import queries, sharing, tables
+from advisor.cli.knowledge import deliveries, queries, tables
 from advisor.cli.options import FormatOption, KnowledgeOption, print_json
 from advisor.index.vulnerabilities.database import AdvisoryDatabase, read_records
 from advisor.user_directories import advisory_database_path
@@ -66,7 +66,7 @@ def import_(
     keep_valid: Annotated[
         bool, typer.Option("--keep-valid", help="Store what is sound in a damaged file.\nThe rest is listed.")
     ] = False,
-    source: sharing.SourceOption = None,
+    source: deliveries.SourceOption = None,
     knowledge: KnowledgeOption = None,
 ) -> None:
     """Store the observations of files and of other knowledge bases; observations that are already stored are skipped.
@@ -228,11 +228,11 @@ def _ended_before(store: KnowledgeBase, blocks: Iterable[StoredBlock], before: s
             yield block.name
 
 
-app.command("push")(sharing.push)
-app.command("pull")(sharing.pull)
-app.add_typer(sharing.tokens, name="token")
-app.add_typer(sharing.quarantine, name="quarantine")
-app.add_typer(sharing.sources, name="source")
+app.command("push")(deliveries.push)
+app.command("pull")(deliveries.pull)
+app.add_typer(deliveries.tokens, name="token")
+app.add_typer(deliveries.quarantine, name="quarantine")
+app.add_typer(deliveries.sources, name="source")
 app.command("compare")(queries.compare)
 app.command("estimate")(queries.estimate)
 app.command("import-mlperf")(queries.import_mlperf)
