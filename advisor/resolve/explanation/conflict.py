@@ -74,7 +74,7 @@ def _find_contradiction(request: ResolutionRequest) -> Contradiction | None:
     """Return the contradiction of a request that has no stack; `None` if it has one, or if a limit was reached."""
     effort = request.effort
     encoding = Encoding(request.problem, request.source, CriterionCosts(request.score).limits, guarded=True)
-    search = Search(request.problem, request.source, encoding, request.baseline)
+    search = Search(encoding, request.baseline)
     for iteration in range(1, MAX_ITERATIONS + 1):
         progress("looking for a contradiction: iteration %d", iteration)
         answer = _solve(encoding, effort, list(encoding.guards.values()))
