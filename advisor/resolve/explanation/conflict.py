@@ -337,13 +337,7 @@ def relax_requirement(problem: ResolutionProblem, root: RootRequirement) -> Reso
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Demand:
-    """A requirement that holds in every stack with a requirement of the project.
-
-    Attributes:
-        requirement: The requirement.
-        root: The requirement of the project.
-        parent: The package that requires it; `None` if the project does.
-    """
+    """A requirement, of the project or of a package, that holds in every stack with a requirement of the project."""
 
     requirement: Requirement
     root: RootRequirement

@@ -10,6 +10,7 @@ variant may have no other; but it counts as one against the best stacks of other
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -274,8 +275,7 @@ def _additions(solved: Sequence[SolvedVariant], direct: Sequence[NormalizedName]
             for one in solved
         ]
         offered = [one.request.source.candidates(own) for own, one in zip(names, solved, strict=True)]
-        by_version = {c.version: c for candidates in offered for c in candidates}
-        behind = hours_behind([by_version[version] for version in sorted(by_version, reverse=True)])
+        behind = hours_behind(itertools.chain(*offered))
         only_prereleases = [bool(own) and all(c.version.is_prerelease for c in own) for own in offered]
         idle = [one.request.score.builds.all_idle(candidates) for candidates, one in zip(offered, solved, strict=True)]
         for added, candidates, is_prerelease, is_idle in zip(additions, offered, only_prereleases, idle, strict=True):
