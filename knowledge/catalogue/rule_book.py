@@ -16,6 +16,7 @@ from knowledge.catalogue.rules import (
     PackageRule,
     Rule,
     RuntimeRule,
+    Subject,
     UndeclaredRequirementRule,
     VendorRule,
     Verdict,
@@ -30,31 +31,25 @@ class RuleBook:
     """The rules that apply to one machine."""
 
     def __init__(self, rules: Iterable[Rule], hardware: HardwareProfile) -> None:
+        rules = tuple(rules)
         self._hardware = hardware
+        self.conflicts = tuple(rule for rule in rules if isinstance(rule, ConflictRule))
+        """Rules about pairs of packages that do not work together, on any machine."""
+        self.slower = tuple(rule for rule in rules if isinstance(rule, SlowerRule) and rule.hardware.admits(hardware))
+        """Documented slow-downs on hardware like that of the machine."""
+        self._undeclared: dict[str, list[PackageRule]] = defaultdict(list)
         self._unary: dict[str, list[PackageRule]] = defaultdict(list)
         self._runtimes: dict[str, list[PackageRule]] = defaultdict(list)
-        self._undeclared: dict[str, list[UndeclaredRequirementRule]] = defaultdict(list)
-        conflicts = []
-        slower = []
         for rule in rules:
-            if isinstance(rule, ConflictRule):
-                conflicts.append(rule)
-            elif isinstance(rule, SlowerRule):
-                if rule.hardware.admits(hardware):
-                    slower.append(rule)
-            elif isinstance(rule, UndeclaredRequirementRule):
+            if isinstance(rule, RuntimeRule):
+                self._runtimes[rule.cuda].append(rule)
+            if isinstance(rule, UndeclaredRequirementRule):
                 self._undeclared[rule.package].append(rule)
-            else:
-                for package in (
-                    rule.packages if isinstance(rule, RuntimeRule | VendorRule | EmbeddedRule) else (rule.package,)
-                ):
+            elif isinstance(rule, RuntimeRule | VendorRule | EmbeddedRule):
+                for package in rule.packages:
                     self._unary[package].append(rule)
-                if isinstance(rule, RuntimeRule):
-                    self._runtimes[rule.cuda].append(rule)
-        self.conflicts: tuple[ConflictRule, ...] = tuple(conflicts)
-        """Rules about pairs of packages that do not work together, on any machine."""
-        self.slower: tuple[SlowerRule, ...] = tuple(slower)
-        """Documented slow-downs on hardware like that of the machine."""
+            elif not isinstance(rule, ConflictRule | SlowerRule):
+                self._unary[rule.package].append(rule)
 
     def judge(self, name: str, version: Version) -> tuple[Verdict, ...]:
         """Return the verdicts of the rules on one package version; an empty tuple if no rule applies."""
@@ -117,25 +112,12 @@ class RuleBook:
 
     def _verdicts(self, rules: Iterable[PackageRule], name: str, version: Version) -> tuple[Verdict, ...]:
         objections = ((rule, rule.objection(name, version, self._hardware)) for rule in rules)
-        return tuple(
-            Verdict(rule=rule.id, severity=rule.severity, source=rule.source, about=objection[0], message=objection[1])
-            for rule, objection in objections
-            if objection is not None
-        )
+        return tuple(_verdict(rule, *objection) for rule, objection in objections if objection is not None)
 
     def judge_together(self, versions: Mapping[str, Version]) -> tuple[tuple[ConflictRule, Verdict], ...]:
         """Return the pairs of a stack that do not work together."""
         return tuple(
-            (
-                rule,
-                Verdict(
-                    rule=rule.id,
-                    severity=rule.severity,
-                    message=rule.message,
-                    source=rule.source,
-                    about=rule.breaks or "combination",
-                ),
-            )
+            (rule, _verdict(rule, rule.breaks or "combination", rule.message))
             for rule in self.conflicts
             if rule.package in versions
             and rule.other in versions
@@ -153,6 +135,10 @@ class RuleBook:
             and rule.concerns(name, versions[name])
             and (not rule.other or (rule.other in versions and rule.concerns_other(versions[rule.other])))
         )
+
+
+def _verdict(rule: Rule, about: Subject, message: str) -> Verdict:
+    return Verdict(rule=rule.id, severity=rule.severity, message=message, source=rule.source, about=about)
 
 
 def publishers_indexes(machines: Iterable[HardwareProfile]) -> tuple[FrameworkIndex, ...]:
