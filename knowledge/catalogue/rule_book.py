@@ -61,20 +61,14 @@ class RuleBook:
         runtimes = self._runtimes.get(cuda_of_local_version(version) or "", ())
         return (*undeclared, *self._verdicts((*self._unary.get(name, ()), *runtimes), name, version))
 
-    def judge_cuda(self, cuda: str) -> tuple[Verdict, ...]:
-        """Return the verdicts of the rules on a CUDA runtime.
-
-        Args:
-            cuda: Its version, ``major.minor``.
-        """
-        return self._verdicts(self._runtimes.get(cuda, ()), "", Version(f"{cuda}.0"))
-
     def is_usable(self, build: Build) -> bool:
         """Whether a build runs on the machine, and is for processors or for an accelerator that the machine has."""
         if not build.has_device_on(self._hardware):
             return False
-        is_judged = build.runtime == "cuda" and "." in build.version
-        return not is_judged or all(verdict.severity != "forbidden" for verdict in self.judge_cuda(build.version))
+        if build.runtime != "cuda" or "." not in build.version:
+            return True
+        rules = self._runtimes.get(build.version, ())
+        return all(v.severity != "forbidden" for v in self._verdicts(rules, "", Version(f"{build.version}.0")))
 
     def usable_indexes(self, entries: Iterable[CatalogueEntry]) -> list[FrameworkIndex]:
         """Return the indexes of a catalogue with builds that the machine can use.

@@ -319,7 +319,8 @@ class SqlKnowledgeBase(KnowledgeBase):
                 checkpoint(self._engine, self._file)
         except Exception as error:
             # SQLAlchemy does not wrap errors of the driver while rows are copied or while waiting for SQLite's lock.
-            if isinstance(error, SQLAlchemyError) or _is_driver_error(error):
+            driver = type(error).__module__.partition(".")[0]
+            if isinstance(error, SQLAlchemyError) or driver in ("psycopg", "sqlite3"):
                 raise self._failure("written", error) from None
             raise
 
@@ -358,10 +359,6 @@ def _blocks(connection: Connection, names: Collection[str] | None = None) -> tup
     return tuple(
         StoredBlock(name=n, observations=o, digest=d, source=s, trust=t) for n, o, d, s, t in sorted(map(tuple, rows))
     )
-
-
-def _is_driver_error(error: Exception) -> bool:
-    return type(error).__module__.partition(".")[0] in ("psycopg", "sqlite3")
 
 
 def _document(connection: Connection, table: Table, identity: str) -> Any:
