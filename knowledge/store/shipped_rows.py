@@ -19,7 +19,7 @@ from knowledge.store.shipped_files import ShippedFile
 
 def is_current(connection: Connection, files: Iterable[ShippedFile], *, version: int) -> bool:
     """Whether a knowledge base has these files, or those of a later version."""
-    stored = connection.execute(select(tables.shipped_data.c.version)).scalar()
+    stored: int | None = connection.execute(select(tables.shipped_data.c.version)).scalar()
     if stored is None:
         return False
     if stored != version:

@@ -71,9 +71,8 @@ def read_settings(text: str, facts: Mapping[str, str]) -> Configuration:
         elif plain in _DESCRIPTIVE:
             described[plain] = value
         elif value:
-            parameters[re.sub(r"[^a-z0-9]+", "_", plain).strip("_")] = (
-                int(value) if re.fullmatch(r"\d{1,9}", value) else value
-            )
+            name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
+            parameters[name] = int(value) if re.fullmatch(r"\d{1,9}", value) else value
     return Configuration(speed=speed, parameters=parameters, described=described, nodes=nodes)
 
 
